@@ -1,0 +1,138 @@
+"""The one error tree of the product; every class has a stable ``code``.
+
+DebugServerError
+ +-- InvalidInputError            invalid_input        a value the caller gave is wrong; names it and the fix
+ |    +-- ConfigurationError      invalid_configuration  a file or variable of the operator's is wrong
+ |    +-- UnmetRequirementError   requirement_unmet    `require` named a limit or layer this machine lacks
+ +-- MetadataError                metadata_error       the store refuses: unknown row, lease mismatch
+ |    +-- NotFoundError           not_found
+ |    +-- ConflictError           conflict             the row is not in the state the caller relied on
+ |    +-- StoreUnavailableError   store_unavailable    the database cannot be opened, read or written
+ +-- QueueFullError               queue_full           the engine's bound is reached; try again later
+ +-- EngineBusyError              engine_busy          another live server owns this store
+ +-- KeeperError                  keeper_error         a keeper or the fork server did not answer
+ +-- WorktreePoolError            worktree_error       mirror, tree, lease
+ |    +-- UnknownCommitError      unknown_commit
+ |    +-- RemoteUnreachableError  remote_unreachable
+ |    +-- CapacityExhaustedError  capacity_exhausted
+ |    +-- LeaseLostError          lease_lost
+ +-- PatchApplicationError        patch_failed         the patch does not apply; names file, hunk and line
+ +-- EnvironmentBuildError        env_failed           the environment could not be built; carries the tool's words
+ +-- CommandExecutionError        spawn_failed         the command could not be started
+"""
+
+from __future__ import annotations
+
+
+class DebugServerError(Exception):
+    """Base of everything the product raises on purpose; ``str()`` is a sentence for a person."""
+
+    code = "internal_error"
+
+
+class InvalidInputError(DebugServerError, ValueError):
+    """A value the caller gave is wrong."""
+
+    code = "invalid_input"
+
+
+class ConfigurationError(InvalidInputError):
+    """A configuration file, variable or flag is wrong."""
+
+    code = "invalid_configuration"
+
+
+class UnmetRequirementError(InvalidInputError):
+    """Something named in ``require`` cannot be enforced on this machine."""
+
+    code = "requirement_unmet"
+
+
+class MetadataError(DebugServerError):
+    """The metadata store refuses an operation."""
+
+    code = "metadata_error"
+
+
+class NotFoundError(MetadataError):
+    """No such row."""
+
+    code = "not_found"
+
+
+class ConflictError(MetadataError):
+    """The row is no longer in the state that the caller relied on."""
+
+    code = "conflict"
+
+
+class StoreUnavailableError(MetadataError):
+    """The database cannot be opened, read or written."""
+
+    code = "store_unavailable"
+
+
+class QueueFullError(DebugServerError):
+    """The engine's bound on waiting commands is reached."""
+
+    code = "queue_full"
+
+
+class EngineBusyError(DebugServerError):
+    """Another live server owns this store."""
+
+    code = "engine_busy"
+
+
+class KeeperError(DebugServerError, RuntimeError):
+    """A keeper or the fork server did not answer."""
+
+    code = "keeper_error"
+
+
+class WorktreePoolError(DebugServerError, RuntimeError):
+    """A mirror, a tree or a lease cannot be had."""
+
+    code = "worktree_error"
+
+
+class UnknownCommitError(WorktreePoolError):
+    """The repository has no such commit, branch or tag."""
+
+    code = "unknown_commit"
+
+
+class RemoteUnreachableError(WorktreePoolError):
+    """The remote did not answer, or refused."""
+
+    code = "remote_unreachable"
+
+
+class CapacityExhaustedError(WorktreePoolError):
+    """No workspace became free before the deadline."""
+
+    code = "capacity_exhausted"
+
+
+class LeaseLostError(WorktreePoolError):
+    """The lease expired or was taken by a newer generation."""
+
+    code = "lease_lost"
+
+
+class PatchApplicationError(DebugServerError, RuntimeError):
+    """The patch does not apply; nothing was changed."""
+
+    code = "patch_failed"
+
+
+class EnvironmentBuildError(DebugServerError, RuntimeError):
+    """The environment could not be built."""
+
+    code = "env_failed"
+
+
+class CommandExecutionError(DebugServerError, RuntimeError):
+    """The command could not be started."""
+
+    code = "spawn_failed"

@@ -1,0 +1,40 @@
+"""Frozen values and pure rules; imports the standard library and ``errors`` only."""
+
+from debug_server.model.command import Command, CommandStatus, check_transition, status_for
+from debug_server.model.exit import ExitReason, ExitRecord
+from debug_server.model.limits import Limits, parse_size
+from debug_server.model.names import check_name
+from debug_server.model.records import (
+    Artifact,
+    ArtifactKind,
+    DebuggerState,
+    Event,
+    Repository,
+    Session,
+    SessionStatus,
+    Token,
+    Worktree,
+    WorktreeStatus,
+)
+
+__all__ = [
+    "Artifact",
+    "ArtifactKind",
+    "Command",
+    "CommandStatus",
+    "DebuggerState",
+    "Event",
+    "ExitReason",
+    "ExitRecord",
+    "Limits",
+    "Repository",
+    "Session",
+    "SessionStatus",
+    "Token",
+    "Worktree",
+    "WorktreeStatus",
+    "check_name",
+    "check_transition",
+    "parse_size",
+    "status_for",
+]

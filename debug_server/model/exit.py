@@ -1,0 +1,55 @@
+"""How a command ended, and what proves it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class ExitReason(StrEnum):
+    """Why a command ended; exactly one each."""
+
+    EXITED = "exited"  # by itself with status 0
+    NONZERO_EXIT = "nonzero_exit"  # by itself with another status
+    SIGNALED = "signaled"  # by a signal that was not ours
+    TIMED_OUT = "timed_out"  # wall clock limit
+    IDLE_TIMED_OUT = "idle_timed_out"  # no output for too long
+    OUT_OF_MEMORY = "out_of_memory"  # the cgroup's counter says so
+    LIMIT_EXCEEDED = "limit_exceeded"  # output bytes, cpu seconds, file size
+    SANDBOX_DENIED = "sandbox_denied"
+    CANCELLED = "cancelled"  # somebody asked
+    SPAWN_FAILED = "spawn_failed"  # the program could not be started
+    ENV_FAILED = "env_failed"
+    PATCH_FAILED = "patch_failed"
+    LEASE_LOST = "lease_lost"
+    LOST = "lost"  # its keeper died; the tree was removed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitRecord:
+    """The keeper's last word about one command."""
+
+    reason: ExitReason
+    exit_code: int | None = None  # only when the program itself ended with a status
+    signal: int | None = None
+    message: str = ""  # one sentence for a person
+    limit: str | None = None  # which limit ended it, for limit_exceeded and the timeouts
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: int | None = None
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+    mechanism: str = ""  # what held the process tree: cgroup-v2, cgroup-v1, pid-namespace, session
+    limits: dict[str, Any] = field(default_factory=dict)  # name -> {"asked": …, "by": …|None}
+    evidence: dict[str, Any] = field(default_factory=dict)  # counters, last lines, processes at the kill
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain mapping, safe to encode."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> ExitRecord:
+        """The inverse of ``to_json``; fields of a newer version are dropped."""
+        known = {name: data[name] for name in cls.__slots__ if name in data}
+        return cls(**{**known, "reason": ExitReason(data["reason"])})

@@ -1,0 +1,19 @@
+"""Names that become file names: checked once, at the edge."""
+
+from __future__ import annotations
+
+import re
+
+from debug_server.errors import InvalidInputError
+
+_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def check_name(value: str, *, what: str) -> str:
+    """Return ``value`` if it can be a file name of ours; ``..``, slashes, spaces and empty ones are refused."""
+    if not isinstance(value, str) or not _SAFE.fullmatch(value):
+        raise InvalidInputError(
+            f"{what} {value!r} cannot be used as a name: "
+            "use 1 to 128 letters, digits, '.', '_' or '-', starting with a letter or digit"
+        )
+    return value

@@ -1,0 +1,147 @@
+"""The other rows of the store, as frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class WorktreeStatus(StrEnum):
+    """Where a workspace stands."""
+
+    IDLE = "idle"
+    RESERVED = "reserved"  # leased, being prepared
+    BUSY = "busy"  # leased and in use
+
+
+class SessionStatus(StrEnum):
+    """Where a session stands."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class ArtifactKind(StrEnum):
+    """What an artifact is."""
+
+    LOG = "log"
+    COVERAGE = "coverage"
+    JUNIT = "junit"
+    CORE_DUMP = "core-dump"
+    CUSTOM = "custom"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """A registered git remote."""
+
+    id: int
+    name: str
+    remote_url: str
+    default_branch: str
+    description: str | None
+    settings: dict[str, Any] = field(default_factory=dict)
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worktree:
+    """One workspace of the pool and, while leased, who holds it."""
+
+    id: int
+    repository_id: int
+    path: str
+    status: WorktreeStatus
+    commit_sha: str | None
+    environment_hash: str | None
+    owner: str | None
+    lease_token: str | None
+    generation: int  # each lease adds one; a holder with an older number is fenced off
+    lease_expires_at: datetime | None
+    backend: str  # overlay or pool
+    metadata: dict[str, Any] = field(default_factory=dict)
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A lease, an environment and the commands run in them."""
+
+    id: int
+    repository_id: int | None
+    worktree_id: int | None
+    status: SessionStatus
+    commit_sha: str | None
+    patch_hash: str | None
+    requested_by: str | None
+    owner_token_id: int | None  # the token that opened it; None for a local caller
+    expires_at: datetime | None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """A file that a command left for its reader."""
+
+    id: int
+    session_id: int
+    command_id: int | None
+    kind: ArtifactKind
+    name: str
+    path: str
+    size: int | None
+    sha256: str | None
+    content_type: str | None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """An access token; the secret itself is shown once and stored only as a hash."""
+
+    id: int
+    name: str
+    scopes: tuple[str, ...]
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+    quotas: dict[str, Any] = field(default_factory=dict)
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A durable, numbered fact."""
+
+    seq: int
+    kind: str  # for example command.finished
+    session_id: int | None
+    command_id: int | None
+    subject: str | None  # what else it is about: a worker, a repository, a task
+    data: dict[str, Any] = field(default_factory=dict)
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebuggerState:
+    """A debugger tunnel of one session."""
+
+    id: int
+    session_id: int
+    kind: str
+    host: str
+    port: int
+    status: str
+    data: dict[str, Any] = field(default_factory=dict)
+    created_at: datetime
+    updated_at: datetime

@@ -1,0 +1,130 @@
+"""The few Protocols that have more than one implementation; standard library and ``model`` only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from debug_server.model import Artifact, ArtifactKind, Command, CommandStatus, ExitRecord, Limits, Session
+
+
+class CommandStore(Protocol):
+    """What running a command needs of the metadata store."""
+
+    def get_session(self, session_id: int) -> Session:
+        """The row, or NotFoundError."""
+
+    def add_command(
+        self,
+        *,
+        session_id: int,
+        argv: Sequence[str],
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        log_name: str = "command",
+        limits: Limits | None = None,
+        priority: int = 0,
+        queue_key: str | None = None,
+        key_limit: int = 1,
+        tty: bool = False,
+        idempotency_key: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        claim_owner: str | None = None,
+        max_pending: int | None = None,
+    ) -> Command:
+        """Insert a pending command; with ``claim_owner`` it is born claimed (attempt 1)."""
+
+    def get_command(self, command_id: int) -> Command:
+        """The row, or NotFoundError."""
+
+    def list_commands(self, session_id: int, *, status: CommandStatus | None = None) -> list[Command]:
+        """A session's commands by sequence."""
+
+    def claim_next(self, owner: str, *, session_id: int | None = None) -> Command | None:
+        """Claim the best waiting command: highest priority, then oldest, its key not at its limit."""
+
+    def read_environment(self, command_id: int) -> dict[str, str]:
+        """The unsealed child environment of a command that has not ended."""
+
+    def start_command(
+        self, command_id: int, *, attempt: int, owner: str, handle: Mapping[str, Any], log_path: str
+    ) -> Command:
+        """pending -> running, if (id, attempt, owner) still match; else ConflictError."""
+
+    def finish_command(
+        self, command_id: int, *, attempt: int, owner: str, record: ExitRecord, log_path: str | None = None
+    ) -> Command:
+        """Set the one terminal state and the log artifact, if (id, attempt, owner) still match; else ConflictError."""
+
+    def take_over(self, command_id: int, *, attempt: int, owner: str, new_owner: str) -> bool:
+        """Change the owner of a claimed command whose owner is dead; False if it changed meanwhile."""
+
+    def requeue(self, command_id: int, *, attempt: int, owner: str) -> bool:
+        """Give a claimed command that never started back to the queue."""
+
+    def request_cancel(self, command_id: int) -> Command:
+        """End an unclaimed command as cancelled; mark a claimed one."""
+
+    def list_claimed(self) -> list[Command]:
+        """Commands that have an owner and no terminal state."""
+
+    def queue_depth(self) -> int:
+        """How many commands wait unclaimed."""
+
+    def add_artifact(
+        self,
+        *,
+        session_id: int,
+        command_id: int | None,
+        kind: ArtifactKind,
+        name: str,
+        path: str,
+        size: int | None = None,
+        sha256: str | None = None,
+        content_type: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Artifact:
+        """Record a file that a command left."""
+
+    def append_event(
+        self,
+        kind: str,
+        *,
+        session_id: int | None = None,
+        command_id: int | None = None,
+        subject: str | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Append a durable event and return its number."""
+
+
+class Telemetry(Protocol):
+    """Where measurements go; a Null, a Prometheus and an OpenTelemetry-backed one exist."""
+
+    def count(self, name: str, value: float = 1, **labels: str) -> None:
+        """Add to a counter."""
+
+    def gauge(self, name: str, value: float, **labels: str) -> None:
+        """Set a gauge."""
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        """Add to a histogram."""
+
+    def span(self, name: str, **attributes: Any) -> AbstractContextManager[None]:
+        """A traced section."""
+
+
+class Lease(Protocol):
+    """Anything with a path can be leased to a command; ``needs_dependency_sync`` is optional."""
+
+    @property
+    def path(self) -> Any:
+        """The workspace's directory."""
+
+
+class LogSink(Protocol):
+    """Where a preparing stage writes what people should read."""
+
+    def write(self, text: str, stream: str = "system") -> Any:
+        """Append text."""

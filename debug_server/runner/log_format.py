@@ -1,0 +1,63 @@
+"""The log on disk: raw bytes in arrival order, and a fixed-width index beside them.
+
+``NAME.log`` holds the bytes and nothing else. ``NAME.log.idx`` holds one 24-byte record for each write: where it starts,
+how long it is, which stream, when. A record is written *before* its bytes, so that a writer killed between the two
+leaves a record that reaches past the end of the log (readers clip it) and never bytes of an unknown stream.
+A record of stream END closes the log.
+
+The keeper imports this module: standard library only, and little of it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+
+RECORD = struct.Struct("<QIB3xQ")  # offset, length, stream, nanoseconds since the epoch
+STDOUT, STDERR, SYSTEM, END = 1, 2, 3, 255
+STREAM_NAMES = {STDOUT: "stdout", STDERR: "stderr", SYSTEM: "system"}
+STREAM_CODES = {name: code for code, name in STREAM_NAMES.items()}
+
+
+def index_path(log_path: str | os.PathLike[str]) -> str:
+    """Where the index of a log lies."""
+    return os.fspath(log_path) + ".idx"
+
+
+class LogWriter:
+    """The one writer of one log."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        self._index = os.open(index_path(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        self.offset = os.fstat(self._log).st_size
+        # A predecessor killed in mid-write left half a record, or one without its bytes: cut both off.
+        size = os.fstat(self._index).st_size
+        if size % RECORD.size:
+            os.ftruncate(self._index, size - size % RECORD.size)
+
+    def write(self, stream: int, data: bytes | memoryview) -> int:
+        """Append ``data``; returns the offset after it. On OSError nothing of this call counts as written."""
+        length = len(data)
+        os.write(self._index, RECORD.pack(self.offset, length, stream, time.time_ns()))
+        done = 0
+        try:
+            done = os.write(self._log, data)
+            while done < length:
+                done += os.write(self._log, data[done:])
+        except OSError:
+            os.ftruncate(self._log, self.offset)
+            os.ftruncate(self._index, os.fstat(self._index).st_size - RECORD.size)
+            raise
+        self.offset += length
+        return self.offset
+
+    def end(self) -> None:
+        """Mark the log as complete: followers end here."""
+        os.write(self._index, RECORD.pack(self.offset, 0, END, time.time_ns()))
+
+    def close(self) -> None:
+        """Close both files."""
+        os.close(self._log)
+        os.close(self._index)
