@@ -1,15 +1,16 @@
 """The log on disk: raw bytes in arrival order, and a fixed-width index beside them.
 
-``NAME.log`` holds the bytes and nothing else. ``NAME.log.idx`` holds one 24-byte record for each write: where it starts,
-how long it is, which stream, when. A record is written *before* its bytes, so that a writer killed between the two
-leaves a record that reaches past the end of the log (readers clip it) and never bytes of an unknown stream.
-A record of stream END closes the log.
+``NAME.log`` holds the bytes and nothing else. ``NAME.log.idx`` holds one 24-byte record for each write: where it
+starts, how long it is, which stream, when. A record is written *before* its bytes, so that a writer killed between the
+two leaves a record without its bytes and never bytes of an unknown stream. Readers clip each record at the next
+record's offset and at the end of the log. A record of stream END closes the log.
 
 The keeper imports this module: standard library only, and little of it.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import time
@@ -32,30 +33,32 @@ class LogWriter:
         self._log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         self._index = os.open(index_path(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         self.offset = os.fstat(self._log).st_size
-        # A predecessor killed in mid-write left half a record, or one without its bytes: cut both off.
-        size = os.fstat(self._index).st_size
-        if size % RECORD.size:
-            os.ftruncate(self._index, size - size % RECORD.size)
+        self._records = os.fstat(self._index).st_size // RECORD.size
+        os.ftruncate(self._index, self._records * RECORD.size)  # half a record of a killed predecessor
 
     def write(self, stream: int, data: bytes | memoryview) -> int:
         """Append ``data``; returns the offset after it. On OSError nothing of this call counts as written."""
         length = len(data)
-        os.write(self._index, RECORD.pack(self.offset, length, stream, time.time_ns()))
-        done = 0
         try:
+            self._record(length, stream)
             done = os.write(self._log, data)
             while done < length:
                 done += os.write(self._log, data[done:])
-        except OSError:
+        except OSError:  # a full disk: take back what was half written, so that the call can be repeated
             os.ftruncate(self._log, self.offset)
-            os.ftruncate(self._index, os.fstat(self._index).st_size - RECORD.size)
+            os.ftruncate(self._index, self._records * RECORD.size)
             raise
+        self._records += 1
         self.offset += length
         return self.offset
 
+    def _record(self, length: int, stream: int) -> None:
+        if os.write(self._index, RECORD.pack(self.offset, length, stream, time.time_ns())) != RECORD.size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     def end(self) -> None:
         """Mark the log as complete: followers end here."""
-        os.write(self._index, RECORD.pack(self.offset, 0, END, time.time_ns()))
+        self._record(0, END)
 
     def close(self) -> None:
         """Close both files."""
