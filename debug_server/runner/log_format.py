@@ -33,6 +33,7 @@ class LogWriter:
         self._log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         self._index = os.open(index_path(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         self.offset = os.fstat(self._log).st_size
+        self.written_ns = 0  # when the last write was made
         self._records = os.fstat(self._index).st_size // RECORD.size
         os.ftruncate(self._index, self._records * RECORD.size)  # half a record of a killed predecessor
 
@@ -44,21 +45,32 @@ class LogWriter:
             done = os.write(self._log, data)
             while done < length:
                 done += os.write(self._log, data[done:])
-        except OSError:  # a full disk: take back what was half written, so that the call can be repeated
-            os.ftruncate(self._log, self.offset)
-            os.ftruncate(self._index, self._records * RECORD.size)
+        except OSError:
+            self._take_back()
             raise
         self._records += 1
         self.offset += length
         return self.offset
 
     def _record(self, length: int, stream: int) -> None:
-        if os.write(self._index, RECORD.pack(self.offset, length, stream, time.time_ns())) != RECORD.size:
+        self.written_ns = time.time_ns()
+        if os.write(self._index, RECORD.pack(self.offset, length, stream, self.written_ns)) != RECORD.size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    def _take_back(self) -> None:
+        """Remove what a full disk left half written, the bytes first, so that the call can be repeated."""
+        os.ftruncate(self._log, self.offset)
+        os.ftruncate(self._index, self._records * RECORD.size)
+
     def end(self) -> None:
-        """Mark the log as complete: followers end here."""
-        self._record(0, END)
+        """Mark the log as complete: followers end here. On OSError the call can be repeated."""
+        try:
+            self._record(0, END)
+        except OSError:
+            self._take_back()
+            raise
+        self._records += 1
+        os.ftruncate(self._log, self.offset)  # changes nothing, but wakes followers: they watch the log, not the index
 
     def close(self) -> None:
         """Close both files."""

@@ -1,0 +1,45 @@
+# Every target sets up what it needs: a machine with python3 >= 3.11, git and make is enough.
+PY := .venv/bin/python
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+SOAK_ARGS ?=
+
+.PHONY: help setup demo test bench soak lint format docs lock test-extras clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+
+setup: ## make .venv complete; costs nothing when it already is
+	@PYTHON="$(PYTHON)" sh scripts/setup
+
+demo: setup ## run the main job once, with live output
+	@$(PY) scripts/demo.py
+
+test: setup ## lint, format, types, import contracts, tests (PYTEST_ARGS=... selects tests)
+	@$(PY) scripts/check.py all $(PYTEST_ARGS)
+
+lint: setup ## everything of `make test` but the tests
+	@$(PY) scripts/check.py lint
+
+bench: setup ## print the benchmark figures as JSON and a table
+	@$(PY) -m benchmarks $(BENCH_ARGS)
+
+soak: setup ## kill servers and keepers at random for a long time, then prove that nothing was lost
+	@$(PY) scripts/soak.py $(SOAK_ARGS)
+
+format: setup ## format the code and fix what the linter can
+	@$(PY) -m ruff check --fix-only --quiet .
+	@$(PY) -m ruff format .
+
+docs: setup ## write docs/settings.md anew from the declared settings
+	@$(PY) scripts/settings_page.py
+
+lock: setup ## resolve pyproject.toml into requirements/dev.txt (LOCK_ARGS=--upgrade for newer versions)
+	@$(PY) scripts/lock.py $(LOCK_ARGS)
+
+test-extras: ## install what optional tests use (root and apt-get), or say why not
+	@sh scripts/test-extras
+
+clean: ## remove everything that the targets made
+	rm -rf .venv .artifacts .cache .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

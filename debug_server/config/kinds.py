@@ -1,0 +1,78 @@
+"""The kinds of value a setting can have: what is accepted, and the words for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from debug_server.model.limits import parse_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What a value must be; ``check`` and ``read`` raise ValueError for anything else."""
+
+    expected: str  # completes "must be …"
+    check: Callable[[Any], Any]  # a file's value -> the setting's
+    read: Callable[[str], Any] = str  # a variable's or flag's text -> a file's value
+
+
+def _require(holds: bool, value: Any) -> Any:
+    if not holds:
+        raise ValueError(value)
+    return value
+
+
+def _text(value: Any) -> Any:
+    return _require(isinstance(value, str) and value.strip() != "" and "\0" not in value, value)
+
+
+def _path(value: Any) -> Path:
+    try:
+        return Path(_text(value)).expanduser()
+    except RuntimeError as error:  # "~somebody" whom this machine does not know
+        raise ValueError(value) from error
+
+
+TEXT = Kind(expected="a text that is not empty", check=_text)
+PATH = Kind(expected="a path", check=_path)
+
+
+def choice(*names: str) -> Kind:
+    """One of a few words."""
+    return Kind(expected=f"one of {', '.join(names)}", check=lambda value: _require(value in names, value))
+
+
+def whole(*, least: int) -> Kind:
+    """A whole number."""
+
+    def check(value: Any) -> Any:
+        return _require(isinstance(value, int) and not isinstance(value, bool) and value >= least, value)
+
+    return Kind(expected=f"a whole number, {least} or more", check=check, read=int)
+
+
+def number(*, least: float | None = None) -> Kind:
+    """A number: ``least`` or more, or above zero."""
+
+    def check(value: Any) -> float:
+        _require(isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value), value)
+        _require(value > 0 if least is None else value >= least, value)
+        return float(value)
+
+    expected = "a number above zero" if least is None else f"a number, {least:g} or more"
+    return Kind(expected=expected, check=check, read=float)
+
+
+def size(*, least: int, least_text: str) -> Kind:
+    """Bytes, as a whole number or with a unit."""
+
+    def check(value: Any) -> int:
+        count = parse_size(value) if isinstance(value, str) else value
+        _require(isinstance(count, int) and not isinstance(count, bool) and count >= least, value)
+        return int(count)
+
+    return Kind(expected=f'a size such as "64M" or a number of bytes, {least_text} or more', check=check)

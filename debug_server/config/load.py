@@ -1,0 +1,148 @@
+"""Reads settings from files, the environment and flags, each above the one before, and remembers where from."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from debug_server.config.declare import Setting, section_of, settings_of
+from debug_server.errors import ConfigurationError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded(Generic[T]):
+    """A settings value, and where each part of it came from."""
+
+    value: T
+    sources: Mapping[str, str]
+
+    def source(self, key: str) -> str:
+        """``default``, a file's path, ``variable NAME`` or ``flag`` for a dotted key."""
+        if key not in self.sources:
+            raise ConfigurationError(f"there is no setting {key!r}{_nearest(key, self.sources)}")
+        return self.sources[key]
+
+
+def load(
+    cls: type[T],
+    *,
+    files: Sequence[Path] = (),
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Loaded[T]:
+    """Build ``cls`` from its defaults, then ``files`` in order, then ``environ``, then ``flags`` (dotted key -> value).
+
+    An empty variable and a flag that is None count as not given.
+    """
+    known = settings_of(cls)
+    given: dict[str, tuple[Any, str]] = {}
+    for path in files:
+        given |= _from_file(path, known)
+    given |= _from_environ(known, environ or {})
+    given |= _from_flags(known, flags or {})
+    sources = {key: given[key][1] if key in given else "default" for key in known}
+    value = _build(cls, known, {key: value for key, (value, _) in given.items()})
+    return Loaded(value=value, sources=sources)
+
+
+def _build(cls: type[T], known: Mapping[str, Setting], given: Mapping[str, Any], prefix: str = "") -> T:
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]  # settings classes are dataclasses
+        key = prefix + field.name
+        if inner := section_of(field):
+            values[field.name] = _build(inner, known, given, key + ".")
+        else:
+            values[field.name] = given[key] if key in given else known[key].default_for(values)
+    return cls(**values)
+
+
+def _from_file(path: Path, known: Mapping[str, Setting]) -> dict[str, tuple[Any, str]]:
+    found = {}
+    for key, raw in _flatten(_read(path), "", path, known):
+        found[key] = (_check(known[key], raw, str(path)), str(path))
+    return found
+
+
+def _from_environ(known: Mapping[str, Setting], environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    found = {}
+    for key, item in known.items():
+        if raw := environ.get(item.variable):
+            source = f"variable {item.variable}"
+            found[key] = (_check(item, raw, source, text=True), source)
+    return found
+
+
+def _from_flags(known: Mapping[str, Setting], flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    found = {}
+    for key, raw in flags.items():
+        if key not in known:
+            raise ConfigurationError(f"flag: unknown setting {key!r}{_nearest(key, known)}")
+        if raw is not None:
+            found[key] = (_check(known[key], raw, "flag", text=isinstance(raw, str)), "flag")
+    return found
+
+
+def _check(item: Setting, raw: Any, source: str, *, text: bool = False) -> Any:
+    try:
+        return item.kind.check(item.kind.read(raw) if text else raw)
+    except ValueError as error:
+        raise ConfigurationError(f"{source}: {item.key} = {raw!r} must be {item.kind.expected}") from error
+
+
+def _flatten(
+    table: Mapping[Any, Any], prefix: str, path: Path, known: Mapping[str, Setting]
+) -> Iterator[tuple[str, Any]]:
+    for name, raw in table.items():
+        key = f"{prefix}{name}"
+        if key in known:
+            yield key, raw
+        elif not any(other.startswith(key + ".") for other in known):
+            raise ConfigurationError(f"{path}: unknown key {key!r}{_nearest(key, known)}")
+        elif isinstance(raw, Mapping):
+            yield from _flatten(raw, key + ".", path, known)
+        else:
+            raise ConfigurationError(f"{path}: {key} = {raw!r} must be a table of settings")
+
+
+def _nearest(key: str, known: Iterable[str]) -> str:
+    names = {*known, *(other.rpartition(".")[0] for other in known if "." in other)}
+    if close := difflib.get_close_matches(key, sorted(names), n=1):
+        return f": did you mean {close[0]!r}?"
+    return f": use one of {', '.join(known)}"
+
+
+def _read(path: Path) -> Mapping[Any, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}; name a file that can") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    table = _parse_yaml(text, path) if path.suffix in (".yml", ".yaml") else _parse_toml(text, path)
+    if not isinstance(table, Mapping):
+        raise ConfigurationError(f"{path}: must hold settings by name, not a {type(table).__name__}")
+    return table
+
+
+def _parse_toml(text: str, path: Path) -> Any:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{path}: is not valid TOML: {error}") from error
+
+
+def _parse_yaml(text: str, path: Path) -> Any:
+    import yaml  # costs 20 ms, and most commands read no YAML
+
+    try:
+        table = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"{path}: is not valid YAML: {' '.join(str(error).split())}") from error
+    return {} if table is None else table

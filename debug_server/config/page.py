@@ -1,0 +1,41 @@
+"""Renders the declared settings as the page ``docs/settings.md``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from debug_server.config.declare import Derived, Setting, settings_of
+from debug_server.config.runner import RunnerConfig
+
+_TABLES = {"Runner (`config/runner.toml`)": RunnerConfig}
+
+_HEAD = """# Settings
+
+Every setting has a key in a file, an environment variable and a default. A variable overrides a file, and a flag
+overrides both. Unknown keys and values of a wrong type are refused. Relative paths start at the current directory.
+
+This page is written by `make docs` from the declarations in `debug_server/config/`.
+"""
+
+
+def settings_page() -> str:
+    """The whole page: one table for each settings class."""
+    return _HEAD + "".join(f"\n## {heading}\n\n{_table(cls)}" for heading, cls in _TABLES.items())
+
+
+def _table(cls: type) -> str:
+    rows = ["| Key | Variable | Default | Meaning |", "|---|---|---|---|", *map(_row, settings_of(cls).values())]
+    return "\n".join(rows) + "\n"
+
+
+def _row(item: Setting) -> str:
+    cells = (f"`{item.key}`", f"`{item.variable}`", _default(item), f"{item.sentence} Must be {item.kind.expected}.")
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _default(item: Setting) -> str:
+    if isinstance(item.default, Derived):
+        return item.default.text
+    if item.default is None:
+        return "none"
+    return f"`{item.default}`" if isinstance(item.default, str | Path) else f"`{item.default!r}`"

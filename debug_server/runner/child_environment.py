@@ -1,0 +1,46 @@
+"""The environment a command sees: little of ours, its virtual environment, what was asked, an honest machine."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from debug_server.model import Limits
+
+# Nothing that could carry a secret of the server's.
+_INHERITED = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL", "TERM")
+
+
+def default_base(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a command inherits when its caller gives no base environment."""
+    base = {name: environ[name] for name in _INHERITED if name in environ}
+    base |= {name: value for name, value in environ.items() if name.startswith("LC_")}
+    base.setdefault("PATH", os.defpath)
+    return base
+
+
+def build(
+    base: Mapping[str, str],
+    *,
+    environment: Mapping[str, str],
+    overrides: Mapping[str, str],
+    limits: Limits,
+) -> dict[str, str]:
+    """Base, then the virtual environment's variables, then the command's own."""
+    env = dict(base)
+    env.pop("PYTHONHOME", None)
+    env.setdefault("PYTHONUNBUFFERED", "1")
+    if limits.cpus is not None:
+        count = str(max(1, math.ceil(limits.cpus)))
+        env.update(PYTHON_CPU_COUNT=count, OMP_NUM_THREADS=count)
+    env.update(environment)
+    env.update(overrides)
+    return env
+
+
+def virtual_environment(path: Path, bin_path: Path, base: Mapping[str, str]) -> dict[str, str]:
+    """The variables that activate one."""
+    search = base.get("PATH", os.defpath)
+    return {"VIRTUAL_ENV": str(path), "PATH": f"{bin_path}{os.pathsep}{search}" if search else str(bin_path)}

@@ -1,0 +1,307 @@
+"""EnvironmentManager: from a request to a complete, immutable environment that many workspaces share.
+
+    ensure -> plan (manifests, interpreter, builder -> fingerprint)
+           -> sealed already?  --yes-->  handle (hit)
+           -> build lock       --another built it meanwhile-->  handle (hit)
+           -> build at the final path -> inventory -> seal by atomic rename -> handle (miss)
+
+A builder killed anywhere on the way leaves a folder without a seal; the next one ends its tool and removes it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from debug_server.errors import EnvironmentBuildError, InvalidInputError
+from debug_server.ports import LogSink
+from debug_server.runner.environments import leases
+from debug_server.runner.environments.build_lock import BuildLock, build_lock
+from debug_server.runner.environments.builders import choose_builder
+from debug_server.runner.environments.collector import GRACE_SECONDS, Collection, collect, remove_superseded
+from debug_server.runner.environments.handle import BuildReport, EnvironmentHandle
+from debug_server.runner.environments.interpreters import Interpreter, Interpreters
+from debug_server.runner.environments.inventory import owners
+from debug_server.runner.environments.layout import Layout, key_of
+from debug_server.runner.environments.manifests import read_manifests
+from debug_server.runner.environments.plan import BuildPlan, check_metadata, difference, make_plan
+from debug_server.runner.environments.probes import ProbeCache
+from debug_server.runner.environments.processes import Workbench
+from debug_server.runner.environments.request import EnvironmentRequest
+from debug_server.runner.environments.seal import (
+    Seal,
+    inspect,
+    is_whole,
+    read_damage,
+    read_inventory,
+    read_seal,
+    withdraw,
+    write_seal,
+)
+from debug_server.runner.environments.workspace import workspace_environment
+from debug_server.worktrees.dependency_state import DependencyStateStore, safe_key
+
+__all__ = [
+    "BuildReport",
+    "Collection",
+    "EnvironmentHandle",
+    "EnvironmentManager",
+    "EnvironmentRequest",
+    "Interpreter",
+    "workspace_environment",
+]
+
+_COMPILE = "import compileall, sys; compileall.compile_dir(sys.argv[1], quiet=2, workers=0)"
+
+
+class _Silence:
+    def write(self, text: str, stream: str = "system") -> None:
+        """Nobody listens."""
+
+
+class EnvironmentManager:
+    """The environments under one root; any number of managers, in any number of processes, may share it."""
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        state_store: DependencyStateStore | None = None,
+        build_timeout: float = 1800.0,
+    ) -> None:
+        self.root = Path(root).absolute()
+        self._layout = Layout(self.root)
+        self._layout.prepare()
+        self.state_store = state_store or DependencyStateStore(self._layout.state)
+        self._build_timeout = build_timeout
+        self._probes = ProbeCache(self._layout.probes)
+        self._interpreters = Interpreters(self._probes)
+
+    def ensure(
+        self,
+        request: EnvironmentRequest,
+        *,
+        force: bool = False,
+        verify: bool = False,
+        log: LogSink | None = None,
+    ) -> EnvironmentHandle:
+        """The environment for ``request``, built if need be; ``root/<name>`` leads to it.
+
+        ``force`` builds anew and leaves the old one to those who use it. ``verify`` checks every file first.
+        ``log`` hears the builder live. EnvironmentBuildError says what failed, in the tool's words.
+        """
+        begun, asked_ns = time.monotonic(), time.time_ns()
+        plan = self._plan(request)
+        if verify and not force and read_seal(self._layout, plan.fingerprint) is not None:
+            self.verify(plan.fingerprint)
+        seal, reason = None if force else self._reuse(plan.fingerprint), "sealed"
+        hit = seal is not None
+        if seal is None:
+            seal, reason, hit = self._build_once(plan, asked_ns if force else None, log or _Silence())
+        report = BuildReport(
+            hit=hit,
+            reason=reason,
+            seconds=time.monotonic() - begun,
+            builder=seal.builder,
+            packages=seal.packages,
+        )
+        self._remember(plan, seal)
+        return self._handle(seal, report)
+
+    def plan_fingerprint(self, request: EnvironmentRequest) -> str:
+        """The fingerprint that ``ensure(request)`` would serve; builds nothing."""
+        return self._plan(request).fingerprint
+
+    def verify(self, fingerprint: str, *, log: LogSink | None = None) -> dict[str, str]:
+        """Check every file; path -> what is wrong. A damaged environment is served no more, and rebuilt on demand."""
+        with self._locked(fingerprint, log or _Silence()):
+            seal = self._sealed(fingerprint)
+            wrong = inspect(self._layout, seal, contents=True)
+            if wrong:
+                withdraw(self._layout, seal, wrong, self._suspects(seal, set(wrong)))
+            return wrong
+
+    def compile_bytecode(self, handle: EnvironmentHandle, *, log: LogSink | None = None) -> None:
+        """Compile the packages to bytecode and seal them again.
+
+        Installing leaves this out, because it takes many times as long; runs do not write bytecode. Call it when
+        nobody waits.
+        """
+        if handle.fingerprint is None:
+            raise InvalidInputError("only an environment that ensure() returned can be compiled")
+        with self._locked(handle.fingerprint, log or _Silence()) as lock, handle.hold():
+            seal = self._sealed(handle.fingerprint)
+            bench = self._bench(self._layout.environments / seal.directory, log or _Silence())
+            packages = bench.target / "lib"
+            lock.begin(bench.target)
+            bench.run([seal.python, "-I", "-c", _COMPILE, str(packages)], cwd=self.root)
+            write_seal(self._layout, seal, trust_records=seal.builder in ("uv", "venv"))
+            lock.finish()
+
+    def collect_garbage(
+        self,
+        *,
+        max_idle: float | timedelta | None = None,
+        max_bytes: int | None = None,
+        grace: float = GRACE_SECONDS,
+    ) -> Collection:
+        """Remove what is idle for longer than ``max_idle``, then the longest idle beyond ``max_bytes``.
+
+        What is in use stays, and so does what was asked for within ``grace`` seconds. What killed builders and forced
+        rebuilds have left goes in any case.
+        """
+        seconds = max_idle.total_seconds() if isinstance(max_idle, timedelta) else max_idle
+        return collect(self._layout, max_idle=seconds, max_bytes=max_bytes, grace=grace)
+
+    def interpreters(self) -> list[Interpreter]:
+        """The interpreters that ``metadata={"python": …}`` can name."""
+        return self._interpreters.installed()
+
+    def _plan(self, request: EnvironmentRequest) -> BuildPlan:
+        check_metadata(request)
+        manifests = read_manifests(request)
+        builder = choose_builder(request, manifests, self._probes)
+        wanted = None if builder.brings_python else (request.metadata or {}).get("python")
+        return make_plan(request, manifests, self._interpreters.find(wanted), builder)
+
+    def _reuse(self, fingerprint: str) -> Seal | None:
+        seal = read_seal(self._layout, fingerprint)
+        if seal is None:
+            return None
+        with leases.shared(self._layout.leases / seal.directory):
+            # Under the lease no collector can come between this look and the new time of last use.
+            return seal if read_seal(self._layout, fingerprint) == seal and is_whole(self._layout, seal) else None
+
+    def _build_once(self, plan: BuildPlan, since_ns: int | None, log: LogSink) -> tuple[Seal, str, bool]:
+        with self._locked(plan.fingerprint, log) as lock:
+            seal = self._reuse(plan.fingerprint)
+            # A forced build that began after we asked is as new as ours would be.
+            if seal is not None and (since_ns is None or seal.started_ns >= since_ns):
+                return seal, "built by another meanwhile", True
+            reason = self._reason(plan, forced=since_ns is not None)
+            self._clear(plan, lock)
+            log.write(
+                f"building environment {key_of(plan.fingerprint)} with {plan.builder.tool} ({reason})\n", "system"
+            )
+            seal = self._build(plan, lock, log)
+            log.write(f"environment ready: {len(seal.packages)} packages in {seal.seconds:.2f} s\n", "system")
+            remove_superseded(self._layout, key_of(plan.fingerprint))
+            return seal, reason, False
+
+    def _clear(self, plan: BuildPlan, lock: BuildLock) -> None:
+        """Remove what a killed builder left: its tool still running, its folder without a seal."""
+        remove_superseded(self._layout, key_of(plan.fingerprint), abandoned=lock.end_predecessor())
+        lock.finish()
+
+    def _build(self, plan: BuildPlan, lock: BuildLock, log: LogSink) -> Seal:
+        key = key_of(plan.fingerprint)
+        bench = self._bench(self._layout.new_directory(key), log)
+        begun, started_ns = time.monotonic(), time.time_ns()
+        damage = read_damage(self._layout, key)
+        lock.begin(bench.target)
+        try:
+            if damage is not None and damage.packages:
+                plan.builder.forget(list(damage.packages), bench)
+            plan.builder.build(plan, bench)
+            self._check_unchanged(plan)
+            seal = _new_seal(plan, bench.target, started_ns, time.monotonic() - begun)
+            # After damage every byte is read: a RECORD that was wrong from the start would condemn the next one too.
+            with leases.shared(self._layout.leases / seal.directory):
+                seal = write_seal(self._layout, seal, trust_records=plan.builder.keeps_records and damage is None)
+        except OSError as error:
+            raise EnvironmentBuildError(f"the environment could not be written: {error}") from error
+        finally:
+            if not _is_sealed(self._layout, plan.fingerprint, bench.target):
+                self._layout.remove(bench.target)
+            lock.finish()
+        self._layout.damage(key).unlink(missing_ok=True)
+        return seal
+
+    def _check_unchanged(self, plan: BuildPlan) -> None:
+        if read_manifests(plan.request).digest != plan.manifests.digest:
+            raise EnvironmentBuildError("a manifest changed while its environment was built: ask again")
+
+    def _reason(self, plan: BuildPlan, *, forced: bool) -> str:
+        if forced:
+            return "forced"
+        if (damage := read_damage(self._layout, key_of(plan.fingerprint))) is not None:
+            return f"damaged: {damage.problem}"
+        if read_seal(self._layout, plan.fingerprint) is not None:
+            return "its files or its interpreter are gone"
+        state = self.state_store.read(plan.request.name)
+        before = None if state is None else state.metadata.get("components")
+        return difference(before, plan.components) if isinstance(before, dict) else "not built yet"
+
+    def _suspects(self, seal: Seal, wrong: set[str]) -> list[str]:
+        """Whose files in the builder's cache may be the damaged ones, as hard links."""
+        inventory = read_inventory(self._layout, seal)
+        if inventory is None or seal.builder not in ("uv", "venv"):
+            return list(seal.packages)
+        return owners(self._layout.environments / seal.directory, wrong, inventory.entries)
+
+    def _remember(self, plan: BuildPlan, seal: Seal) -> None:
+        name = plan.request.name
+        state = self.state_store.read(name)
+        if state is None or (state.fingerprint, state.metadata.get("directory")) != (seal.fingerprint, seal.directory):
+            facts = {"directory": seal.directory, "builder": seal.builder, "components": plan.components}
+            self.state_store.write(name, seal.fingerprint, facts)
+        self._link(safe_key(name), seal.directory)
+
+    def _link(self, name: str, directory: str) -> None:
+        link, target = self.root / name, f"{self._layout.environments.name}/{directory}"
+        if link.is_symlink() and os.readlink(link) == target:  # noqa: PTH115  (compared as text)
+            return
+        draft = self.root / f".{name}.{secrets.token_hex(4)}"
+        draft.symlink_to(target)
+        try:
+            draft.replace(link)
+        except OSError as error:
+            draft.unlink()
+            raise EnvironmentBuildError(f"{str(link)!r} is in the way of an environment's name: remove it") from error
+
+    def _handle(self, seal: Seal, report: BuildReport) -> EnvironmentHandle:
+        path = self._layout.environments / seal.directory
+        return EnvironmentHandle(path, Path(seal.python), seal.fingerprint, home=self.root, build=report)
+
+    def _sealed(self, fingerprint: str) -> Seal:
+        seal = read_seal(self._layout, fingerprint)
+        if seal is None:
+            raise InvalidInputError(f"there is no environment with the fingerprint {fingerprint!r}")
+        return seal
+
+    def _bench(self, target: Path, log: LogSink) -> Workbench:
+        deadline = time.monotonic() + self._build_timeout
+        return Workbench(target=target, deadline=deadline, log=log)
+
+    @contextmanager
+    def _locked(self, fingerprint: str, log: LogSink) -> Iterator[BuildLock]:
+        path = self._layout.lock(key_of(fingerprint))
+        with build_lock(path, timeout=self._build_timeout, log=log) as lock:
+            yield lock
+
+
+def _new_seal(plan: BuildPlan, target: Path, started_ns: int, seconds: float) -> Seal:
+    own = target / "bin" / "python"
+    return Seal(
+        fingerprint=plan.fingerprint,
+        directory=target.name,
+        python=str(own) if own.exists() else plan.interpreter.path,
+        interpreter=plan.components["interpreter"],
+        builder=plan.builder.name,
+        packages=(),
+        inventory="",
+        total_bytes=0,
+        started_ns=started_ns,
+        seconds=seconds,
+        boot="",
+    )
+
+
+def _is_sealed(layout: Layout, fingerprint: str, target: Path) -> bool:
+    seal = read_seal(layout, fingerprint)
+    return seal is not None and seal.directory == target.name

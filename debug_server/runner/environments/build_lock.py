@@ -1,0 +1,130 @@
+"""The lock under which one environment is built, and what a builder that died under it has left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from debug_server.errors import EnvironmentBuildError
+from debug_server.ports import LogSink
+from debug_server.runner.environments.orphans import kill_build
+
+_NOTICE_SECONDS = 5.0
+
+
+class BuildLock:
+    """The held lock; its file says which folder the build is at.
+
+    A clean end empties the file. A holder that finds something in it follows one that was killed.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def begin(self, target: Path) -> None:
+        """Say where the build will be, before its first file is there."""
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, json.dumps({"target": target.name, "pid": os.getpid()}).encode(), 0)
+
+    def finish(self) -> None:
+        """Nothing is left to be cleaned up."""
+        os.ftruncate(self._fd, 0)
+
+    def end_predecessor(self) -> str | None:
+        """End the tools that a killed builder has left running; returns the folder they were filling."""
+        target = _parse(os.pread(self._fd, 4096, 0)).get("target")
+        if not isinstance(target, str):
+            return None
+        kill_build(target)
+        return target
+
+
+@contextlib.contextmanager
+def build_lock(path: Path, *, timeout: float, log: LogSink) -> Iterator[BuildLock]:
+    """Be the only builder, waiting up to ``timeout`` seconds for another to end and telling ``log`` so."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    if not _try(fd):
+        fd = _wait(fd, path, timeout, log)
+    try:
+        yield BuildLock(fd)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def idle_build_lock(path: Path) -> Iterator[BuildLock | None]:
+    """The lock if nobody builds right now, else None."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        yield BuildLock(fd) if _try(fd) else None
+    finally:
+        os.close(fd)
+
+
+def _try(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _wait(fd: int, path: Path, timeout: float, log: LogSink) -> int:
+    """Wait in a thread: flock has no timeout of its own, and polling would add its interval to every wait."""
+    waiter = _Waiter(fd)
+    waiter.start()
+    begun = time.monotonic()
+    while True:
+        log.write(f"waiting for another builder of this environment ({_owner(path)})\n", stream="system")
+        left = begun + timeout - time.monotonic()
+        if waiter.ready.wait(min(max(left, 0), _NOTICE_SECONDS)):
+            return fd
+        if left <= 0 and waiter.give_up():
+            owner = _owner(path)
+            raise EnvironmentBuildError(f"another builder ({owner}) was not done within {timeout:g} s: try again later")
+
+
+class _Waiter(threading.Thread):
+    def __init__(self, fd: int) -> None:
+        super().__init__(name="environment-lock", daemon=True)
+        self._fd = fd
+        self._abandoned = False
+        self._decision = threading.Lock()
+        self.ready = threading.Event()
+
+    def run(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        with self._decision:
+            if self._abandoned:
+                os.close(self._fd)
+            else:
+                self.ready.set()
+
+    def give_up(self) -> bool:
+        """Whether the lock was not had in the meantime; it is then given back as soon as it comes."""
+        with self._decision:
+            self._abandoned = not self.ready.is_set()
+            return self._abandoned
+
+
+def _owner(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        record = _parse(path.read_bytes())
+        if "pid" in record:
+            return f"process {record['pid']}"
+    return "another process"
+
+
+def _parse(data: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(data)
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}

@@ -1,0 +1,79 @@
+"""Which builder a request gets: the one it names, else the one its manifests call for."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+
+from debug_server.errors import EnvironmentBuildError
+from debug_server.runner.environments.conda_builders import (
+    CONDA_PROGRAMS,
+    CondaProgramBuilder,
+    RattlerBuilder,
+    find_conda_program,
+)
+from debug_server.runner.environments.hook_builder import HookBuilder
+from debug_server.runner.environments.manifests import ManifestKind, ManifestSet
+from debug_server.runner.environments.plan import Builder
+from debug_server.runner.environments.probes import ProbeCache
+from debug_server.runner.environments.request import EnvironmentRequest
+from debug_server.runner.environments.uv_builder import UvBuilder, find_uv
+from debug_server.runner.environments.venv_builder import VenvBuilder
+
+_CONDA = (ManifestKind.CONDA, ManifestKind.CONDA_EXPLICIT)
+_SUPPORTED = "requirements*.txt, constraints*.txt, pyproject.toml, uv.lock, environment.yml, an @EXPLICIT list"
+_CHOICES = ("uv", "venv", "rattler", *CONDA_PROGRAMS, "hook")
+
+
+def choose_builder(request: EnvironmentRequest, manifests: ManifestSet, probes: ProbeCache) -> Builder:
+    """The builder for ``request``, or EnvironmentBuildError when none fits."""
+    metadata = request.metadata or {}
+    wanted = metadata.get("builder") or ("hook" if "hook" in metadata else None)
+    if wanted is not None:
+        return _named(wanted, metadata.get("hook"), probes)
+    if other := manifests.of(ManifestKind.OTHER):
+        raise EnvironmentBuildError(
+            f"manifest {str(other[0])!r} is of no kind that can be built ({_SUPPORTED}): "
+            'give metadata={"hook": "a command that fills $DEBUG_SERVER_ENV_PATH"}'
+        )
+    if not manifests.of(*_CONDA):
+        return _uv(probes) or VenvBuilder()
+    if len(manifests.files) > 1:
+        raise EnvironmentBuildError("conda manifests cannot be mixed with others: list pip packages under `pip:`")
+    return _rattler(probes) or _conda_program(CONDA_PROGRAMS, probes)
+
+
+def _named(wanted: str, hook: str | None, probes: ProbeCache) -> Builder:
+    if wanted == "hook":
+        if not hook:
+            raise EnvironmentBuildError('builder "hook" needs its command in metadata["hook"]')
+        return HookBuilder(command=hook)
+    if wanted in CONDA_PROGRAMS:
+        return _conda_program((wanted,), probes)
+    if wanted not in _CHOICES:
+        raise EnvironmentBuildError(f"builder {wanted!r} does not exist: use one of {', '.join(_CHOICES)}")
+    found = VenvBuilder() if wanted == "venv" else _uv(probes) if wanted == "uv" else _rattler(probes)
+    if found is None:
+        raise EnvironmentBuildError(f"builder {wanted!r} is not installed: install it or leave the choice to us")
+    return found
+
+
+def _uv(probes: ProbeCache) -> UvBuilder | None:
+    program = find_uv()
+    version = None if program is None else probes.ask(program, ("--version",))
+    return None if program is None or version is None else UvBuilder(program=program, tool=version)
+
+
+def _rattler(probes: ProbeCache) -> RattlerBuilder | None:
+    if importlib.util.find_spec("rattler") is None:
+        return None
+    return RattlerBuilder(tool=f"py-rattler {importlib.metadata.version('py-rattler')}", uv=_uv(probes))
+
+
+def _conda_program(names: tuple[str, ...], probes: ProbeCache) -> CondaProgramBuilder:
+    found = find_conda_program(names)
+    if found is None:
+        raise EnvironmentBuildError(f"conda manifests need the py-rattler package or one of {', '.join(names)}")
+    name, program = found
+    version = probes.ask(program, ("--version",)) or "of unknown version"
+    return CondaProgramBuilder(name=name, program=program, tool=f"{name} {version}")

@@ -1,0 +1,110 @@
+"""Removing environments: by last use and disk budget, and what killed builders left; never one that is in use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.runner.environments import leases
+from debug_server.runner.environments.build_lock import idle_build_lock
+from debug_server.runner.environments.layout import Layout, key_of_directory
+from debug_server.runner.environments.seal import Seal, parse_seal, remove_records
+
+GRACE_SECONDS = 60.0  # between ensure() and the hold() of its caller
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection:
+    """What a collection did."""
+
+    removed: tuple[str, ...]  # names of folders
+    freed_bytes: int
+    kept_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    directory: Path
+    seal: Seal | None  # None: superseded, withdrawn, or never finished
+    idle: float
+
+
+def collect(layout: Layout, *, max_idle: float | None, max_bytes: int | None, grace: float) -> Collection:
+    """Remove what is idle for ``max_idle`` seconds, then the longest idle until ``max_bytes`` are kept."""
+    layout.empty_trash()
+    candidates = sorted(_candidates(layout), key=lambda item: -item.idle)
+    kept = sum(item.seal.total_bytes for item in candidates if item.seal is not None)
+    removed, freed = [], 0
+    for item in candidates:
+        too_old = max_idle is not None and item.idle > max_idle
+        too_much = max_bytes is not None and kept > max_bytes
+        if (item.seal is None or too_old or too_much) and _remove(layout, item, grace):
+            size = 0 if item.seal is None else item.seal.total_bytes
+            removed.append(item.directory.name)
+            freed, kept = freed + size, kept - size
+    _remove_dangling(layout)
+    return Collection(removed=tuple(removed), freed_bytes=freed, kept_bytes=kept)
+
+
+def remove_superseded(layout: Layout, key: str, *, abandoned: str | None = None) -> None:
+    """Remove the unsealed environments of ``key`` that nobody uses; the caller holds its build lock.
+
+    ``abandoned`` was never sealed and so never served: it goes at once.
+    """
+    seal = parse_seal(layout.seal(key))
+    for directory in layout.directories(f"{key}-"):
+        if seal is None or seal.directory != directory.name:
+            _remove_locked(layout, directory, 0.0 if directory.name == abandoned else GRACE_SECONDS)
+
+
+def _candidates(layout: Layout) -> list[_Candidate]:
+    seals = {}
+    for directory in layout.directories():
+        key = key_of_directory(directory.name)
+        seals[key] = parse_seal(layout.seal(key))
+    return [
+        _Candidate(
+            directory=directory,
+            seal=seal if seal is not None and seal.directory == directory.name else None,
+            idle=leases.idle_seconds(layout.leases / directory.name),
+        )
+        for directory in layout.directories()
+        for seal in [seals.get(key_of_directory(directory.name))]
+    ]
+
+
+def _remove(layout: Layout, item: _Candidate, grace: float) -> bool:
+    with idle_build_lock(layout.lock(key_of_directory(item.directory.name))) as lock:
+        if lock is None:
+            return False
+        if item.seal is None and lock.end_predecessor() == item.directory.name:
+            lock.finish()
+            grace = 0.0
+        return _remove_locked(layout, item.directory, grace)
+
+
+def _remove_locked(layout: Layout, directory: Path, grace: float) -> bool:
+    lease = layout.leases / directory.name
+    if leases.idle_seconds(lease) < grace:
+        return False
+    with leases.exclusive(lease) as alone:
+        # Asked again inside: a user may have come and gone since.
+        if not alone:
+            return False
+        key = key_of_directory(directory.name)
+        seal = parse_seal(layout.seal(key))
+        if seal is not None and seal.directory == directory.name:
+            layout.seal(key).unlink(missing_ok=True)
+        layout.remove(directory)
+        remove_records(layout, directory.name)
+        lease.unlink(missing_ok=True)
+    return True
+
+
+def _remove_dangling(layout: Layout) -> None:
+    for path in layout.root.iterdir():
+        if path.is_symlink() and path.readlink().parent.name == layout.environments.name and not path.exists():
+            path.unlink(missing_ok=True)
+    for lease in layout.leases.iterdir():
+        if not (layout.environments / lease.name.partition("@")[0]).exists():
+            lease.unlink(missing_ok=True)

@@ -1,0 +1,189 @@
+"""Building conda environments: py-rattler in this process, or a conda program that is installed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from debug_server.errors import EnvironmentBuildError
+from debug_server.runner.environments.conda_manifest import parse_environment, parse_explicit
+from debug_server.runner.environments.manifests import ManifestKind
+from debug_server.runner.environments.plan import BuildPlan
+from debug_server.runner.environments.processes import Workbench
+from debug_server.runner.environments.uv_builder import UvBuilder
+
+if TYPE_CHECKING:
+    from rattler import RepoDataRecord
+
+CONDA_PROGRAMS = ("micromamba", "mamba", "conda")
+_PACKAGE_URL = re.compile(
+    r"(?P<url>(?P<channel>.+)/(?P<subdir>[^/]+)/(?P<file>(?P<name>[^/]+)-(?P<version>[^/-]+)-(?P<build>[^/-]+)"
+    r"(?:\.conda|\.tar\.bz2)))(?:#(?P<kind>sha256:)?(?P<hash>[0-9a-fA-F]+))?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RattlerBuilder:
+    """The py-rattler library."""
+
+    tool: str
+    uv: UvBuilder | None  # for the pip section of an environment.yml
+    name: ClassVar[str] = "rattler"
+    brings_python: ClassVar[bool] = True
+    keeps_records: ClassVar[bool] = False  # conda rewrites files after their RECORD was written
+
+    def build(self, plan: BuildPlan, bench: Workbench) -> None:
+        """Solve, download and link."""
+        import rattler.exceptions as foreign
+
+        failures = (
+            foreign.SolverError,
+            foreign.GatewayError,
+            foreign.InstallerError,
+            foreign.LinkError,
+            foreign.TransactionError,
+            foreign.FetchRepoDataError,
+            foreign.CacheDirError,
+            foreign.ExtractError,
+            foreign.IoError,
+            foreign.InvalidMatchSpecError,
+            foreign.InvalidChannelError,
+            foreign.InvalidUrlError,
+            foreign.InvalidVersionError,
+            foreign.InvalidPackageNameError,
+            foreign.DetectVirtualPackageError,
+        )
+        try:
+            asyncio.run(asyncio.wait_for(_install(plan, bench), bench.remaining()))
+        except failures as error:
+            raise EnvironmentBuildError(f"py-rattler could not build the environment: {error}") from error
+        except TimeoutError as error:
+            raise EnvironmentBuildError("py-rattler did not end before the deadline: allow more build time") from error
+        _install_pip_section(plan, bench, self.uv)
+
+    def forget(self, packages: list[str], bench: Workbench) -> None:
+        """Remove the unpacked packages from rattler's cache."""
+        for package in packages:
+            for folder in (_rattler_cache() / "pkgs").glob(f"{package.replace('==', '-')}-*"):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CondaProgramBuilder:
+    """micromamba, mamba or conda, by the path of the program."""
+
+    name: str
+    program: str
+    tool: str
+    brings_python: ClassVar[bool] = True
+    keeps_records: ClassVar[bool] = False
+
+    def build(self, plan: BuildPlan, bench: Workbench) -> None:
+        """``create`` with the manifest; the program installs a pip section by itself."""
+        explicit = plan.manifests.of(ManifestKind.CONDA_EXPLICIT)
+        create = ["create"] if explicit or self.name == "micromamba" else ["env", "create"]
+        argv = [self.program, *create, "--yes", "--prefix", str(bench.target)]
+        for path in explicit or plan.manifests.of(ManifestKind.CONDA):
+            argv += ["--file", str(path)]
+        if not explicit and (python := _python_spec(plan)):
+            argv.append(python)
+        bench.run(argv, cwd=plan.manifests.root)
+
+    def forget(self, packages: list[str], bench: Workbench) -> None:
+        """Let the program drop what it has unpacked."""
+        bench.run([self.program, "clean", "--packages", "--yes"], cwd=bench.target.parent)
+
+
+async def _install(plan: BuildPlan, bench: Workbench) -> None:
+    import rattler
+
+    explicit = plan.manifests.of(ManifestKind.CONDA_EXPLICIT)
+    if explicit:
+        records = [_record(url) for path in explicit for url in parse_explicit(_text(path))]
+    else:
+        records = await _solve(plan, bench)
+    for record in sorted(records, key=lambda item: item.name.normalized):
+        bench.say(f" + {record.name.normalized} {record.version} {record.build}")
+    await rattler.install(records, target_prefix=bench.target, show_progress=False)
+
+
+async def _solve(plan: BuildPlan, bench: Workbench) -> list[RepoDataRecord]:
+    import rattler
+
+    wanted = [parse_environment(_text(path)) for path in plan.manifests.of(ManifestKind.CONDA)]
+    channels = list(dict.fromkeys(name for item in wanted for name in item.channels))
+    specs = [spec for item in wanted for spec in item.specs]
+    if python := _python_spec(plan):
+        specs.append(python)
+    bench.say(f"solving {len(specs)} specs from {', '.join(channels)}")
+    sources = [rattler.Channel(_channel_address(name, plan.manifests.root)) for name in channels]
+    virtual = rattler.VirtualPackage.detect()
+    return await rattler.solve(sources=sources, specs=specs, virtual_packages=virtual)
+
+
+def _record(line: str) -> RepoDataRecord:
+    import rattler
+
+    match = _PACKAGE_URL.fullmatch(line)
+    if match is None:
+        raise EnvironmentBuildError(f"explicit package {line!r} is not an address such as …/noarch/name-1.0-0.conda")
+    if match["hash"] is None:
+        raise EnvironmentBuildError(f"explicit package {line!r} has no #hash: export the list with `--explicit --md5`")
+    digest = bytes.fromhex(match["hash"])
+    record = rattler.PackageRecord(
+        name=match["name"],
+        version=match["version"],
+        build=rattler.BuildString(match["build"]),
+        build_number=0,
+        subdir=match["subdir"],
+        sha256=digest if match["kind"] else None,
+        md5=None if match["kind"] else digest,
+    )
+    return rattler.RepoDataRecord(record, match["file"], match["url"], match["channel"])
+
+
+def _install_pip_section(plan: BuildPlan, bench: Workbench, uv: UvBuilder | None) -> None:
+    paths = plan.manifests.of(ManifestKind.CONDA)
+    lines = [line for path in paths for line in parse_environment(_text(path)).pip]
+    if not lines:
+        return
+    if uv is None or plan.manifests.local_projects:
+        raise EnvironmentBuildError("the pip section needs uv, and only packages that are not local projects")
+    arguments = [word for line in lines for word in (shlex.split(line) if line.startswith("-") else [line])]
+    uv.install_into(bench.target / "bin" / "python", arguments, bench, paths[0].parent)
+
+
+def _python_spec(plan: BuildPlan) -> str | None:
+    version = plan.metadata.get("python")
+    if version is None:
+        return None
+    if not re.fullmatch(r"\d+(\.\d+){0,2}", version):
+        raise EnvironmentBuildError(f"python {version!r} is not a version such as 3.11 that conda could install")
+    return f"python={version}"
+
+
+def _channel_address(name: str, root: Path) -> str:
+    """A channel that is a folder of the project is named by its path there."""
+    return (root / name).resolve().as_uri() if name.startswith((".", "/")) else name
+
+
+def _text(path: Path) -> str:
+    return path.read_text("utf-8", "replace")
+
+
+def _rattler_cache() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("RATTLER_CACHE_DIR") or cache / "rattler" / "cache")
+
+
+def find_conda_program(names: Sequence[str] = CONDA_PROGRAMS) -> tuple[str, str] | None:
+    """The first of ``names`` on the search path, as (name, path)."""
+    found = ((name, shutil.which(name)) for name in names)
+    return next(((name, path) for name, path in found if path is not None), None)

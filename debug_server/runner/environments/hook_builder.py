@@ -1,0 +1,34 @@
+"""Building with a command of the user's, for whatever no other builder understands."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import ClassVar
+
+from debug_server.runner.environments.plan import BuildPlan
+from debug_server.runner.environments.processes import Workbench
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookBuilder:
+    """A shell command that fills the folder named in ``DEBUG_SERVER_ENV_PATH``."""
+
+    command: str
+    tool: ClassVar[str] = "hook"
+    name: ClassVar[str] = "hook"
+    brings_python: ClassVar[bool] = False
+    keeps_records: ClassVar[bool] = False
+
+    def build(self, plan: BuildPlan, bench: Workbench) -> None:
+        """Run the command in the project root."""
+        bench.target.mkdir(parents=True)
+        variables = {
+            "DEBUG_SERVER_ENV_PATH": str(bench.target),
+            "DEBUG_SERVER_ENV_PYTHON": plan.interpreter.path,
+            "DEBUG_SERVER_ENV_MANIFESTS": os.pathsep.join(map(str, plan.manifests.all())),
+        }
+        bench.run(["/bin/sh", "-c", self.command], cwd=plan.manifests.root, env=variables)
+
+    def forget(self, packages: list[str], bench: Workbench) -> None:
+        """Nothing to do: what the command keeps is its own affair."""

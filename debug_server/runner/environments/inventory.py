@@ -1,0 +1,174 @@
+"""Every file of an environment with size, mode and digest, and what differs from it later.
+
+Wheels bring a RECORD with the digest of each of their files. Where the builder keeps it true, only what no RECORD
+covers is hashed (the RECORDs themselves among it), because reading every byte costs as much as the installation.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ADDED = "was added"
+_ALIKE = 3  # problems that are spelled out before the rest is only counted
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file or symbolic link."""
+
+    mode: int
+    size: int
+    target: str | None  # of a symbolic link
+    digest: str | None  # None for links, and for files that a RECORD covers
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The files of one environment by their path below it."""
+
+    entries: dict[str, Entry]
+
+    @property
+    def total_bytes(self) -> int:
+        """The sum of the sizes; hard links are counted as if they were copies."""
+        return sum(entry.size for entry in self.entries.values())
+
+    def packages(self) -> list[str]:
+        """Installed distributions and conda packages, as ``name==version``."""
+        found = {name for path in self.entries if (name := _package(path)) is not None}
+        return sorted(found)
+
+    def encode(self) -> bytes:
+        """As JSON; the seal holds the digest of these bytes."""
+        rows = {path: [item.mode, item.size, item.target, item.digest] for path, item in self.entries.items()}
+        return json.dumps(rows, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Inventory:
+        """The inverse of ``encode``."""
+        return cls({path: Entry(*row) for path, row in json.loads(data).items()})
+
+
+def take_inventory(root: Path, *, trust_records: bool) -> Inventory:
+    """List ``root``; with ``trust_records`` files that a RECORD covers are not read."""
+    entries = _walk(os.fspath(root))
+    covered = recorded_digests(root, entries) if trust_records else {}
+    for path, entry in entries.items():
+        if entry.target is None and path not in covered:
+            digest = _digest(root / path)
+            entries[path] = Entry(entry.mode, entry.size, None, digest)
+    return Inventory(entries)
+
+
+def differences(root: Path, inventory: Inventory, *, contents: bool) -> dict[str, str]:
+    """Path -> what is wrong with it; only names, modes and sizes unless ``contents``."""
+    now = _walk(os.fspath(root))
+    wrong = dict.fromkeys(now.keys() - inventory.entries.keys(), ADDED)
+    for path, entry in inventory.entries.items():
+        found = now.get(path)
+        if found is None:
+            wrong[path] = "is missing"
+        elif (found.mode, found.size, found.target) != (entry.mode, entry.size, entry.target):
+            wrong[path] = "has another size, mode or target"
+    if contents:
+        wrong |= _content_differences(root, inventory, skip=wrong)
+    return wrong
+
+
+def _content_differences(root: Path, inventory: Inventory, *, skip: dict[str, str]) -> dict[str, str]:
+    covered = recorded_digests(root, inventory.entries)
+    wrong = {}
+    for path, entry in inventory.entries.items():
+        expected = entry.digest or covered.get(path, "")
+        if entry.target is None and path not in skip and _digest(root / path) != expected:
+            wrong[path] = "has another content"
+    return wrong
+
+
+def describe(wrong: dict[str, str]) -> str:
+    """A short sentence about ``differences``."""
+    shown = [f"{path} {what}" for path, what in sorted(wrong.items())[:_ALIKE]]
+    rest = len(wrong) - len(shown)
+    return "; ".join(shown) + (f"; and {rest} more" if rest else "")
+
+
+def owners(root: Path, paths: set[str], entries: dict[str, Entry]) -> list[str]:
+    """The names of the distributions whose RECORD lists one of ``paths``, or which one of them describes."""
+    found = {name.partition("==")[0] for path in paths if (name := _package(path)) is not None}
+    for record, listed in _records(root, entries):
+        if any(path in paths for path, _ in listed):
+            found.add(_package(record).partition("==")[0])  # type: ignore[union-attr]
+    return sorted(found)
+
+
+def recorded_digests(root: Path, entries: dict[str, Entry]) -> dict[str, str]:
+    """Path -> digest, for every file whose RECORD has one."""
+    return {path: digest for _, listed in _records(root, entries) for path, digest in listed if digest}
+
+
+def _records(root: Path, entries: dict[str, Entry]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    for record in entries:
+        if not record.endswith(".dist-info/RECORD"):
+            continue
+        base = os.path.dirname(os.path.dirname(record))  # noqa: PTH120  (text paths: thousands of them)
+        try:
+            with (root / record).open(encoding="utf-8", errors="replace", newline="") as file:
+                rows = [row for row in csv.reader(file) if len(row) == 3]
+        except OSError:
+            continue
+        yield record, [(_below(base, row[0]), row[1].removeprefix("sha256=")) for row in rows if _usable(row[1])]
+
+
+def _usable(digest: str) -> bool:
+    return not digest or digest.startswith("sha256=")
+
+
+def _below(base: str, path: str) -> str:
+    return os.path.normpath(f"{base}/{path}") if path.startswith(("..", "/")) else f"{base}/{path}"
+
+
+def _package(path: str) -> str | None:
+    folder, _, name = path.rpartition("/")
+    if name == "METADATA" and folder.endswith(".dist-info"):
+        distribution, _, version = folder.rpartition("/")[2].removesuffix(".dist-info").partition("-")
+        return f"{distribution}=={version}"
+    if name == "RECORD" and folder.endswith(".dist-info"):
+        return _package(f"{folder}/METADATA")
+    if folder == "conda-meta" and name.endswith(".json"):
+        distribution, version, _ = name.removesuffix(".json").rsplit("-", 2)
+        return f"{distribution}=={version}"
+    return None
+
+
+def _walk(root: str) -> dict[str, Entry]:
+    entries: dict[str, Entry] = {}
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        with os.scandir(f"{root}/{folder}") as items:
+            for item in items:
+                path = f"{folder}{item.name}"
+                if item.is_symlink():
+                    entries[path] = Entry(0, 0, os.readlink(item.path), None)  # noqa: PTH115  (text paths)
+                elif item.is_dir():
+                    folders.append(f"{path}/")
+                else:
+                    status = item.stat(follow_symlinks=False)
+                    entries[path] = Entry(status.st_mode, status.st_size, None, None)
+    return entries
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb", buffering=0) as file:
+            digest = hashlib.file_digest(file, "sha256").digest()
+    except OSError:
+        return "unreadable"
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

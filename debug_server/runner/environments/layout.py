@@ -1,0 +1,120 @@
+"""Where everything about environments lies under one root.
+
+<name>                        link to the environment that this name was last given
+.by-fingerprint/<key>-<id>/   an environment at its final path; a rebuild gets another <id>
+.seals/<key>.json             names the one environment that is complete; replaced by an atomic rename
+.seals/<key>-<id>.<sha>.json  every file of that environment, with size and digest
+.seals/<key>.damaged          why the last seal was withdrawn
+.locks/<key>                  held by the one who builds, and what he is at
+.leases/<key>-<id>            shared by those who use it; its time is that of the last use
+.leases/<key>-<id>@<pid>      one process that uses it, kept beyond our own life
+.state/<name>.json            which fingerprint a name last had
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+KEY_LENGTH = 20  # of the fingerprint's 64 digits: enough to be unique, short enough for a script's first line
+MARKER = ".debug-server-environment"
+_TRASH = ".trash-"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths under ``root``."""
+
+    root: Path
+
+    @property
+    def environments(self) -> Path:
+        """The folder of all environments."""
+        return self.root / ".by-fingerprint"
+
+    @property
+    def seals(self) -> Path:
+        """The folder of seals."""
+        return self.root / ".seals"
+
+    @property
+    def leases(self) -> Path:
+        """The folder of leases."""
+        return self.root / ".leases"
+
+    @property
+    def state(self) -> Path:
+        """The folder of dependency states."""
+        return self.root / ".state"
+
+    @property
+    def probes(self) -> Path:
+        """The file of remembered answers of programs."""
+        return self.root / ".probes.json"
+
+    def seal(self, key: str) -> Path:
+        """The seal of a fingerprint."""
+        return self.seals / f"{key}.json"
+
+    def damage(self, key: str) -> Path:
+        """The note about a withdrawn seal."""
+        return self.seals / f"{key}.damaged"
+
+    def lock(self, key: str) -> Path:
+        """The build lock of a fingerprint."""
+        return self.root / ".locks" / key
+
+    def new_directory(self, key: str) -> Path:
+        """A path that no environment ever had: a builder that was left behind cannot write into a later one."""
+        return self.environments / f"{key}-{secrets.token_hex(4)}"
+
+    def directories(self, key: str = "") -> list[Path]:
+        """The environments of a fingerprint, or all."""
+        try:
+            found = [path for path in self.environments.iterdir() if path.name.startswith(key)]
+        except FileNotFoundError:
+            return []
+        return sorted(path for path in found if not path.name.startswith(_TRASH))
+
+    def prepare(self) -> None:
+        """Create the folders."""
+        for folder in (self.environments, self.seals, self.leases, self.state, self.root / ".locks"):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def remove(self, directory: Path) -> None:
+        """Make an environment disappear at once, then delete it."""
+        trash = directory.with_name(f"{_TRASH}{directory.name}")
+        try:
+            directory.rename(trash)
+        except FileNotFoundError:
+            return
+        delete_tree(trash)
+
+    def empty_trash(self) -> None:
+        """Delete what a killed collector had only renamed."""
+        for path in self.environments.glob(f"{_TRASH}*"):
+            delete_tree(path)
+
+
+def key_of(fingerprint: str) -> str:
+    """The short form that file names carry."""
+    return fingerprint[:KEY_LENGTH]
+
+
+def key_of_directory(name: str) -> str:
+    """The key in ``<key>-<id>``."""
+    return name.rpartition("-")[0]
+
+
+def delete_tree(path: Path) -> None:
+    """Delete a folder, also one with folders that were made read-only."""
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        for folder in (path, *(item for item in path.rglob("*") if item.is_dir() and not item.is_symlink())):
+            folder.chmod(0o700)
+        shutil.rmtree(path, ignore_errors=True)

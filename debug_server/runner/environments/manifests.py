@@ -1,0 +1,203 @@
+"""The files that say what an environment holds: their kinds, everything they stand on, and one digest of it all."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from debug_server.errors import EnvironmentBuildError
+from debug_server.runner.environments.request import EnvironmentRequest
+from debug_server.runner.environments.requirements import ReferenceKind, has_hashes, references
+from debug_server.worktrees.dependency_state import compute_dependency_hash
+
+_PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+
+
+class ManifestKind(StrEnum):
+    """What a manifest is."""
+
+    REQUIREMENTS = "requirements"  # requirements*.txt, *.in, pylock*.toml
+    CONSTRAINTS = "constraints"  # constraints*.txt
+    PROJECT = "project"  # pyproject.toml, setup.py, setup.cfg
+    UV_LOCK = "uv_lock"
+    CONDA = "conda"  # environment.yml
+    CONDA_EXPLICIT = "conda_explicit"  # a list of package addresses under @EXPLICIT
+    OTHER = "other"  # only a hook can use it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestSet:
+    """The manifests of one request, read."""
+
+    root: Path  # nothing that a manifest names may lie outside
+    files: dict[ManifestKind, tuple[Path, ...]]
+    digest: str  # of the contents of all files, the included ones too
+    local_projects: bool  # a requirements file names a folder: its dependencies are wanted, not itself
+    hashed: bool  # some requirement carries a hash, so all must
+
+    def of(self, *kinds: ManifestKind) -> list[Path]:
+        """The files of these kinds, in the order given."""
+        return [path for kind in kinds for path in self.files.get(kind, ())]
+
+    def all(self) -> list[Path]:
+        """Every manifest."""
+        return self.of(*ManifestKind)
+
+
+def read_manifests(request: EnvironmentRequest) -> ManifestSet:
+    """Classify the manifests of ``request`` and follow their includes; nothing may leave the project root."""
+    paths = [Path(os.path.abspath(path)) for path in request.manifests or ()]  # noqa: PTH100  (keeps symlinks as named)
+    root = _project_root(request, paths)
+    closure = _Closure(root)
+    files: dict[ManifestKind, tuple[Path, ...]] = {}
+    for path in _with_neighbours(paths):
+        kind = closure.add(path, label=None)
+        files[kind] = (*files.get(kind, ()), path)
+    manifests = [path for group in files.values() for path in group]
+    return ManifestSet(
+        root=root,
+        files=files,
+        digest=compute_dependency_hash(manifests, extra_inputs=closure.included),
+        local_projects=closure.local_projects,
+        hashed=closure.hashed,
+    )
+
+
+def _project_root(request: EnvironmentRequest, paths: Sequence[Path]) -> Path:
+    if request.project_root is not None:
+        return Path(request.project_root).resolve()
+    if not paths:
+        return Path.cwd()
+    common = Path(os.path.commonpath([path.parent for path in paths])).resolve()
+    return next((folder for folder in (common, *common.parents) if (folder / ".git").exists()), common)
+
+
+def _with_neighbours(paths: Iterable[Path]) -> list[Path]:
+    """A lock belongs to its project file: naming either of the two is naming both."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        found[path] = None
+        if path.name == "pyproject.toml" and (lock := path.with_name("uv.lock")).is_file():
+            found[lock] = None
+        if path.name == "uv.lock":
+            found[path.with_name("pyproject.toml")] = None
+    return list(found)
+
+
+def _kind_of(path: Path, text: str) -> ManifestKind:
+    name = path.name.lower()
+    kind = ManifestKind.OTHER
+    if name == "uv.lock":
+        kind = ManifestKind.UV_LOCK
+    elif name in _PROJECT_FILES:
+        kind = ManifestKind.PROJECT
+    elif name.startswith("pylock") and name.endswith(".toml"):
+        kind = ManifestKind.REQUIREMENTS
+    elif "@EXPLICIT" in text[:4096]:
+        kind = ManifestKind.CONDA_EXPLICIT
+    elif name.endswith((".yml", ".yaml")) and "dependencies" in text:
+        kind = ManifestKind.CONDA
+    elif name.endswith((".txt", ".in")):
+        kind = ManifestKind.CONSTRAINTS if name.startswith("constraint") else ManifestKind.REQUIREMENTS
+    return kind
+
+
+class _Closure:
+    """Follows includes, once each, and keeps what was found on the way."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._seen: set[Path] = set()
+        self.included: dict[str, str] = {}  # path under the root -> digest
+        self.local_projects = False
+        self.hashed = False
+
+    def add(self, path: Path, *, label: str | None) -> ManifestKind:
+        data = _read(self._contained(path, "manifest"))
+        text = data.decode("utf-8", "replace")
+        kind = _kind_of(path, text)
+        if path in self._seen:
+            return kind
+        self._seen.add(path)
+        if label is not None:
+            self.included[label] = hashlib.sha256(data).hexdigest()
+        if kind in (ManifestKind.REQUIREMENTS, ManifestKind.CONSTRAINTS) and path.suffix != ".toml":
+            self.hashed = self.hashed or has_hashes(text)
+            self._follow(path, text)
+        elif kind is ManifestKind.CONDA:
+            self._follow(path, "\n".join(_pip_lines(text)))
+        elif kind is ManifestKind.PROJECT:
+            self._add_project(path.parent)
+        return kind
+
+    def _follow(self, path: Path, text: str) -> None:
+        for found in references(text):
+            if "://" in found.target:
+                raise EnvironmentBuildError(
+                    f"{path.name} includes {found.target!r}: only files of the project can be included, "
+                    "because what lies behind an address can change unseen"
+                )
+            if found.kind is ReferenceKind.INCLUDE:
+                self._include(path.parent / found.target)
+            else:
+                self._add_local(self._root / found.target)
+
+    def _include(self, path: Path) -> None:
+        path = Path(os.path.abspath(path))  # noqa: PTH100  (keeps symlinks as named)
+        self.add(path, label=os.path.relpath(self._contained(path, "included file"), self._root))
+
+    def _add_local(self, path: Path) -> None:
+        real = self._contained(path, "local requirement")
+        if real.is_dir():
+            self.local_projects = True
+            self._add_project(real)
+        else:
+            self.included[os.path.relpath(real, self._root)] = hashlib.sha256(_read(real)).hexdigest()
+
+    def _add_project(self, folder: Path) -> None:
+        names = [*_PROJECT_FILES, *_dynamic_files(folder)]
+        for path in (folder / name for name in names if (folder / name).is_file()):
+            real = self._contained(path, "project file")
+            self.included[os.path.relpath(real, self._root)] = hashlib.sha256(_read(real)).hexdigest()
+
+    def _contained(self, path: Path, what: str) -> Path:
+        real = path.resolve()
+        if not real.is_relative_to(self._root):
+            raise EnvironmentBuildError(
+                f"{what} {str(path)!r} lies outside the project root {str(self._root)!r}: "
+                "move it inside or name a wider project_root"
+            )
+        return real
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise EnvironmentBuildError(f"manifest {str(path)!r} does not exist") from error
+    except OSError as error:
+        raise EnvironmentBuildError(f"manifest {str(path)!r} cannot be read: {error.strerror}") from error
+
+
+def _pip_lines(text: str) -> Iterator[str]:
+    from debug_server.runner.environments.conda_manifest import parse_environment
+
+    yield from parse_environment(text).pip
+
+
+def _dynamic_files(folder: Path) -> list[str]:
+    """Files from which setuptools takes dependencies that pyproject.toml calls dynamic."""
+    with contextlib.suppress(OSError, tomllib.TOMLDecodeError, AttributeError, TypeError):
+        data: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text("utf-8", "replace"))
+        dynamic = data.get("tool", {}).get("setuptools", {}).get("dynamic", {})
+        parts = [dynamic.get("dependencies", {}), *dynamic.get("optional-dependencies", {}).values()]
+        found = [part.get("file", []) for part in parts]
+        return [name for names in found for name in ([names] if isinstance(names, str) else names)]
+    return []

@@ -1,0 +1,175 @@
+"""One build tool's process: its own session, a scrubbed environment, a deadline, its words live in the log."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.errors import EnvironmentBuildError
+from debug_server.ports import LogSink
+from debug_server.runner.environments.orphans import VARIABLE, kill_build
+
+_LAST_LINES = 20
+_DRAIN_SECONDS = 2.0  # for output that a grandchild still holds open after the tool itself has ended
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
+
+_KEPT = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_.*|TZ|TMPDIR|TEMP|TMP|XDG_.*"
+    r"|ALL_PROXY|HTTP_PROXY|HTTPS_PROXY|NO_PROXY|NETRC|SSH_AUTH_SOCK|GIT_SSH_COMMAND"
+    r"|GIT_SSL_CAINFO|SSL_CERT_FILE|SSL_CERT_DIR|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
+    r"|UV_.*|PIP_.*|MAMBA_.*|RATTLER_.*|CONDA_OVERRIDE_.*|CONDA_PKGS_.*|CONDARC"
+    r"|CC|CXX|CFLAGS|CXXFLAGS|CPPFLAGS|LDFLAGS|LD_LIBRARY_PATH|LIBRARY_PATH|PKG_CONFIG_PATH"
+    r"|RUSTFLAGS|CARGO_HOME|RUSTUP_HOME|SOURCE_DATE_EPOCH",
+    re.IGNORECASE,  # proxies are spelled both ways
+)
+# These send an installation somewhere else than into the environment being built, or change what is installed.
+_REDIRECTING = re.compile(
+    r"UV_(PROJECT.*|WORKING_DIRECTORY|PYTHON|SYSTEM_PYTHON|BREAK_SYSTEM_PACKAGES|FROZEN|LOCKED|NO_SYNC|ENV_FILE)"
+    r"|PIP_(TARGET|PREFIX|ROOT|USER|PYTHON|REQUIREMENT|CONSTRAINT|DRY_RUN)"
+)
+
+
+def tool_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What of our environment a build tool may see: where programs and indexes are, no secrets and no Python paths."""
+    source = os.environ if base is None else base
+    kept = {name: value for name, value in source.items() if _KEPT.fullmatch(name) and not _REDIRECTING.fullmatch(name)}
+    return {**kept, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workbench:
+    """What a builder works with: where the environment is to be, until when, who listens."""
+
+    target: Path
+    deadline: float  # of time.monotonic()
+    log: LogSink
+
+    def say(self, text: str) -> None:
+        """One line of our own for the reader of the log."""
+        self.log.write(f"{text}\n", stream="system")
+
+    def remaining(self) -> float:
+        """Seconds until the deadline; EnvironmentBuildError when it has passed."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise EnvironmentBuildError("the environment was not ready before its deadline: allow more build time")
+        return left
+
+    def run(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> None:
+        """Run one tool to its end; anything but status 0 is an EnvironmentBuildError with its last lines."""
+        self.remaining()
+        listener = _Listener(self.log)
+        process = _spawn(argv, cwd, {**tool_environment(), **(env or {}), VARIABLE: self.target.name})
+        in_time = False
+        try:
+            in_time = _follow(process, listener, self.deadline)
+        finally:
+            _end_group(process)
+            if not in_time:
+                kill_build(self.target.name)
+        listener.close()
+        if not in_time:
+            raise EnvironmentBuildError(_failure(argv, "did not end before the deadline and was killed", listener))
+        if process.returncode:
+            raise EnvironmentBuildError(_failure(argv, f"ended with status {process.returncode}", listener))
+
+
+class _Listener:
+    """Turns a tool's bytes into whole lines for the log and keeps the last ones."""
+
+    def __init__(self, log: LogSink) -> None:
+        self._log = log
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._partial = ""
+        self.last: deque[str] = deque(maxlen=_LAST_LINES)
+
+    def feed(self, data: bytes) -> None:
+        *lines, self._partial = (self._partial + self._decoder.decode(data)).split("\n")
+        for line in lines:
+            self._line(line)
+
+    def close(self) -> None:
+        self.feed(b"\n" if self._partial else b"")
+
+    def _line(self, line: str) -> None:
+        # Index addresses may carry a password; a line is the unit in which it can be found whole.
+        text = _CREDENTIALS.sub("****@", line.rstrip("\r"))
+        self._log.write(f"{text}\n", stream="system")
+        if text.strip():
+            self.last.append(text)
+
+
+def _spawn(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            list(argv),
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            bufsize=0,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise EnvironmentBuildError(f"build tool {argv[0]!r} cannot be started: {error.strerror}") from error
+
+
+def _follow(process: subprocess.Popen[bytes], listener: _Listener, deadline: float) -> bool:
+    """Read until the tool has ended and its output is drained; False when the deadline came first."""
+    assert process.stdout is not None
+    output = process.stdout.fileno()
+    ended = os.pidfd_open(process.pid)
+    poller = select.poll()
+    poller.register(output, select.POLLIN)
+    poller.register(ended, select.POLLIN)
+    try:
+        while True:
+            left = deadline - time.monotonic()
+            ready = [fd for fd, _ in poller.poll(max(left, 0) * 1000)]
+            if not ready:
+                return process.poll() is not None
+            if ended in ready:
+                poller.unregister(ended)
+                deadline = min(deadline, time.monotonic() + _DRAIN_SECONDS)
+                process.wait()
+            if output in ready:
+                data = os.read(output, 65536)
+                if not data:
+                    return _wait(process, deadline)
+                listener.feed(data)
+    finally:
+        os.close(ended)
+
+
+def _wait(process: subprocess.Popen[bytes], deadline: float) -> bool:
+    try:
+        process.wait(max(deadline - time.monotonic(), 0))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    # The group may outlive its leader; a tool that ended by itself leaves nothing running in our name either.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def _failure(argv: Sequence[str], what: str, listener: _Listener) -> str:
+    command = " ".join(Path(word).name if index == 0 else word for index, word in enumerate(argv))
+    said = "\n".join(listener.last) or "(it said nothing)"
+    return _CREDENTIALS.sub("****@", f"`{command[:300]}` {what}; its last lines:\n{said}")

@@ -1,0 +1,129 @@
+"""Name, version, entry points and scripts of the project under test, without installing it.
+
+Programs ask the interpreter for them (``importlib.metadata``), and test suites call the project's own scripts. They
+hold no code and no path, so one folder serves every workspace in which they are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import shutil
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_VERSION = re.compile(r"""^\s*(?:__version__|version|VERSION)\s*(?::\s*\w+\s*)?=\s*["']([^"']+)["']""", re.MULTILINE)
+_VERSION_FILES = ("__init__.py", "_version.py", "__version__.py", "__about__.py", "version.py")
+_UNKNOWN_VERSION = "0.0.0"
+_SCRIPT = """#!/usr/bin/env python3
+import sys
+from {module} import {first}
+if __name__ == "__main__":
+    sys.exit({call}())
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Project:
+    name: str
+    version: str
+    metadata: str
+    entry_points: dict[str, dict[str, str]]  # group -> name -> module:object
+
+
+def describe_project(workspace: Path, roots: Sequence[Path], home: Path | None) -> Path | None:
+    """A folder with the project's ``dist-info`` and scripts, for PYTHONPATH and PATH; None if it has no name."""
+    project = None if home is None else _read(workspace, roots)
+    if project is None or home is None:
+        return None
+    content = json.dumps([project.name, project.version, project.metadata, project.entry_points])
+    folder = home / ".projects" / hashlib.sha256(content.encode()).hexdigest()[:20]
+    if not folder.is_dir():
+        _write(folder, project)
+    return folder
+
+
+def _read(workspace: Path, roots: Sequence[Path]) -> _Project | None:
+    try:
+        data = tomllib.loads((workspace / "pyproject.toml").read_text("utf-8", "replace"))
+    except (OSError, tomllib.TOMLDecodeError):
+        data = {}
+    table = data.get("project")
+    table = table if isinstance(table, dict) else {}
+    released = _package_info(workspace)
+    name = table.get("name") or released.get("Name")
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        return None
+    version = table.get("version") or released.get("Version") or _find_version(name, roots)
+    return _Project(
+        name=name,
+        version=str(version),
+        metadata=f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        entry_points=_entry_points(table),
+    )
+
+
+def _package_info(workspace: Path) -> dict[str, str]:
+    """The fields of PKG-INFO, which a source distribution carries."""
+    try:
+        head = (workspace / "PKG-INFO").read_text("utf-8", "replace").split("\n\n")[0]
+    except OSError:
+        return {}
+    return {name: value for name, _, value in (line.partition(": ") for line in head.splitlines())}
+
+
+def _find_version(name: str, roots: Sequence[Path]) -> str:
+    package = re.sub(r"[-.]+", "_", name)
+    for path in (root / package / file for root in roots for file in _VERSION_FILES):
+        if path.is_file() and (match := _VERSION.search(path.read_text("utf-8", "replace"))):
+            return match[1]
+    return _UNKNOWN_VERSION
+
+
+def _entry_points(table: dict[str, Any]) -> dict[str, dict[str, str]]:
+    groups = {"console_scripts": table.get("scripts"), "gui_scripts": table.get("gui-scripts")}
+    further = table.get("entry-points")
+    if isinstance(further, dict):
+        groups |= further
+    return {
+        group: {name: value for name, value in items.items() if isinstance(value, str)}
+        for group, items in groups.items()
+        if isinstance(items, dict) and items
+    }
+
+
+def _write(folder: Path, project: _Project) -> None:
+    draft = folder.with_name(f"{folder.name}.{secrets.token_hex(4)}")
+    info = draft / f"{re.sub(r'[-.]+', '_', project.name)}-{project.version.replace('/', '_')}.dist-info"
+    info.mkdir(parents=True)
+    (draft / "bin").mkdir()
+    (info / "METADATA").write_text(project.metadata, "utf-8")
+    (info / "entry_points.txt").write_text("".join(_entry_point_lines(project)), "utf-8")
+    for name, value in project.entry_points.get("console_scripts", {}).items():
+        _write_script(draft / "bin", name, value)
+    try:
+        draft.rename(folder)
+    except OSError:  # another process was first; what it wrote is the same
+        shutil.rmtree(draft)
+
+
+def _entry_point_lines(project: _Project) -> Iterator[str]:
+    for group, items in project.entry_points.items():
+        yield f"[{group}]\n"
+        yield from (f"{name} = {value}\n" for name, value in items.items())
+        yield "\n"
+
+
+def _write_script(folder: Path, name: str, value: str) -> None:
+    module, _, call = value.partition("[")[0].strip().partition(":")
+    safe = re.fullmatch(r"[\w.-]+", name) and re.fullmatch(r"[\w.]+", module) and re.fullmatch(r"[\w.]+", call)
+    if not safe:
+        return
+    script = folder / name
+    script.write_text(_SCRIPT.format(module=module, first=call.partition(".")[0], call=call), "utf-8")
+    script.chmod(0o755)

@@ -1,0 +1,166 @@
+"""The seal: a small file that says one environment is complete, and the only way to one."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+from debug_server.runner.environments.inventory import ADDED, Inventory, describe, differences, take_inventory
+from debug_server.runner.environments.layout import MARKER, Layout, key_of, key_of_directory
+from debug_server.runner.environments.leases import boot_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    """What is known about a complete environment."""
+
+    fingerprint: str
+    directory: str  # its name under the environments' folder
+    python: str  # the interpreter to run, an absolute path
+    interpreter: str  # identity of the interpreter it was built with
+    builder: str
+    packages: tuple[str, ...]
+    inventory: str  # SHA-256 of the list of files
+    total_bytes: int
+    started_ns: int  # when its build began
+    seconds: float  # how long the build took
+    boot: str  # files of an earlier boot may be lost, because building does not wait for the disk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """Why a seal was withdrawn."""
+
+    problem: str
+    packages: tuple[str, ...]  # to be dropped from the builder's cache, whose files may be the same ones
+
+
+def write_seal(layout: Layout, seal: Seal, *, trust_records: bool) -> Seal:
+    """Take the inventory of the environment and publish its seal; from here on it is served."""
+    directory = layout.environments / seal.directory
+    (directory / MARKER).write_text(f"{seal.directory}\n", "utf-8")
+    inventory = take_inventory(directory, trust_records=trust_records)
+    data = inventory.encode()
+    digest = hashlib.sha256(data).hexdigest()
+    sealed = replace(
+        seal, inventory=digest, total_bytes=inventory.total_bytes, packages=tuple(inventory.packages()), boot=boot_id()
+    )
+    _replace(_inventory_path(layout, sealed), data)
+    publish(layout, sealed)
+    for old in layout.seals.glob(f"{seal.directory}.*.json"):
+        if old != _inventory_path(layout, sealed):
+            old.unlink(missing_ok=True)
+    return sealed
+
+
+def publish(layout: Layout, seal: Seal) -> None:
+    """Put the seal in place by an atomic rename."""
+    _replace(layout.seal(key_of(seal.fingerprint)), json.dumps(asdict(seal)).encode())
+
+
+def read_seal(layout: Layout, fingerprint: str) -> Seal | None:
+    """The seal of ``fingerprint``, if there is one that can be understood."""
+    key = key_of(fingerprint)
+    seal = parse_seal(layout.seal(key))
+    if seal is None or seal.fingerprint != fingerprint or key_of_directory(seal.directory) != key:
+        return None
+    return seal
+
+
+def parse_seal(path: Path) -> Seal | None:
+    """The seal in the file ``path``; one that cannot be understood is none."""
+    try:
+        data = json.loads(path.read_bytes())
+        seal = Seal(**{item.name: data[item.name] for item in fields(Seal)})
+        return replace(seal, packages=tuple(seal.packages))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def is_whole(layout: Layout, seal: Seal) -> bool:
+    """The cheap check of every reuse: the environment is there, is the sealed one, and its interpreter exists."""
+    directory = layout.environments / seal.directory
+    try:
+        if (directory / MARKER).read_text("utf-8").strip() != seal.directory:
+            return False
+        Path(seal.python).stat()
+    except OSError:
+        return False
+    if seal.boot == boot_id():
+        return True
+    if inspect(layout, seal, contents=False):
+        return False
+    publish(layout, replace(seal, boot=boot_id()))
+    return True
+
+
+def inspect(layout: Layout, seal: Seal, *, contents: bool) -> dict[str, str]:
+    """Path -> what is wrong with it."""
+    directory = layout.environments / seal.directory
+    inventory = read_inventory(layout, seal)
+    if inventory is None:
+        return {MARKER: "has no list of files that fits the seal"}
+    if not directory.is_dir():
+        return {MARKER: "is missing"}
+    wrong = differences(directory, inventory, contents=contents)
+    return {path: what for path, what in wrong.items() if not _drop_bytecode(directory, path, what)}
+
+
+def _drop_bytecode(directory: Path, path: str, what: str) -> bool:
+    """Remove bytecode that somebody's run has written; it can always be made again, and may be anything."""
+    if what != ADDED or not path.endswith(".pyc") or "__pycache__/" not in path:
+        return False
+    (directory / path).unlink(missing_ok=True)
+    return True
+
+
+def read_inventory(layout: Layout, seal: Seal) -> Inventory | None:
+    """The list of files that ``seal`` speaks of."""
+    try:
+        data = _inventory_path(layout, seal).read_bytes()
+    except OSError:
+        return None
+    return Inventory.decode(data) if hashlib.sha256(data).hexdigest() == seal.inventory else None
+
+
+def withdraw(layout: Layout, seal: Seal, wrong: dict[str, str], packages: list[str]) -> Damage:
+    """Stop serving a damaged environment, and leave a note for the one who rebuilds it."""
+    damage = Damage(problem=describe(wrong), packages=tuple(packages))
+    key = key_of(seal.fingerprint)
+    _replace(layout.damage(key), json.dumps(asdict(damage)).encode())
+    layout.seal(key).unlink(missing_ok=True)
+    return damage
+
+
+def read_damage(layout: Layout, key: str) -> Damage | None:
+    """The note about a withdrawn seal."""
+    try:
+        data = json.loads(layout.damage(key).read_bytes())
+        return Damage(problem=str(data["problem"]), packages=tuple(data["packages"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def remove_records(layout: Layout, directory: str) -> None:
+    """Remove the list of files of an environment that is gone."""
+    for path in layout.seals.glob(f"{directory}.*.json"):
+        path.unlink(missing_ok=True)
+
+
+def _inventory_path(layout: Layout, seal: Seal) -> Path:
+    return layout.seals / f"{seal.directory}.{seal.inventory[:16]}.json"
+
+
+def _replace(path: Path, data: bytes) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        draft.write_bytes(data)
+        draft.replace(path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            draft.unlink()

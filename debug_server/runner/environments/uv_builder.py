@@ -1,0 +1,110 @@
+"""Building with uv: requirements files, project files, and locks by frozen sync."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import ClassVar
+
+from debug_server.runner.environments.manifests import ManifestKind
+from debug_server.runner.environments.plan import BuildPlan
+from debug_server.runner.environments.processes import Workbench
+from debug_server.runner.environments.requirements import without_local_projects
+
+_SOURCES = (ManifestKind.REQUIREMENTS, ManifestKind.PROJECT)
+
+
+@cache
+def find_uv() -> str | None:
+    """The uv program of the uv package, else of the search path; its version is asked elsewhere."""
+    try:
+        import uv
+
+        return os.fspath(uv.find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        return shutil.which("uv")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UvBuilder:
+    """uv, by the path of its program."""
+
+    program: str
+    tool: str
+    name: ClassVar[str] = "uv"
+    brings_python: ClassVar[bool] = False
+    keeps_records: ClassVar[bool] = True
+
+    def build(self, plan: BuildPlan, bench: Workbench) -> None:
+        """A virtual environment with what the manifests list, and never the project itself."""
+        locks = plan.manifests.of(ManifestKind.UV_LOCK)
+        for lock in locks:
+            self._sync(plan, bench, lock.parent)
+        if not locks:
+            self._run(bench, ["venv", "--no-project", "--python", plan.interpreter.path, str(bench.target)], plan)
+        locked = {lock.parent for lock in locks}
+        sources = [path for path in plan.manifests.of(*_SOURCES) if path.parent not in locked or path.suffix == ".txt"]
+        if sources:
+            self._install(plan, bench, sources)
+
+    def forget(self, packages: list[str], bench: Workbench) -> None:
+        """Clean these packages out of uv's cache, whose files ours are hard links to."""
+        bench.run([self.program, "cache", "clean", *packages], cwd=bench.target.parent, env=_variables())
+
+    def install_into(self, python: Path, arguments: list[str], bench: Workbench, cwd: Path) -> None:
+        """``uv pip install`` into an environment that exists."""
+        argv = [self.program, "pip", "install", "--python", str(python), *arguments]
+        bench.run(argv, cwd=cwd, env=_variables())
+
+    def _sync(self, plan: BuildPlan, bench: Workbench, folder: Path) -> None:
+        # Local packages stay out: they would be shared with workspaces that hold other versions of them.
+        argv = ["sync", "--frozen", "--no-install-project", "--no-install-workspace", "--no-install-local"]
+        argv += ["--no-editable", "--inexact", "--python", plan.interpreter.path]
+        argv += [word for group in plan.request.groups for word in ("--group", group)]
+        argv += [word for extra in plan.request.extras for word in ("--extra", extra)]
+        bench.run([self.program, *argv], cwd=folder, env={**_variables(), "UV_PROJECT_ENVIRONMENT": str(bench.target)})
+
+    def _install(self, plan: BuildPlan, bench: Workbench, sources: list[Path]) -> None:
+        arguments = _source_arguments(plan, sources)
+        python = bench.target / "bin" / "python"
+        if not plan.manifests.local_projects:
+            self.install_into(python, arguments, bench, plan.manifests.root)
+            return
+        pins = bench.target / ".requirements.txt"
+        compile_ = ["pip", "compile", "--quiet", "--python", str(python), "--no-header", "--no-annotate"]
+        compile_ += ["--emit-index-url", "--emit-find-links", "--output-file", str(pins)]
+        self._run(bench, [*compile_, *(word for word in arguments if word != "-r")], plan)
+        try:
+            text = pins.read_text("utf-8")
+            pins.write_text(without_local_projects(text, plan.manifests.root), "utf-8")
+            self.install_into(python, ["-r", str(pins)], bench, plan.manifests.root)
+        finally:
+            pins.unlink()
+
+    def _run(self, bench: Workbench, argv: list[str], plan: BuildPlan) -> None:
+        bench.run([self.program, *argv], cwd=plan.manifests.root, env=_variables())
+
+
+def _source_arguments(plan: BuildPlan, sources: list[Path]) -> list[str]:
+    arguments = [word for path in sources for word in ("-r", str(path))]
+    arguments += [word for path in plan.manifests.of(ManifestKind.CONSTRAINTS) for word in ("-c", str(path))]
+    projects = [path for path in sources if path.name == "pyproject.toml"]
+    if projects:
+        arguments += [word for extra in plan.request.extras for word in ("--extra", extra)]
+        arguments += [word for group in plan.request.groups for word in ("--group", f"{projects[0]}:{group}")]
+    elif plan.manifests.hashed:
+        arguments.append("--require-hashes")
+    return arguments
+
+
+def _variables() -> Mapping[str, str]:
+    # A real interpreter is always named, so a download could only be a surprise.
+    return {
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_LINK_MODE": os.environ.get("UV_LINK_MODE", "hardlink"),
+        "UV_NO_PROGRESS": "1",
+    }

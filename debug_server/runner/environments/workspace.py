@@ -1,0 +1,117 @@
+"""What a run in one workspace sees: the shared packages, and the project under test from this workspace alone."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from debug_server.runner.environments.handle import EnvironmentHandle
+from debug_server.runner.environments.project_metadata import describe_project
+
+
+def workspace_environment(
+    handle: EnvironmentHandle,
+    workspace: str | os.PathLike[str],
+    *,
+    base_env: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The variables that put ``handle``'s programs and ``workspace``'s own code in front of a run.
+
+    Lay them over the run's other variables, and remove ``PYTHONHOME``. No bytecode is written: it would outlive the
+    code it was made from, keep a deleted package's folder importable, and be taken for a patched file of the same
+    size and second.
+    """
+    base = os.environ if base_env is None else base_env
+    root = Path(workspace).absolute()
+    roots = import_roots(root)
+    project = describe_project(root, roots, handle.home)
+    paths = [*map(str, roots), *([] if project is None else [str(project)])]
+    programs = [
+        *([] if project is None else [str(project / "bin")]),
+        str(handle.bin_path),
+        base.get("PATH", os.defpath),
+    ]
+    variables = {
+        "VIRTUAL_ENV": str(handle.path),
+        "PATH": os.pathsep.join(programs),
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",
+    }
+    if (handle.path / "conda-meta").is_dir():
+        variables["CONDA_PREFIX"] = str(handle.path)
+    return variables
+
+
+def import_roots(workspace: Path) -> list[Path]:
+    """The folders of ``workspace`` from which its projects are imported, the main one first."""
+    data = read_project(workspace)
+    found = dict.fromkeys(_own_roots(workspace, data))
+    for member in _members(workspace, data):
+        found |= dict.fromkeys(_own_roots(member, read_project(member)))
+    return list(found)
+
+
+def read_project(folder: Path) -> dict[str, Any]:
+    """The content of ``folder/pyproject.toml``; empty if there is none that can be read."""
+    try:
+        return tomllib.loads((folder / "pyproject.toml").read_text("utf-8", "replace"))
+    except (OSError, tomllib.TOMLDecodeError):
+        return {}
+
+
+def _own_roots(folder: Path, data: dict[str, Any]) -> list[Path]:
+    declared = [folder / name for name in _declared(data)]
+    roots = [path for path in declared if path.is_dir() and _inside(path, folder)]
+    if roots:
+        return roots
+    source = folder / "src"
+    return [source] if source.is_dir() and not (source / "__init__.py").exists() and _has_code(source) else [folder]
+
+
+def _declared(data: dict[str, Any]) -> Iterator[str]:
+    """Source folders as setuptools, hatch, poetry and pdm write them down."""
+    setuptools = _table(data, "tool", "setuptools")
+    yield from _texts(_table(setuptools, "packages", "find").get("where"))
+    yield from _texts(_table(setuptools, "package-dir").get(""))
+    for package in _texts(_table(data, "tool", "hatch", "build", "targets", "wheel").get("packages")):
+        yield os.path.dirname(package) or "."  # noqa: PTH120  (text from a file)
+    packages = _table(data, "tool", "poetry").get("packages")
+    for item in packages if isinstance(packages, list) else []:
+        yield from _texts(item.get("from") if isinstance(item, dict) else None)
+    yield from _texts(_table(data, "tool", "pdm", "build").get("package-dir"))
+
+
+def _members(workspace: Path, data: dict[str, Any]) -> Iterator[Path]:
+    """Further projects of the workspace that uv would install from their folders."""
+    uv = _table(data, "tool", "uv")
+    for pattern in _texts(_table(uv, "workspace").get("members")):
+        if not pattern.startswith("/") and ".." not in pattern:
+            yield from (path for path in sorted(workspace.glob(pattern)) if (path / "pyproject.toml").is_file())
+    for source in _table(uv, "sources").values():
+        path = source.get("path") if isinstance(source, dict) else None
+        if isinstance(path, str) and (workspace / path).is_dir() and _inside(workspace / path, workspace):
+            yield workspace / path
+
+
+def _table(data: dict[str, Any], *names: str) -> dict[str, Any]:
+    for name in names:
+        found = data.get(name)
+        data = found if isinstance(found, dict) else {}
+    return data
+
+
+def _texts(value: object) -> list[str]:
+    values = value if isinstance(value, list) else [value]
+    return [item for item in values if isinstance(item, str)]
+
+
+def _has_code(folder: Path) -> bool:
+    return any(item.suffix == ".py" or (item.is_dir() and any(item.glob("*.py"))) for item in folder.iterdir())
+
+
+def _inside(path: Path, root: Path) -> bool:
+    return path.resolve().is_relative_to(root.resolve())

@@ -1,0 +1,197 @@
+"""Control groups: where ours may be made, and the files of one."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from debug_server.runner.keeper.linux import clone
+
+_WANTED = ("memory", "pids", "cpu", "cpuacct")
+
+
+class CgroupError(Exception):
+    """This machine, or this user, cannot have control groups here."""
+
+
+def _own_cgroups() -> dict[str, str]:
+    """Controller -> path of this process's group; the key '' is version 2."""
+    groups = {}
+    with open("/proc/self/cgroup") as file:
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            for controller in controllers.split(","):
+                groups[controller] = path
+    return groups
+
+
+def _mounts() -> dict[str, tuple[str, str]]:
+    """Controller -> (root inside the hierarchy, mount point); the key '' is version 2."""
+    found: dict[str, tuple[str, str]] = {}
+    with open("/proc/self/mountinfo") as file:
+        for line in file:
+            before, after = line.rstrip("\n").split(" - ", 1)
+            root, point = before.split()[3:5]
+            kind, _, options = after.split()[:3]
+            if kind == "cgroup2":
+                found.setdefault("", (root, point))
+            elif kind == "cgroup":
+                for option in options.split(","):
+                    found.setdefault(option, (root, point))
+    return found
+
+
+def _directories() -> dict[str, str]:
+    """Controller -> directory of this process's own group."""
+    own, mounts = _own_cgroups(), _mounts()
+    result = {}
+    for controller, path in own.items():
+        if controller in mounts:
+            root, point = mounts[controller]
+            relative = os.path.relpath(path, root)
+            if not relative.startswith(".."):
+                result[controller] = os.path.normpath(os.path.join(point, relative))
+    return result
+
+
+def read(path: str) -> str:
+    """A control file's text."""
+    with open(path) as file:
+        return file.read()
+
+
+def write(path: str, value: str) -> None:
+    """One write(2) of a control file, with the path in the error."""
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, value.encode())
+    except OSError as error:
+        raise OSError(error.errno, f"{os.strerror(error.errno or 0)} writing {value!r} to {path}") from error
+    finally:
+        os.close(fd)
+
+
+def read_counter(path: str, key: str) -> int:
+    """One ``key value`` line of a flat keyed file; 0 when it is not there."""
+    try:
+        for line in read(path).splitlines():
+            name, _, value = line.partition(" ")
+            if name == key:
+                return int(value)
+    except OSError:
+        pass
+    return 0
+
+
+class Version1:
+    """Groups below our own in each version 1 hierarchy; ``pids`` is the one that tracks the tree."""
+
+    name = "cgroup-v1"
+
+    def __init__(self) -> None:
+        directories = _directories()
+        self.parents = {name: directories[name] for name in _WANTED if name in directories}
+        if "pids" not in self.parents:
+            raise CgroupError("no version 1 pids hierarchy is mounted")
+        usable = {}
+        for controller, parent in self.parents.items():
+            if _can_make(parent, "tasks"):
+                usable[controller] = parent
+        if "pids" not in usable:
+            raise CgroupError(f"{self.parents['pids']} cannot be written")
+        self.parents = usable
+        self.controllers = sorted(usable)
+
+    def make(self, name: str) -> dict[str, str]:
+        """Make one group in each hierarchy: controller -> directory."""
+        paths = {}
+        for controller, parent in self.parents.items():
+            paths[controller] = os.path.join(parent, name)
+            os.mkdir(paths[controller])
+        return paths
+
+
+class Version2:
+    """Groups below our own in the unified hierarchy, with whatever controllers are delegated to us."""
+
+    name = "cgroup-v2"
+
+    def __init__(self) -> None:
+        directories = _directories()
+        if "" not in directories:
+            raise CgroupError("no version 2 hierarchy is mounted")
+        self.parent = directories[""]
+        self.controllers = sorted(self._enable())
+        self._probe_birth()
+
+    def _enable(self) -> set[str]:
+        """Hand the wanted controllers down; a group with processes cannot, so ours move to a leaf first."""
+        try:
+            offered = set(read(f"{self.parent}/cgroup.controllers").split()) & {"memory", "pids", "cpu"}
+        except OSError as error:
+            raise CgroupError(str(error)) from error
+        if not offered:
+            return set()
+        try:
+            self._hand_down(offered)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                return set(read(f"{self.parent}/cgroup.subtree_control").split())
+            self._move_to_leaf()
+            try:
+                self._hand_down(offered)
+            except OSError:
+                return set()
+        return offered
+
+    def _hand_down(self, controllers: set[str]) -> None:
+        write(f"{self.parent}/cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(controllers)))
+
+    def _move_to_leaf(self) -> None:
+        leaf = f"{self.parent}/debug-server"
+        os.makedirs(leaf, exist_ok=True)
+        for pid in (os.getppid(), os.getpid()):
+            try:
+                write(f"{leaf}/cgroup.procs", str(pid))
+            except OSError:
+                continue  # not ours to move; handing down fails and says so
+
+    def _probe_birth(self) -> None:
+        path = f"{self.parent}/debug-server-probe-{os.getpid()}"
+        try:
+            os.mkdir(path)
+        except OSError as error:
+            raise CgroupError(f"{self.parent} cannot be written") from error
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                pid = clone(cgroup_fd=fd)
+            finally:
+                os.close(fd)
+            if pid == 0:
+                os._exit(0)
+            os.waitpid(pid, 0)
+            if not os.path.exists(f"{path}/cgroup.kill"):
+                raise CgroupError("this kernel has no cgroup.kill")
+        except OSError as error:
+            raise CgroupError(f"a process cannot be born into {path}: {error.strerror}") from error
+        finally:
+            os.rmdir(path)
+
+    def make(self, name: str) -> dict[str, str]:
+        """Make one group; every controller shares its directory."""
+        path = os.path.join(self.parent, name)
+        os.mkdir(path)
+        return {"": path}
+
+
+def _can_make(parent: str, member_file: str) -> bool:
+    path = os.path.join(parent, f"debug-server-probe-{os.getpid()}")
+    try:
+        os.mkdir(path)
+    except OSError:
+        return False
+    try:
+        return os.access(os.path.join(path, member_file), os.W_OK)
+    finally:
+        os.rmdir(path)

@@ -1,0 +1,254 @@
+"""Which mechanism holds process trees here, and the nest that it gives each command.
+
+Probed once by the fork server, by doing it; ``capabilities`` says what was found.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import socket
+import struct
+from collections.abc import Callable
+
+from debug_server.runner.keeper import cgroup, embryo
+from debug_server.runner.keeper.linux import (
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    CLONE_NEWUSER,
+    cap_sys_admin,
+    clone,
+    is_alive,
+    mount_private_proc,
+    set_parent_death_signal,
+    set_process_name,
+    start_time,
+)
+from debug_server.runner.keeper.nest import Nest, Version1Nest, bear
+from debug_server.runner.keeper.tree import NamespaceTree, SessionTree, Tree, Version1Tree, Version2Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+GROUP_PREFIX = "debug-server-run-"
+STATUS = struct.Struct("<i")
+
+
+class Containment:
+    """What the mechanisms share."""
+
+    name = ""
+    controllers: list[str] = []  # noqa: RUF012 - replaced, never changed
+
+    def capabilities(self) -> dict[str, Any]:
+        """What can be enforced with it."""
+        return {"mechanism": self.name, "controllers": self.controllers, "root": os.geteuid() == 0}
+
+    def prepare(self, stdio: embryo.Stdio) -> Nest:
+        """Make a tree for the next command."""
+        raise NotImplementedError
+
+    def left_by(self, pid: int, started: int) -> list[Tree]:
+        """Trees that a dead keeper left; those that die with it need no burial."""
+        return []
+
+    def sweep(self) -> None:
+        """Remove what dead keepers of earlier servers left."""
+
+
+_numbers = itertools.count(1)
+
+
+def _group_name() -> str:
+    """Named after its keeper, so that anyone can tell later whether that keeper still lives."""
+    return f"{GROUP_PREFIX}{os.getpid()}-{start_time(os.getpid())}-{next(_numbers)}"
+
+
+class Version1Containment(Containment):
+    """Version 1 groups."""
+
+    def __init__(self) -> None:
+        self.groups = cgroup.Version1()
+        self.name, self.controllers = self.groups.name, self.groups.controllers
+
+    def prepare(self, stdio: embryo.Stdio) -> Nest:
+        return Version1Nest(Version1Tree(self.groups.make(_group_name())), self.groups.parents)
+
+    def left_by(self, pid: int, started: int) -> list[Tree]:
+        names = {name for parent in self.groups.parents.values() for name in _groups_of(parent, pid, started)}
+        return [self._tree(name) for name in names]
+
+    def sweep(self) -> None:
+        for parent in self.groups.parents.values():
+            for name in _orphaned_groups(parent):
+                _empty_and_remove(self._tree(name))
+
+    def _tree(self, name: str) -> Version1Tree:
+        return Version1Tree({key: os.path.join(path, name) for key, path in self.groups.parents.items()})
+
+
+class Version2Containment(Containment):
+    """A version 2 group; the embryo is born in it."""
+
+    def __init__(self) -> None:
+        self.groups = cgroup.Version2()
+        self.name, self.controllers = self.groups.name, self.groups.controllers
+
+    def prepare(self, stdio: embryo.Stdio) -> Nest:
+        path = self.groups.make(_group_name())[""]
+        nest = Nest(Version2Tree(path))
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            nest.pid, nest.orders = bear(stdio, [], lambda: clone(cgroup_fd=fd))
+        finally:
+            os.close(fd)
+        return nest
+
+    def left_by(self, pid: int, started: int) -> list[Tree]:
+        parent = self.groups.parent
+        return [Version2Tree(os.path.join(parent, name)) for name in _groups_of(parent, pid, started)]
+
+    def sweep(self) -> None:
+        for name in _orphaned_groups(self.groups.parent):
+            _empty_and_remove(Version2Tree(os.path.join(self.groups.parent, name)))
+
+
+class NamespaceContainment(Containment):
+    """A pid namespace with a small init that reaps, reports the command's status and takes everything along."""
+
+    name = "pid-namespace"
+
+    def __init__(self) -> None:
+        self.flags = CLONE_NEWPID | CLONE_NEWNS | (0 if cap_sys_admin() else CLONE_NEWUSER)
+        self._probe()
+
+    def _probe(self) -> None:
+        uid, gid = os.geteuid(), os.getegid()
+        try:
+            pid = clone(self.flags)
+        except OSError as error:
+            raise cgroup.CgroupError(f"a pid namespace cannot be made: {error.strerror}") from error
+        if pid == 0:
+            try:
+                self._settle(uid, gid)
+            except OSError:
+                os._exit(1)
+            os._exit(0)
+        if os.waitpid(pid, 0)[1] != 0:
+            raise cgroup.CgroupError("a pid namespace can be made but its /proc cannot be mounted")
+
+    def _settle(self, uid: int, gid: int) -> None:
+        if self.flags & CLONE_NEWUSER:
+            cgroup.write("/proc/self/setgroups", "deny")
+            cgroup.write("/proc/self/uid_map", f"{uid} {uid} 1")
+            cgroup.write("/proc/self/gid_map", f"{gid} {gid} 1")
+        mount_private_proc()
+
+    def prepare(self, stdio: embryo.Stdio) -> Nest:
+        uid, gid = os.geteuid(), os.getegid()
+        status_read, status_write = os.pipe2(os.O_CLOEXEC)
+        ours, theirs = socket.socketpair()
+        pid = clone(self.flags)
+        if pid == 0:
+            ours.close()
+            os.close(status_read)
+            self._init(uid, gid, theirs, stdio, status_write)
+        theirs.close()
+        os.close(status_write)
+        nest = Nest(NamespaceTree(pid, start_time(pid) or 0))
+        nest.pid, nest.orders, nest.status_pipe = pid, ours, status_read
+        return nest
+
+    def _init(self, uid: int, gid: int, orders: socket.socket, stdio: embryo.Stdio, status: int) -> NoReturn:
+        set_parent_death_signal(signal.SIGKILL)
+        set_process_name("ds-init")
+        try:
+            self._settle(uid, gid)
+        except OSError:
+            os._exit(1)
+        child = clone()
+        if child == 0:
+            os.close(status)
+            stdio.keep_child_ends()
+            embryo.live(orders, stdio, [])
+        orders.close()
+        for fd in (stdio.stdin, stdio.stdout, stdio.stderr, stdio.child_in, stdio.child_out, stdio.child_err):
+            os.close(fd)
+        _reap_for_ever(child, status)
+
+
+def _reap_for_ever(child: int, status_pipe: int) -> NoReturn:
+    """As init: collect everybody, report the command's own status, stay until the keeper ends the namespace."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            signal.pause()
+            continue
+        if pid == child:
+            os.write(status_pipe, STATUS.pack(status))
+
+
+class SessionContainment(Containment):
+    """Nothing but sessions and a subreaper."""
+
+    name = "session"
+
+    def prepare(self, stdio: embryo.Stdio) -> Nest:
+        marker = f"{os.getpid()}-{start_time(os.getpid())}"
+        nest = Nest(SessionTree(os.getpid(), marker))
+        nest.pid, nest.orders = bear(stdio, [])
+        return nest
+
+
+def choose(wanted: str) -> Containment:
+    """The best mechanism this machine really offers, or the one that was asked for."""
+    reasons = []
+    for make in _ORDER[wanted]:
+        try:
+            return make()
+        except (cgroup.CgroupError, OSError) as error:
+            reasons.append(str(error))
+    raise cgroup.CgroupError("; ".join(reasons))
+
+
+def _version2_with_controllers() -> Containment:
+    found = Version2Containment()
+    if not found.controllers:
+        raise cgroup.CgroupError("no version 2 controller is delegated")
+    return found
+
+
+# A version 2 group without controllers holds the tree but limits nothing: version 1 is better, a namespace is not.
+_CGROUPS: list[Callable[[], Containment]] = [_version2_with_controllers, Version1Containment, Version2Containment]
+_ORDER: dict[str, list[Callable[[], Containment]]] = {
+    "auto": [*_CGROUPS, NamespaceContainment, SessionContainment],
+    "cgroup": _CGROUPS,
+    "pid-namespace": [NamespaceContainment],
+    "session": [SessionContainment],
+}
+
+
+def _groups_of(parent: str, pid: int, started: int) -> list[str]:
+    prefix = f"{GROUP_PREFIX}{pid}-{started}-"
+    return [name for name in os.listdir(parent) if name.startswith(prefix)]
+
+
+def _orphaned_groups(parent: str) -> list[str]:
+    names = []
+    for name in os.listdir(parent):
+        if name.startswith(GROUP_PREFIX):
+            parts = name.removeprefix(GROUP_PREFIX).split("-")
+            if all(part.isdigit() for part in parts) and not is_alive(int(parts[0]), int(parts[1])):
+                names.append(name)
+    return names
+
+
+def _empty_and_remove(tree: Tree) -> None:
+    for _ in range(50):
+        if tree.empty():
+            break
+        tree.kill()
+    tree.remove()

@@ -1,0 +1,178 @@
+"""A keeper's clients: who may speak, what they say, what they are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import struct
+from collections.abc import Callable
+
+from debug_server.runner.keeper import frames
+from debug_server.runner.keeper.loop import Loop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_PEER = struct.Struct("3i")
+_MAX_BACKLOG = 8 << 20  # a client that does not read is dropped; it can reconnect and lose nothing
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self.connection = connection
+        self.buffer = frames.FrameBuffer()
+        self.backlog = bytearray()
+        self.attached = False  # receives relayed stdout
+        self.number = connection.fileno()
+
+
+class Control:
+    """The listening socket and every client, on the keeper's epoll."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        on_message: Callable[[Client, dict[str, Any]], dict[str, Any] | None],
+        on_write: Callable[[Client, str, bytes], None],
+    ) -> None:
+        self._loop = loop
+        self._on_message = on_message
+        self._on_write = on_write
+        self.clients: dict[int, Client] = {}
+        self._listener: socket.socket | None = None
+
+    def listen(self, name: str) -> None:
+        """Listen in the current directory; the directory's mode and the peer's uid guard it."""
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.setblocking(False)
+        self._listener.bind(name)
+        self._listener.listen(16)
+        self._loop.watch(self._listener.fileno(), self._accept)
+
+    def _accept(self, _: int, __: int) -> None:
+        """Take new clients of our own uid (or root)."""
+        assert self._listener is not None
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            if _peer_uid(connection) in (os.geteuid(), 0):
+                self.add(connection)
+            else:
+                connection.close()
+
+    def add(self, connection: socket.socket) -> Client:
+        """Serve a connection."""
+        client = Client(connection)
+        self.clients[client.number] = client
+        self._loop.watch(client.number, self._handle)
+        return client
+
+    def _handle(self, fd: int, events: int) -> None:
+        client = self.clients[fd]
+        if events & select.EPOLLOUT:
+            self._flush(client)
+        if events & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and fd in self.clients:
+            self._receive(client)
+
+    def _receive(self, client: Client) -> None:
+        try:
+            data = client.connection.recv(1 << 18)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.drop(client)
+            return
+        try:
+            for kind, payload in client.buffer.feed(data):
+                self._dispatch(client, kind, payload)
+        except (frames.FrameError, ValueError, KeyError, TypeError) as error:
+            self.send(client, {"ok": False, "error": f"not understood: {error}"})
+            self.drop(client)
+
+    def _dispatch(self, client: Client, kind: int, payload: bytes) -> None:
+        if kind == frames.WRITE:
+            self._on_write(client, *frames.decode_write(payload))
+            return
+        message = json.loads(payload)
+        reply = self._on_message(client, message)
+        if reply is not None:
+            self.send(client, {**reply, "n": message.get("n")})
+
+    def send(self, client: Client, message: dict[str, Any]) -> None:
+        """Queue one JSON frame."""
+        self.send_bytes(client, frames.encode_json(message))
+
+    def broadcast(self, message: dict[str, Any]) -> None:
+        """Tell every client."""
+        data = frames.encode_json(message)
+        for client in list(self.clients.values()):
+            self.send_bytes(client, data)
+
+    def send_bytes(self, client: Client, data: bytes) -> None:
+        """Send now what the socket takes and queue the rest."""
+        if not client.backlog:
+            try:
+                data = data[client.connection.send(data) :]
+            except BlockingIOError:
+                pass
+            except OSError:
+                self.drop(client)
+                return
+        if data:
+            client.backlog += data
+            if len(client.backlog) > _MAX_BACKLOG:
+                self.drop(client)
+                return
+            self._loop.change(client.number, select.EPOLLIN | select.EPOLLOUT)
+
+    def _flush(self, client: Client) -> None:
+        try:
+            sent = client.connection.send(client.backlog)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.drop(client)
+            return
+        del client.backlog[:sent]
+        if not client.backlog:
+            self._loop.change(client.number, select.EPOLLIN)
+
+    def close(self, *, keep: Client) -> None:
+        """Hang up on everybody but one, and listen no more."""
+        for client in list(self.clients.values()):
+            if client is not keep:
+                self.drop(client)
+        if self._listener is not None:
+            self._loop.unwatch(self._listener.fileno())
+            self._listener.close()
+
+    def drop(self, client: Client) -> None:
+        """Forget a client."""
+        if self.clients.pop(client.number, None) is not None:
+            self._loop.unwatch(client.number)
+            client.connection.close()
+
+    def answer(self, client: Client, message: dict[str, Any]) -> None:
+        """Send to a client that may have left meanwhile."""
+        if self.clients.get(client.number) is client:
+            self.send(client, message)
+
+    @property
+    def settled(self) -> bool:
+        """Whether every client has been sent everything."""
+        return not any(client.backlog for client in self.clients.values())
+
+
+def _peer_uid(connection: socket.socket) -> int:
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    return int(_PEER.unpack(data)[1])

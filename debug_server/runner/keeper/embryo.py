@@ -1,0 +1,159 @@
+"""The process that becomes the command.
+
+It is born ahead of time, waits for its orders on a socket, enters its groups, sets its limits and calls exec. Nothing
+has to be forked when a command starts. If exec fails it sends one JSON line back; success is the closed socket.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import marshal
+import os
+import resource
+import signal
+import socket
+import termios
+from collections.abc import Callable
+
+from debug_server.runner.keeper import cgroup
+from debug_server.runner.keeper.linux import set_parent_death_signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+_RLIMITS = {
+    "memory_bytes": resource.RLIMIT_AS,
+    "cpu_seconds": resource.RLIMIT_CPU,
+    "pids": resource.RLIMIT_NPROC,
+    "open_files": resource.RLIMIT_NOFILE,
+    "file_size_bytes": resource.RLIMIT_FSIZE,
+}
+RESTORED_SIGNALS = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGPIPE,
+    signal.SIGTERM,
+    signal.SIGCHLD,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGTSTP,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
+    signal.SIGXFSZ,
+    signal.SIGXCPU,
+)
+
+
+class Stdio:
+    """The child's ends of stdin, stdout and stderr, and the parent's ends of the same pipes."""
+
+    def __init__(self) -> None:
+        self.child_in, self.stdin = os.pipe2(os.O_CLOEXEC)
+        self.stdout, self.child_out = os.pipe2(os.O_CLOEXEC)
+        self.stderr, self.child_err = os.pipe2(os.O_CLOEXEC)
+
+    def keep_parent_ends(self) -> None:
+        """Called in the keeper once the command has its own."""
+        for fd in (self.child_in, self.child_out, self.child_err):
+            os.close(fd)
+
+    def keep_child_ends(self) -> None:
+        """Called in the embryo: with the keeper's ends open it would keep itself alive."""
+        for fd in (self.stdin, self.stdout, self.stderr):
+            os.close(fd)
+
+
+def live(orders_socket: socket.socket, stdio: Stdio, enter: list[str]) -> NoReturn:
+    """Do what needs no orders, wait for them, then become the command; never returns."""
+    set_parent_death_signal(signal.SIGKILL)
+    os.setsid()
+    for path in enter:
+        cgroup.write(path, "0")
+    _restore_signals()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(stdio.child_out, 1)
+    os.dup2(stdio.child_err, 2)
+    data = _receive_all(orders_socket)
+    if not data:
+        os._exit(0)  # the keeper went away before it had anything to run
+    try:
+        _become(marshal.loads(data), stdio)
+    except OSError as error:
+        orders_socket.sendall(explain(error).encode())
+    except (ValueError, LookupError) as error:
+        orders_socket.sendall(str(error.args[0]).encode())
+    os._exit(127)
+
+
+def _receive_all(orders_socket: socket.socket) -> bytes:
+    """The keeper shuts its sending side down after the orders."""
+    pieces = []
+    while piece := orders_socket.recv(1 << 18):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _become(orders: dict[str, Any], stdio: Stdio) -> None:
+    _connect_stdio(orders, stdio)
+    if orders["cpus"]:
+        os.sched_setaffinity(0, orders["cpus"])
+    os.chdir(orders["cwd"])
+    os.umask(orders["umask"])
+    for path in orders["enter"]:  # last but for the rlimits: what is charged from here on belongs to the command
+        cgroup.write(path, "0")
+    for name, value in orders["rlimits"].items():
+        _set_rlimit(_RLIMITS[name], value)
+    find_and(lambda path: os.execve(path, orders["argv"], orders["env"]), orders["argv"][0], orders["env"])
+
+
+def _connect_stdio(orders: dict[str, Any], stdio: Stdio) -> None:
+    if orders["tty"]:
+        terminal = os.open(orders["tty"], os.O_RDWR)
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+        for target in (0, 1, 2):
+            os.dup2(terminal, target)
+    elif orders["stdin"]:
+        os.dup2(stdio.child_in, 0)
+
+
+def _restore_signals() -> None:
+    """Handlers end with exec, ignored signals do not: Python ignores two, and whoever started us may have more."""
+    for number in RESTORED_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _set_rlimit(which: int, value: float) -> None:
+    _, hard = resource.getrlimit(which)
+    wanted = max(1, int(-(-value // 1)))
+    ceiling = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if which == resource.RLIMIT_CPU:  # the soft limit sends SIGXCPU, which names the reason; the hard one kills
+        resource.setrlimit(which, (ceiling, hard if hard != resource.RLIM_INFINITY else ceiling + 2))
+    else:
+        resource.setrlimit(which, (ceiling, ceiling))
+
+
+def find_and(start: Callable[[str], int], program: str, env: dict[str, str]) -> int:
+    """Call ``start`` with the path that a shell would find for ``program``."""
+    if "/" in program:
+        return start(program)
+    blocked: OSError | None = None
+    for directory in env.get("PATH", os.defpath).split(os.pathsep):
+        try:
+            return start(os.path.join(directory or ".", program))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as error:
+            blocked = error
+    if blocked is not None:
+        raise blocked
+    raise LookupError(f"program {program!r} was not found in PATH={env.get('PATH', os.defpath)}")
+
+
+def explain(error: OSError) -> str:
+    """One sentence for a program that could not be started."""
+    where = f" {os.fsdecode(error.filename)!r}" if error.filename else ""
+    return f"cannot start{where}: {error.strerror}"

@@ -1,0 +1,163 @@
+"""The fork server: makes keepers ahead of need, and ends the trees of keepers that die.
+
+One per server. It hands each spare keeper's socket to the server and makes another when asked. It is the parent of its
+keepers and a subreaper, so it learns at once when one is killed, and what that keeper held falls to it. When the server
+goes away it stays as long as a keeper lives, and then leaves too.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+from debug_server.runner.keeper import keeper
+from debug_server.runner.keeper.cgroup import CgroupError
+from debug_server.runner.keeper.containment import Containment, choose
+from debug_server.runner.keeper.linux import become_subreaper, boot_id, set_process_name, start_time
+from debug_server.runner.keeper.tree import Tree, descendants, stop_then_kill
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+_SWEEP_EVERY = 0.01
+
+
+class ForkServer:
+    """Keepers by pid, and the trees that dead ones left."""
+
+    def __init__(self, connection: socket.socket, containment: Containment) -> None:
+        self._connection: socket.socket | None = connection
+        self._containment = containment
+        self._boot = boot_id()
+        self._keepers: dict[int, int] = {}  # pid -> start time
+        self._dying: list[Tree] = []
+        self._orphans = False
+
+    def run(self) -> None:
+        """Serve until the server and every keeper are gone."""
+        wakeup_read, wakeup_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+        while self._connection is not None or self._keepers or self._dying or self._orphans:
+            busy = self._dying or self._orphans
+            sources = [wakeup_read] + ([self._connection.fileno()] if self._connection else [])
+            ready, _, _ = select.select(sources, [], [], _SWEEP_EVERY if busy else None)
+            if wakeup_read in ready:
+                _drain(wakeup_read)
+            self._reap()
+            self._sweep()
+            if self._connection is not None and self._connection.fileno() in ready:
+                self._serve(wakeup_read, wakeup_write)
+
+    def _serve(self, *inherited: int) -> None:
+        assert self._connection is not None
+        try:
+            wanted = self._connection.recv(4096)
+        except OSError:
+            wanted = b""
+        if not wanted:
+            self._connection.close()
+            self._connection = None
+            return
+        for _ in wanted:
+            self._make_keeper(inherited)
+
+    def _make_keeper(self, inherited: tuple[int, ...]) -> None:
+        assert self._connection is not None
+        ours, theirs = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            unwanted = [self._connection.fileno(), ours.fileno(), *inherited]
+            _become_keeper(theirs, unwanted, self._containment, self._boot)
+        theirs.close()
+        self._keepers[pid] = start_time(pid) or 0
+        try:
+            socket.send_fds(self._connection, [pid.to_bytes(4, "little")], [ours.fileno()])
+        except OSError:
+            pass  # the server is gone; the spare sees its socket close
+        ours.close()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in self._keepers:
+                self._bury(pid, self._keepers.pop(pid))
+
+    def _bury(self, pid: int, started: int) -> None:
+        """Whatever a keeper did not empty itself is emptied here."""
+        self._dying += self._containment.left_by(pid, started)
+        self._orphans = bool(self._adopted())
+
+    def _adopted(self) -> list[int]:
+        """Processes below us that no keeper holds: their keeper was killed."""
+        held = set(self._keepers)
+        for pid in self._keepers:
+            held.update(descendants(pid))
+        return [pid for pid in descendants(os.getpid()) if pid not in held]
+
+    def _sweep(self) -> None:
+        for tree in self._dying:
+            if not tree.empty():
+                tree.kill()
+        for tree in [tree for tree in self._dying if tree.empty()]:
+            tree.remove()
+            self._dying.remove(tree)
+        if self._orphans:
+            stop_then_kill(self._adopted)
+            self._orphans = bool(self._adopted())
+
+
+def _become_keeper(connection: socket.socket, unwanted: list[int], containment: Containment, boot: str) -> NoReturn:
+    signal.set_wakeup_fd(-1)
+    for fd in unwanted:
+        os.close(fd)
+    try:
+        keeper.live(connection, containment, boot)
+    finally:
+        os._exit(1)
+
+
+def _drain(fd: int) -> None:
+    try:
+        while os.read(fd, 4096):
+            pass
+    except BlockingIOError:
+        pass
+
+
+def main(connection_fd: int, wanted: str) -> None:
+    """Probe, say hello, serve. ``connection_fd`` is a Unix stream socket to the server."""
+    connection = socket.socket(fileno=connection_fd)
+    set_process_name("ds-forkserver")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    become_subreaper()
+    began = time.monotonic()
+    try:
+        containment = choose(wanted)
+    except CgroupError as error:
+        connection.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
+        return
+    containment.sweep()
+    hello = {**containment.capabilities(), "probe_seconds": round(time.monotonic() - began, 6)}
+    connection.sendall(json.dumps(hello).encode() + b"\n")
+    gc.collect()
+    gc.freeze()  # pages that the collector never writes to stay shared with every keeper
+    gc.disable()
+    ForkServer(connection, containment).run()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,470 @@
+"""One command's keeper, from spare process to exit record.
+
+    spare --orders--> handle on disk --released--> running --leader gone, tree empty, pipes at end--> record --> gone
+
+The handle is linked into place before the command is released: whoever links ``handle.json`` first decides, so a
+recovering server can fence off a keeper that is late, and no command ever starts twice.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import socket
+import sys
+import time
+
+from debug_server.runner.keeper import frames, limits, record, verbs
+from debug_server.runner.keeper.containment import STATUS, Containment
+from debug_server.runner.keeper.control import Control
+from debug_server.runner.keeper.embryo import Stdio, explain
+from debug_server.runner.keeper.ladder import Ladder, spawn_hook
+from debug_server.runner.keeper.linux import become_subreaper, set_process_name, start_time
+from debug_server.runner.keeper.loop import Loop
+from debug_server.runner.keeper.output import Output, RelayBuffer
+from debug_server.runner.keeper.stdin import Stdin
+from debug_server.runner.keeper.streams import DISK_RETRY, Streams
+from debug_server.runner.keeper.tree import MARKER
+from debug_server.runner.keeper.verdict import Sight, Stop, judge
+from debug_server.runner.log_format import STDERR, STDOUT, LogWriter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+HANDLE, SOCKET = "handle.json", "control.sock"
+_HELD_PIPE_SECONDS = 1.0  # a pipe end handed to a process outside the tree is not waited for longer
+_FOR_EVER = 3600.0
+_COMMANDS_PER_KEEPER = 200
+
+
+class Spare:
+    """A keeper between commands: whatever can be done before the orders arrive has been done.
+
+    A keeper serves one command at a time and several after each other: its pages are warm by then, which a fresh fork's
+    are not (0.8 ms of page faults a command here).
+    """
+
+    def __init__(self, connection: socket.socket, containment: Containment, boot: str) -> None:
+        os.setsid()
+        become_subreaper()
+        set_process_name("ds-keeper")
+        self.connection = connection
+        self._containment = containment
+        self._buffer = frames.FrameBuffer()
+        own = os.getpid()
+        self.identity = {"pid": own, "start_time": start_time(own), "boot_id": boot}
+        self.wakeup, wakeup_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+
+    def prepare(self) -> None:
+        """Make pipes and a tree for the next command."""
+        os.chdir("/")
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self.stdio = Stdio()
+        self.nest = self._containment.prepare(self.stdio)
+
+    def await_orders(self) -> dict[str, Any] | None:
+        """Block until the server has a command; None when it went away."""
+        while received := _receive(self.connection, self._buffer):
+            for kind, payload in received:
+                message: dict[str, Any] = json.loads(payload) if kind == frames.JSON else {}
+                if "run_dir" in message:
+                    return message
+        return None
+
+
+def _receive(connection: socket.socket, buffer: frames.FrameBuffer) -> list[tuple[int, bytes]] | None:
+    try:
+        connection.setblocking(True)
+        return frames.receive(connection, buffer)
+    except OSError:  # closed while the last command ran
+        return None
+
+
+def live(connection: socket.socket, containment: Containment, boot: str) -> NoReturn:
+    """Serve commands on ``connection`` until the server goes away, then exit."""
+    spare = Spare(connection, containment, boot)
+    for left in reversed(range(_COMMANDS_PER_KEEPER)):
+        spare.prepare()
+        orders = spare.await_orders()
+        if orders is None:
+            spare.nest.abandon()
+            break
+        try:
+            os.chdir(orders["run_dir"])
+            Keeper(spare, orders, last=left == 0).run()
+        except BaseException:  # noqa: BLE001 - the process boundary: nothing above could end the tree
+            _report_crash(orders["run_dir"])
+            spare.nest.abandon()
+            break
+    os._exit(0)
+
+
+def _report_crash(run_dir: str) -> None:
+    """Keep the traceback of a bug of ours for whoever mends it."""
+    import traceback
+
+    try:
+        with open(os.path.join(run_dir, "keeper.err"), "w") as file:
+            traceback.print_exception(sys.exception() if hasattr(sys, "exception") else sys.exc_info()[1], file=file)
+    except OSError:
+        pass
+
+
+class Keeper:
+    """Owns one command."""
+
+    def __init__(self, spare: Spare, orders: dict[str, Any], *, last: bool) -> None:
+        self.orders = orders
+        self._last = last
+        self.limits: limits.Plan = orders["limits"]
+        self.nest, self.tree, self.stdio, self.loop = spare.nest, spare.nest.tree, spare.stdio, Loop()
+        self.handle = {
+            "command_id": orders["command_id"],
+            "attempt": orders["attempt"],
+            "keeper": spare.identity,
+            "tree": self.tree.describe(),
+            "log_path": orders["log_path"],
+            "started_ns": time.time_ns(),
+        }
+        self.control = Control(
+            self.loop,
+            lambda client, message: verbs.answer(self, client, message),
+            lambda client, write_id, data: verbs.write_stdin(self, client, write_id, data),
+        )
+        self.launcher = self.control.add(spare.connection)
+        self.relay = RelayBuffer() if orders["relay"] else None
+        self.output = Output(LogWriter(orders["log_path"]), self._asked("output_bytes"))
+        self.streams = Streams(self.loop, self.control, self.output, self.relay)
+        self.streams.over_cap = self._over_cap
+        self.streams.over_disk = lambda message: self.end(Stop("limit_exceeded", message, "disk"))
+        self.ladder = Ladder(self.tree, orders["kill_grace"], self._start_hook)
+        self.meter = limits.Meter(self.tree)
+        self.usage = limits.Usage()
+        self.stdin: Stdin | None = None
+        self.status: int | None = None
+        self.stop: Stop | None = None
+        self.spawn_error: str | None = None
+        self.started = 0.0
+        self.leader_ended: float | None = None
+        self.evidence: dict[str, Any] = {}
+        self.wakeup = spare.wakeup
+        self.loop.watch(self.wakeup, self._reap)
+        signal.signal(signal.SIGTERM, lambda *_: self.cancel("its keeper was asked to end"))
+        if self.nest.status_pipe is not None:
+            self.loop.watch(self.nest.status_pipe, self._read_status)
+
+    def _asked(self, name: str) -> Any:
+        return self.limits[name]["asked"] if name in self.limits else None
+
+    # -- starting -------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """The whole life of the command."""
+        self._take_handle()
+        self._start()
+        self.control.broadcast({"event": "started", "handle": self.handle})
+        self.control.listen(SOCKET)
+        while not self._over():
+            now = time.monotonic()
+            self._check_limits(now)
+            self.ladder.step(now)
+            self.loop.turn(self._patience(now))
+        self._finish()
+
+    def _start(self) -> None:
+        try:
+            limits.apply(self.tree, self.limits)
+            self._release(self._open_stdio())
+        except LookupError as error:
+            self.spawn_error = str(error.args[0])
+        except ValueError as error:
+            self.spawn_error = str(error)
+        except OSError as error:
+            self.spawn_error = explain(error)
+        if self.spawn_error is not None:
+            self.started = self.leader_ended = time.monotonic()
+            self.ladder.begin(self.started, hook=False)
+        self.stdio.keep_parent_ends()
+
+    def _take_handle(self) -> None:
+        """Before the command is released: from here on a new server can find it."""
+        temporary = f"{HANDLE}.{os.getpid()}"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.write(fd, json.dumps(self.handle).encode())
+        os.close(fd)
+        try:
+            os.link(temporary, HANDLE)
+        except FileExistsError:  # a recovering server was first: this attempt must not run
+            self.nest.abandon()
+            os._exit(0)
+        finally:
+            os.unlink(temporary)
+
+    def _open_stdio(self) -> str | None:
+        """Watch the child's streams; returns the name of its terminal, if it has one."""
+        if self.orders["tty"]:
+            return self._open_terminal()
+        self.streams.open(self.stdio.stdout, STDOUT)
+        self.streams.open(self.stdio.stderr, STDERR)
+        if self.orders["stdin"]:
+            self.stdin = Stdin(self.stdio.stdin, terminal=False, loop=self.loop, control=self.control)
+        else:
+            os.close(self.stdio.stdin)
+        return None
+
+    def _open_terminal(self) -> str:
+        terminal, self._follower = os.openpty()  # the follower end stays open until the child has it
+        verbs.resize(terminal, self.orders["tty"]["rows"], self.orders["tty"]["cols"])
+        self.streams.terminal = terminal
+        self.streams.open(terminal, STDOUT)
+        self.stdin = Stdin(terminal, terminal=True, loop=self.loop, control=self.control)
+        self.streams.on_writable = self.stdin.pump
+        for fd in (self.stdio.stdin, self.stdio.stdout, self.stdio.stderr):
+            os.close(fd)
+        return os.ttyname(self._follower)
+
+    def _release(self, tty: str | None) -> None:
+        identity = self.handle["keeper"]
+        message = {
+            "argv": self.orders["argv"],
+            "env": {**self.orders["env"], MARKER: f"{identity['pid']}-{identity['start_time']}"},
+            "cwd": self.orders["cwd"],
+            "umask": self.orders["umask"],
+            "stdin": bool(self.orders["stdin"]),
+            "tty": tty,
+            "cpus": limits.affinity(self.limits),
+            "enter": [],
+            "rlimits": limits.rlimits(self.limits),
+        }
+        self.started = self.streams.last_output = time.monotonic()
+        self.nest.hatch(message, self.stdio)
+        limits.tighten(self.tree, self.limits)
+        if self.nest.orders is not None:
+            self.loop.watch(self.nest.orders.fileno(), self._on_embryo)
+
+    def _on_embryo(self, fd: int, _: int) -> None:
+        """The orders socket closes when exec has happened, and speaks when it could not."""
+        assert self.nest.orders is not None
+        data = self.nest.orders.recv(1 << 16)
+        if data:
+            self.spawn_error = data.decode()
+        self.loop.unwatch(fd)
+        self.nest.orders.close()
+        if self.streams.terminal is not None:
+            os.close(self._follower)
+
+    # -- running --------------------------------------------------------------------------------------------------
+
+    def _over(self) -> bool:
+        if self.leader_ended is None:
+            return False
+        if self.ladder.gave_up:
+            return True
+        if not self.tree.empty() or self.streams.blocked:
+            return False
+        return self.streams.done or self._pipes_held_outside()
+
+    def _pipes_held_outside(self) -> bool:
+        """The tree is empty but an end of a pipe is open: it was handed to somebody outside."""
+        since = max(self.leader_ended or 0.0, self.streams.last_output)
+        return time.monotonic() - since > _HELD_PIPE_SECONDS
+
+    def _patience(self, now: float) -> float:
+        until = now + _FOR_EVER
+        if self.ladder.deadline is not None:
+            until = min(until, self.ladder.deadline)
+        if self.streams.blocked:
+            until = min(until, now + DISK_RETRY)
+        if self.leader_ended is not None:
+            until = min(until, now + 0.01)
+        elif not self.ladder.active and self.limits:
+            until = min(until, self._next_limit(now))
+        return max(until - now, 0.0)
+
+    def _next_limit(self, now: float) -> float:
+        until = now + _FOR_EVER
+        if (wall := self._asked("wall_seconds")) is not None:
+            until = min(until, self.started + wall)
+        if (idle := self._asked("idle_seconds")) is not None:
+            until = min(until, self.streams.last_output + idle)
+        if self._counts_cpu():
+            until = min(until, now + self.meter.cpu_patience(self._asked("cpu_seconds")))
+        return until
+
+    def _counts_cpu(self) -> bool:
+        return "cpu_seconds" in self.limits and self.limits["cpu_seconds"]["by"] == "cgroup"
+
+    def _check_limits(self, now: float) -> None:
+        if self.streams.blocked:
+            self.streams.retry_disk(now, patient=self.leader_ended is None)
+        if self.leader_ended is not None or self.ladder.active or not self.limits:
+            return
+        wall, idle, cpu = (self._asked(name) for name in ("wall_seconds", "idle_seconds", "cpu_seconds"))
+        if wall is not None and now >= self.started + wall:
+            self.end(Stop("timed_out", f"ran longer than {wall:g} s", "wall_seconds"))
+        elif idle is not None and now >= self.streams.last_output + idle:
+            self.end(Stop("idle_timed_out", f"wrote nothing for {idle:g} s", "idle_seconds"))
+        elif self._counts_cpu() and self.meter.cpu_seconds() >= cpu:
+            self.end(Stop("limit_exceeded", f"used more than {cpu:g} cpu seconds", "cpu_seconds"))
+
+    def _over_cap(self) -> None:
+        message = f"wrote more than {self._asked('output_bytes')} bytes of output"
+        self.end(Stop("limit_exceeded", message, "output_bytes"))
+        self.ladder.hurry(time.monotonic())
+
+    def end(self, stop: Stop) -> None:
+        """End the tree for a reason of ours; the first reason stands."""
+        if self.stop is None and self.leader_ended is None:
+            self.stop = stop
+            self.output.note(f"{stop.reason}: {stop.message}")
+            self.evidence["processes_at_kill"] = record.describe(self.tree.pids())
+            self.ladder.begin(time.monotonic(), hook=True)
+
+    def cancel(self, message: str) -> None:
+        """Somebody asked."""
+        self.end(Stop("cancelled", message))
+
+    def _start_hook(self) -> int | None:
+        argv = self.orders["pre_kill"]
+        if not argv:
+            return None
+        read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        pid = spawn_hook(argv, self.tree.pids(), write)
+        os.close(write)
+        if pid is None:
+            os.close(read)
+            self.output.note(f"pre-kill hook {argv[0]!r} could not be started")
+            return None
+        self.loop.watch(read, self._pump_hook)
+        return pid
+
+    def _pump_hook(self, fd: int, _: int) -> None:
+        try:
+            data = os.read(fd, 1 << 16)
+        except BlockingIOError:
+            return
+        if data:
+            self.output.raw_note(data)
+        else:
+            self.loop.unwatch(fd)
+            os.close(fd)
+
+    # -- the tree -------------------------------------------------------------------------------------------------
+
+    def leader(self) -> int:
+        """The command's first process; in a namespace it is the first one below init."""
+        if self.nest.status_pipe is None:
+            return self.nest.pid
+        below = self.tree.pids()
+        return below[0] if below else self.nest.pid
+
+    def _reap(self, fd: int, _: int) -> None:
+        try:
+            os.read(fd, 4096)
+        except BlockingIOError:
+            pass
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self.usage.add(usage)
+            if pid == self.ladder.hook_pid:
+                self.ladder.hook_ended(time.monotonic())
+            elif pid == self.nest.pid:
+                self._leader_gone(status)
+
+    def _read_status(self, fd: int, _: int) -> None:
+        data = os.read(fd, STATUS.size)
+        self.loop.unwatch(fd)
+        if len(data) == STATUS.size:
+            self._leader_gone(STATUS.unpack(data)[0])
+
+    def _leader_gone(self, status: int) -> None:
+        if self.leader_ended is not None:
+            return
+        self.leader_ended = time.monotonic()
+        self.status = status
+        if not self.tree.empty():
+            self.evidence["leftovers"] = record.describe(self.tree.pids())
+            self.ladder.begin(self.leader_ended, hook=False)
+
+    # -- ending ---------------------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        exit_record = self._assemble(time.monotonic())
+        self._publish(exit_record)
+        self._announce(exit_record)
+        self.tree.remove()
+        self._reap(self.wakeup, 0)
+        deadline = time.monotonic() + 1.0
+        while not self.control.settled and time.monotonic() < deadline:
+            self.loop.turn(0.1)
+        self.control.close(keep=self.launcher)
+        if self.stdin is not None:
+            self.stdin.discard()
+        self.streams.close()
+        if self.nest.status_pipe is not None:
+            os.close(self.nest.status_pipe)
+        self.loop.close()
+
+    def _announce(self, exit_record: dict[str, Any]) -> None:
+        again = not self._last and not self.ladder.gave_up
+        self.control.broadcast({"event": "exit", "record": exit_record, "again": again})
+
+    def _assemble(self, ended: float) -> dict[str, Any]:
+        oom_kills = self.meter.oom_kills()
+        return judge(
+            Sight(
+                status=self.status,
+                stop=self.stop,
+                oom_kills=oom_kills,
+                spawn_error=self.spawn_error,
+                file_size_limit=self._asked("file_size_bytes"),
+                cpu_limit=self._asked("cpu_seconds"),
+            )
+        ) | {
+            "wall_seconds": round(ended - (self.started or ended), 6),
+            "cpu_seconds": round(self.meter.cpu_seconds() or self.usage.cpu_seconds, 6),
+            "peak_memory_bytes": self.meter.peak_memory() or self.usage.peak_memory,
+            "stdout_bytes": self.output.counts[STDOUT],
+            "stderr_bytes": self.output.counts[STDERR],
+            "mechanism": self.tree.mechanism,
+            "limits": self.limits,
+            "evidence": self._evidence(oom_kills),
+        }
+
+    def _evidence(self, oom_kills: int) -> dict[str, Any]:
+        evidence = self.evidence
+        if counters := self.meter.counters(self.limits, oom_kills):
+            evidence["counters"] = counters
+        if self.output.tail:
+            evidence["last_lines"] = self.output.tail.decode("utf-8", "replace").splitlines()[-10:]
+        if self.output.dropped:
+            evidence["dropped_bytes"] = self.output.dropped
+        if self.ladder.active:
+            evidence["ladder"] = self.ladder.times()
+        if self.ladder.gave_up:
+            evidence["survivors"] = record.describe(self.tree.pids())
+        return evidence
+
+    def _publish(self, exit_record: dict[str, Any]) -> None:
+        """A full disk is waited out, for the record is the command's only memory."""
+        while True:
+            try:
+                self.output.end()
+                record.publish(exit_record)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+                    return  # the directory is gone: a server has taken the record from the socket
+                self._announce(exit_record)
+                self.loop.turn(DISK_RETRY)
+            else:
+                return

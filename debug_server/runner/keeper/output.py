@@ -1,0 +1,100 @@
+"""What the child writes: counted, capped and put into the log, or relayed."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from debug_server.runner.log_format import STDERR, STDOUT, SYSTEM, LogWriter
+
+_TAIL_BYTES = 2048
+
+
+class Output:
+    """The log of one command, with its counters and its cap."""
+
+    def __init__(self, writer: LogWriter, cap: int | None) -> None:
+        self._writer = writer
+        self._cap = cap
+        self.counts = {STDOUT: 0, STDERR: 0}
+        self.dropped = 0
+        self.tail = b""
+        self._ended = False
+
+    def append(self, stream: int, data: bytes) -> bool:
+        """Write ``data``; False when it went over the cap (what fitted was written). OSError: nothing was."""
+        if self._cap is not None:
+            room = self._cap - self.counts[STDOUT] - self.counts[STDERR]
+            if len(data) > room:
+                if room > 0:
+                    self._write(stream, data[:room])
+                self.dropped += len(data) - max(room, 0)
+                return False
+        self._write(stream, data)
+        return True
+
+    def _write(self, stream: int, data: bytes) -> None:
+        self._writer.write(stream, data)
+        self.counts[stream] += len(data)
+        self.tail = data[-_TAIL_BYTES:] if len(data) >= _TAIL_BYTES else (self.tail + data)[-_TAIL_BYTES:]
+
+    def note(self, text: str) -> None:
+        """A line of the keeper's own, on the stream ``system``; a full disk must not stop the ending of a command."""
+        try:
+            self._writer.write(SYSTEM, f"[debug-server] {text}\n".encode())
+        except OSError:
+            pass
+
+    def raw_note(self, data: bytes) -> None:
+        """Bytes of a hook, on the stream ``system``."""
+        try:
+            self._writer.write(SYSTEM, data)
+        except OSError:
+            pass
+
+    def end(self) -> None:
+        """Close the log for good; repeatable after a full disk."""
+        if not self._ended:
+            self._writer.end()
+            self._writer.close()
+            self._ended = True
+
+
+class RelayBuffer:
+    """Stdout that goes to a client instead of the log, kept until the client has acknowledged it.
+
+    Bounded: when ``full`` the keeper stops reading and the child blocks. A client that reconnects names the offset it
+    has and gets the rest, so that a dropped connection loses no byte.
+    """
+
+    CAPACITY = 1 << 20
+
+    def __init__(self) -> None:
+        self._pieces: deque[tuple[int, bytes]] = deque()
+        self.end = 0
+        self._acknowledged = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether reading must pause."""
+        return self.end - self._acknowledged >= self.CAPACITY
+
+    def add(self, data: bytes) -> tuple[int, bytes]:
+        """Keep ``data``; returns it with its offset."""
+        piece = (self.end, data)
+        self._pieces.append(piece)
+        self.end += len(data)
+        return piece
+
+    def acknowledge(self, offset: int) -> None:
+        """The client has everything before ``offset``."""
+        self._acknowledged = max(self._acknowledged, min(offset, self.end))
+        while self._pieces and self._pieces[0][0] + len(self._pieces[0][1]) <= self._acknowledged:
+            self._pieces.popleft()
+
+    def since(self, offset: int) -> list[tuple[int, bytes]]:
+        """What a client that has everything before ``offset`` still lacks."""
+        return [
+            (max(start, offset), data[max(offset - start, 0) :])
+            for start, data in self._pieces
+            if start + len(data) > offset
+        ]

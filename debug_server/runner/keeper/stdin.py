@@ -1,0 +1,106 @@
+"""The child's stdin: queued writes, each id applied once, answered when the pipe has taken it."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections import OrderedDict, deque
+
+from debug_server.runner.keeper.control import Client, Control
+from debug_server.runner.keeper.loop import Loop
+
+_REMEMBERED = 1024
+_CAPACITY = 1 << 20
+_END_OF_FILE = b"\x04"  # as a terminal says it
+
+
+class Stdin:
+    """Writes to one descriptor without blocking."""
+
+    def __init__(self, fd: int, *, terminal: bool, loop: Loop, control: Control) -> None:
+        os.set_blocking(fd, False)
+        self._fd: int | None = fd
+        self._terminal = terminal
+        self._loop = loop
+        self._answer = control.answer
+        self._queue: deque[tuple[Client, str, bytes]] = deque()
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._closing = False
+
+    def write(self, client: Client, write_id: str, data: bytes) -> None:
+        """Queue ``data`` unless this id has been applied before."""
+        if write_id in self._seen:
+            self._answer(client, {"ok": True, "write": write_id, "repeated": True})
+        elif self._fd is None or self._closing:
+            self._answer(client, {"ok": False, "write": write_id, "error": "stdin is closed"})
+        elif self._queue and sum(len(item[2]) for item in self._queue) + len(data) > _CAPACITY:
+            self._answer(client, {"ok": False, "write": write_id, "error": "stdin is full", "retry": True})
+        else:
+            self._seen[write_id] = None
+            if len(self._seen) > _REMEMBERED:
+                self._seen.popitem(last=False)
+            self._queue.append((client, write_id, data))
+            self.pump()
+
+    def pump(self) -> None:
+        """Write what the child takes."""
+        while self._fd is not None and self._queue:
+            client, write_id, data = self._queue[0]
+            try:
+                written = os.write(self._fd, data) if data else 0
+            except BlockingIOError:
+                self._want(True)
+                return
+            except OSError as error:  # the child closed its end
+                self._fail(error)
+                return
+            if written < len(data):
+                self._queue[0] = (client, write_id, data[written:])
+                continue
+            self._queue.popleft()
+            self._answer(client, {"ok": True, "write": write_id})
+        self._want(False)
+        if self._closing:
+            self._close()
+
+    def _want(self, wanted: bool) -> None:
+        """Wait for room. A terminal is one descriptor both ways and is watched for its output already."""
+        fd = self._fd
+        if fd is None:
+            return
+        if self._terminal:
+            if self._loop.watches(fd):
+                self._loop.change(fd, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+        elif wanted and not self._loop.watches(fd):
+            self._loop.watch(fd, lambda *_: self.pump(), select.EPOLLOUT)
+        elif not wanted:
+            self._loop.unwatch(fd)
+
+    def close(self) -> None:
+        """Close once everything queued is written."""
+        self._closing = True
+        self.pump()
+
+    def discard(self) -> None:
+        """The command has ended: nothing more can be written."""
+        self._queue.clear()
+        if self._fd is not None and not self._terminal:
+            self._want(False)
+            os.close(self._fd)
+        self._fd = None
+
+    def _fail(self, error: OSError) -> None:
+        for client, write_id, _ in self._queue:
+            self._answer(client, {"ok": False, "write": write_id, "error": f"stdin: {error.strerror}"})
+        self._queue.clear()
+        self._want(False)
+        self._close()
+
+    def _close(self) -> None:
+        if self._fd is None:
+            return
+        if self._terminal:
+            os.write(self._fd, _END_OF_FILE)
+        else:
+            os.close(self._fd)
+        self._fd = None

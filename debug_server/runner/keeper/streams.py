@@ -1,0 +1,153 @@
+"""The child's stdout and stderr: read by 64 KiB and put into the log, or relayed; a full disk blocks the child."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import time
+from collections.abc import Callable
+
+from debug_server.runner.keeper import frames
+from debug_server.runner.keeper.control import Control
+from debug_server.runner.keeper.loop import Loop
+from debug_server.runner.keeper.output import Output, RelayBuffer
+from debug_server.runner.log_format import STDOUT
+
+_READ = 1 << 16
+_READS_PER_TURN = 16  # then timers and clients get their turn
+DISK_RETRY, _DISK_PATIENCE = 0.2, 10.0
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
+
+
+class Streams:
+    """The open pipes and where their bytes go."""
+
+    def __init__(self, loop: Loop, control: Control, output: Output, relay: RelayBuffer | None) -> None:
+        self._loop, self._control, self._output, self._relay = loop, control, output, relay
+        self._pipes: dict[int, int] = {}  # fd -> stream, while open
+        self._held: tuple[int, bytes] | None = None  # read but not yet on disk
+        self._disk_full_since: float | None = None
+        self._relayed_fd = -1
+        self.terminal: int | None = None
+        self.on_writable: Callable[[], None] | None = None  # a terminal's other direction
+        self.over_cap: Callable[[], None] = lambda: None
+        self.over_disk: Callable[[str], None] = lambda _: None
+        self.last_output = time.monotonic()
+
+    def open(self, fd: int, stream: int) -> None:
+        """Read ``fd`` until its end."""
+        os.set_blocking(fd, False)
+        self._pipes[fd] = stream
+        if self._relay is not None and stream == STDOUT:
+            self._relayed_fd = fd
+        self._loop.watch(fd, self._ready)
+
+    @property
+    def done(self) -> bool:
+        """Whether every pipe has come to its end and every byte is on disk."""
+        return not self._pipes and self._held is None
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the disk is full."""
+        return self._held is not None
+
+    def _ready(self, fd: int, events: int) -> None:
+        if events & ~select.EPOLLOUT:
+            self._pump(fd)
+        if events & select.EPOLLOUT and self.on_writable is not None:
+            self.on_writable()
+
+    def _pump(self, fd: int) -> None:
+        stream = self._pipes[fd]
+        for _ in range(_READS_PER_TURN):
+            data = _read(fd)
+            if data is None:
+                return
+            if not data:
+                self._close(fd)
+                return
+            self.last_output = time.monotonic()
+            if fd == self._relayed_fd:
+                self._pass_on(data)
+                return
+            if not self._store(stream, data) or len(data) < _READ:
+                return
+
+    def _store(self, stream: int, data: bytes) -> bool:
+        try:
+            if not self._output.append(stream, data):
+                self.over_cap()
+        except OSError as error:
+            if error.errno not in _DISK_ERRORS:
+                raise
+            self._hold(stream, data)
+            return False
+        return True
+
+    def _hold(self, stream: int, data: bytes) -> None:
+        """Stop reading, so that the child blocks and nothing is lost, and try again later."""
+        self._held = (stream, data)
+        self._disk_full_since = time.monotonic()
+        for fd in self._pipes:
+            self._loop.unwatch(fd)
+
+    def retry_disk(self, now: float, *, patient: bool) -> None:
+        """Try what is held again; give up after a while, or at once when not ``patient``."""
+        assert self._held is not None and self._disk_full_since is not None
+        stream, data = self._held
+        try:
+            self._output.append(stream, data)
+        except OSError as error:
+            if patient and now - self._disk_full_since < _DISK_PATIENCE:
+                return
+            self._output.dropped += len(data)
+            self.over_disk(f"its log could not be written for {_DISK_PATIENCE:g} s: {error.strerror}")
+        self._held = self._disk_full_since = None
+        for fd in self._pipes:
+            self._loop.watch(fd, self._ready)
+
+    def close(self) -> None:
+        """Close what somebody outside the tree still holds, and the terminal."""
+        for fd in list(self._pipes):
+            self._close(fd)
+        if self.terminal is not None:
+            os.close(self.terminal)
+
+    def _close(self, fd: int) -> None:
+        self._loop.unwatch(fd)
+        del self._pipes[fd]
+        if fd != self.terminal:
+            os.close(fd)
+
+    def _pass_on(self, data: bytes) -> None:
+        assert self._relay is not None
+        offset, piece = self._relay.add(data)
+        self._output.counts[STDOUT] += len(data)
+        for client in list(self._control.clients.values()):
+            if client.attached:
+                self._control.send_bytes(client, frames.encode_output(offset, piece))
+        self.pace_relay()
+
+    def pace_relay(self) -> None:
+        """Read the relayed stdout only while there is room for it."""
+        fd = self._relayed_fd
+        if self._relay is None or fd not in self._pipes:
+            return
+        if self._relay.full:
+            self._loop.unwatch(fd)
+        elif not self._loop.watches(fd):
+            self._loop.watch(fd, self._ready)
+
+
+def _read(fd: int) -> bytes | None:
+    """None: nothing there yet. Empty: the end."""
+    try:
+        return os.read(fd, _READ)
+    except BlockingIOError:
+        return None
+    except OSError as error:
+        if error.errno == errno.EIO:  # a terminal whose last holder is gone
+            return b""
+        raise

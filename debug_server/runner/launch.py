@@ -1,0 +1,211 @@
+"""Starting one attempt of a command under a keeper, and waiting for its exit record."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from debug_server.errors import KeeperError
+from debug_server.model import ExitReason, ExitRecord
+from debug_server.runner.keeper.linux import boot_id, is_alive
+from debug_server.runner.keeper.tree import Tree, rebuild
+from debug_server.runner.launcher import KeeperConnection, KeeperPool, exit_record
+from debug_server.runner.limits import LimitPlan
+from debug_server.runner.log_reader import repair_index, seal_log
+
+HANDLE, EXIT = "handle.json", "exit.json"
+_FENCED = {"fenced": True}
+_KILL_PASSES = 2000
+_PASS_SECONDS = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOrder:
+    """Everything a keeper must know."""
+
+    command_id: int
+    attempt: int
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: Path
+    limits: LimitPlan
+    log_path: Path
+    kill_grace: float
+    tty: Mapping[str, int] | None = None
+    stdin: bool = False
+    relay: bool = False
+    pre_kill: Sequence[str] = ()
+
+    def to_json(self, run_dir: Path) -> dict[str, Any]:
+        """As the keeper reads it."""
+        return {
+            "run_dir": str(run_dir),
+            "command_id": self.command_id,
+            "attempt": self.attempt,
+            "argv": list(self.argv),
+            "env": dict(self.env),
+            "cwd": str(self.cwd),
+            "limits": self.limits,
+            "log_path": str(self.log_path),
+            "kill_grace": self.kill_grace,
+            "umask": 0o022,
+            "tty": dict(self.tty) if self.tty else None,
+            "stdin": self.stdin,
+            "relay": self.relay,
+            "pre_kill": list(self.pre_kill),
+        }
+
+
+def run_dir_for(keepers_dir: Path, command_id: int, attempt: int) -> Path:
+    """Where the keeper of one attempt lives."""
+    return keepers_dir / f"{command_id}-{attempt}"
+
+
+class RunningCommand:
+    """A command under its keeper, seen from the process that started or adopted it."""
+
+    def __init__(
+        self, connection: KeeperConnection | None, run_dir: Path, handle: dict[str, Any], pool: KeeperPool | None
+    ) -> None:
+        self._connection = connection
+        self._pool = pool  # whoever started it gives the keeper back
+        self.run_dir = run_dir
+        self.handle = handle
+
+    def wait(self) -> ExitRecord:
+        """Block until it has ended, whatever becomes of its keeper."""
+        connection = self._connection
+        message = connection.wait_for("exit") if connection is not None else None
+        self._connection = None
+        if message is None:
+            return settle_dead(self.run_dir, self.handle)
+        if connection is not None:
+            if self._pool is not None and message.get("again"):
+                self._pool.give_back(connection)
+            else:
+                connection.close()
+        return exit_record(message)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """A request whose answer nobody waits for."""
+        if self._connection is not None:
+            with contextlib.suppress(KeeperError):  # it has ended meanwhile
+                self._connection.send(message)
+
+    def cancel(self, message: str = "cancelled on request") -> None:
+        """Ask the keeper to end the tree; ``wait`` returns when it is empty."""
+        self.send({"op": "cancel", "message": message})
+
+    def clean(self) -> None:
+        """Remove the run directory; call when the end is in the store."""
+        remove_run_dir(self.run_dir)
+
+
+def launch(pool: KeeperPool, keepers_dir: Path, order: LaunchOrder) -> RunningCommand:
+    """Start one attempt; KeeperError when no keeper can be had."""
+    run_dir = run_dir_for(keepers_dir, order.command_id, order.attempt)
+    try:
+        run_dir.mkdir(mode=0o700)
+    except FileNotFoundError:
+        run_dir.mkdir(mode=0o700, parents=True)
+    except FileExistsError as error:
+        raise KeeperError(
+            f"{run_dir} exists already: another store uses this artifacts folder, or an old one did; remove it"
+        ) from error
+    message = order.to_json(run_dir)
+    for _ in range(3):
+        connection = pool.take()
+        try:
+            connection.send(message)
+            started = connection.wait_for("started")
+        except KeeperError:
+            started = None
+        if started is not None:
+            return RunningCommand(connection, run_dir, started["handle"], pool)
+        connection.close()
+        if (handle := read_json(run_dir / HANDLE)) is not None:  # killed after it took the command
+            return RunningCommand(None, run_dir, handle, None)
+    raise KeeperError("three keepers in a row died before they could start the command: run `debug-server doctor`")
+
+
+def fence(run_dir: Path) -> dict[str, Any] | None:
+    """Make sure that a keeper which has not begun never will; returns the handle of one that has."""
+    run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    temporary = run_dir / f"{HANDLE}.{os.getpid()}"
+    temporary.write_text(json.dumps(_FENCED))
+    try:
+        os.link(temporary, run_dir / HANDLE)
+    except FileExistsError:
+        handle = read_json(run_dir / HANDLE)
+        return None if handle is None or handle.get("fenced") else handle
+    finally:
+        temporary.unlink(missing_ok=True)
+    return None
+
+
+def settle_dead(run_dir: Path, handle: dict[str, Any]) -> ExitRecord:
+    """The end of a command whose keeper is gone: its own record if it left one, else empty the tree and say so."""
+    if (record := read_json(run_dir / EXIT)) is not None:
+        return ExitRecord.from_json(record)
+    survivors = _empty(rebuild(handle["tree"])) if handle["keeper"]["boot_id"] == boot_id() else []
+    if (record := read_json(run_dir / EXIT)) is not None:
+        return ExitRecord.from_json(record)
+    log_path = Path(handle["log_path"])
+    if log_path.exists():
+        repair_index(log_path)
+        seal_log(log_path)
+    evidence: dict[str, Any] = {"keeper": handle["keeper"]}
+    if (crash := _read_text(run_dir / "keeper.err")) is not None:
+        evidence["keeper_error"] = crash.splitlines()[-1:]
+    if survivors:
+        evidence["survivors"] = survivors
+    return ExitRecord(
+        reason=ExitReason.LOST,
+        message="its keeper died; whatever it had started was ended",
+        mechanism=handle["tree"]["mechanism"],
+        evidence=evidence,
+    )
+
+
+def _empty(tree: Tree) -> list[int]:
+    """End what is left; the fork server may be doing the same, which does no harm."""
+    for _ in range(_KILL_PASSES):
+        if tree.empty():
+            tree.remove()
+            return []
+        tree.kill()
+        time.sleep(_PASS_SECONDS)
+    return tree.pids()
+
+
+def keeper_alive(handle: dict[str, Any]) -> bool:
+    """Whether the very keeper that wrote this handle still runs."""
+    keeper = handle["keeper"]
+    return bool(keeper["boot_id"] == boot_id() and is_alive(keeper["pid"], keeper["start_time"]))
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A small file that appears whole or not at all."""
+    text = _read_text(path)
+    return None if text is None else json.loads(text)
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def remove_run_dir(run_dir: Path) -> None:
+    """Remove a finished attempt's files."""
+    with contextlib.suppress(FileNotFoundError):
+        for path in run_dir.iterdir():
+            path.unlink(missing_ok=True)
+        run_dir.rmdir()

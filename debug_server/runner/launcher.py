@@ -1,0 +1,256 @@
+"""The server's side of keepers: the fork server, a stock of spares, and the connection to one keeper."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import debug_server
+from debug_server.errors import KeeperError
+from debug_server.model import ExitRecord
+from debug_server.runner.keeper import frames
+from debug_server.runner.limits import Capabilities
+
+_BOOT = (
+    "import sys; sys.path.insert(0, sys.argv[3]); from debug_server.runner.keeper.forkserver import main; "
+    "main(int(sys.argv[1]), sys.argv[2])"
+)
+_START_SECONDS = 20.0
+_SPARE_SECONDS = 30.0
+
+
+class KeeperConnection:
+    """A conversation with one keeper: the one that started it, or one that found it later."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._buffer = frames.FrameBuffer()
+        self._waiting: deque[dict[str, Any]] = deque()
+        self._send_lock = threading.Lock()
+
+    @classmethod
+    def connect(cls, run_dir: Path, timeout: float = 5.0) -> KeeperConnection:
+        """Find a running keeper by its directory; KeeperError when nobody listens there."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(timeout)
+        directory = -1
+        try:
+            # Through /proc: a socket's address holds 107 bytes, a run directory's path may be longer.
+            directory = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY)
+            connection.connect(f"/proc/self/fd/{directory}/control.sock")
+        except OSError as error:
+            connection.close()
+            raise KeeperError(f"no keeper answers in {run_dir}: {error.strerror}") from error
+        finally:
+            if directory >= 0:
+                os.close(directory)
+        connection.settimeout(None)
+        return cls(connection)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """One request; KeeperError when the keeper is gone."""
+        self.send_frame(frames.encode_json(message))
+
+    def send_frame(self, frame: bytes) -> None:
+        """One encoded frame."""
+        try:
+            with self._send_lock:
+                self._connection.sendall(frame)
+        except OSError as error:
+            raise KeeperError(f"the keeper does not listen any more: {error.strerror}") from error
+
+    def receive(self, timeout: float | None = None) -> dict[str, Any] | None:
+        """The next message; None when the keeper has closed; TimeoutError after ``timeout``."""
+        self._connection.settimeout(timeout)
+        while not self._waiting:
+            try:
+                received = frames.receive(self._connection, self._buffer)
+            except ConnectionError:
+                received = None
+            if received is None:
+                return None
+            self._waiting.extend(_decode(kind, payload) for kind, payload in received)
+        return self._waiting.popleft()
+
+    def wait_for(self, event: str, timeout: float | None = None) -> dict[str, Any] | None:
+        """Skip messages until ``event``; None when the keeper closed first."""
+        while (message := self.receive(timeout)) is not None:
+            if message.get("event") == event:
+                return message
+        return None
+
+    def request(self, message: dict[str, Any], timeout: float = 5.0) -> dict[str, Any]:
+        """Send and wait for the answer to it; only for a connection nobody else reads."""
+        self.send({**message, "n": 1})
+        while (reply := self.receive(timeout)) is not None:
+            if reply.get("n") == 1:
+                return reply
+        raise KeeperError("the keeper went away before it answered")
+
+    def close(self) -> None:
+        """Hang up; the command goes on."""
+        self._connection.close()
+
+    def __enter__(self) -> KeeperConnection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _decode(kind: int, payload: bytes) -> dict[str, Any]:
+    if kind == frames.OUTPUT:
+        offset, data = frames.decode_output(payload)
+        return {"event": "output", "offset": offset, "data": data}
+    message: dict[str, Any] = json.loads(payload)
+    return message
+
+
+class KeeperPool:
+    """One fork server and the keepers that wait for work; started on first use, safe for many threads."""
+
+    def __init__(self, *, containment: str = "auto", spares: int = 2) -> None:
+        self._containment = containment
+        self._spares = max(1, spares)
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._capabilities: Capabilities | None = None
+        self._receive_lock = threading.Lock()
+        self._idle: deque[KeeperConnection] = deque()
+        self._coming = 0  # asked of the fork server and not yet received
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the fork server can enforce; starts it."""
+        with self._lock:
+            self._ensure()
+            assert self._capabilities is not None
+            return self._capabilities
+
+    def take(self) -> KeeperConnection:
+        """A keeper that is ready for orders."""
+        for _ in range(2):
+            with self._lock:
+                self._ensure()
+                channel = self._socket
+                assert channel is not None
+                idle = self._idle.popleft() if self._idle else None
+                # One more than what is wanted now, so that the next command need not wait for a fork.
+                missing = (1 if idle else 2) - len(self._idle) - self._coming
+                self._request(channel, missing)
+            if idle is not None:
+                return idle
+            if (fresh := self._receive(channel)) is not None:
+                return KeeperConnection(fresh)
+            self._forget(channel)
+        raise KeeperError("the fork server ends as soon as it starts: run `debug-server doctor`")
+
+    def give_back(self, connection: KeeperConnection) -> None:
+        """Return a keeper whose command has ended; it serves the next one, or leaves if there are enough."""
+        with self._lock:
+            if self._socket is not None and len(self._idle) < self._spares:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _request(self, channel: socket.socket, count: int) -> None:
+        if count > 0:
+            with contextlib.suppress(OSError):  # a dead fork server is noticed when nothing arrives
+                channel.send(b"+" * count)
+            self._coming += count
+
+    def _receive(self, channel: socket.socket) -> socket.socket | None:
+        try:
+            with self._receive_lock:
+                message, descriptors, _, _ = socket.recv_fds(channel, 4, 1)
+        except TimeoutError as error:
+            raise KeeperError(f"no keeper was ready within {_SPARE_SECONDS:g} s: the machine is overloaded") from error
+        except OSError:
+            return None
+        if message and not descriptors:
+            raise KeeperError("no file descriptor is left to talk to a keeper: raise the open files limit")
+        with self._lock:
+            self._coming -= 1
+        return socket.socket(fileno=descriptors[0]) if descriptors else None
+
+    def _forget(self, channel: socket.socket) -> None:
+        with self._lock:
+            if self._socket is channel:
+                self._close()
+
+    def _ensure(self) -> None:
+        if self._socket is not None:
+            return
+        ours, theirs = socket.socketpair()
+        root = str(Path(debug_server.__file__).resolve().parent.parent)
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _BOOT, str(theirs.fileno()), self._containment, root],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={},
+                start_new_session=True,
+            )
+        finally:
+            theirs.close()
+        self._capabilities = self._greet(ours)
+        ours.settimeout(_SPARE_SECONDS)
+        self._socket = ours
+        self._coming = 0
+
+    def _greet(self, channel: socket.socket) -> Capabilities:
+        channel.settimeout(_START_SECONDS)
+        line = bytearray()
+        while not line.endswith(b"\n"):
+            byte = channel.recv(1)
+            if not byte:
+                raise KeeperError("the fork server ended before it answered: run `debug-server doctor`")
+            line += byte
+        hello = json.loads(line)
+        if "error" in hello:
+            raise KeeperError(f"containment {self._containment!r} cannot be had here: {hello['error']}")
+        return Capabilities.from_json(hello)
+
+    def _close(self) -> None:
+        while self._idle:
+            self._idle.popleft().close()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._process is not None:
+            # With its socket closed it ends by itself once its last keeper has; that may be long after us.
+            self._process.returncode = self._process.poll() if self._process.poll() is not None else 0
+            self._process = None
+
+    def close(self) -> None:
+        """Let the fork server go; running commands carry on under their keepers."""
+        with self._lock:
+            self._close()
+
+    def __enter__(self) -> KeeperPool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def exit_record(message: dict[str, Any]) -> ExitRecord:
+    """From a keeper's exit event."""
+    return ExitRecord.from_json(message["record"])

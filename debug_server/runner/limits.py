@@ -1,0 +1,91 @@
+"""Which limits can be enforced here, and by what; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from debug_server.errors import InvalidInputError, UnmetRequirementError
+from debug_server.model import Limits
+
+LimitPlan = dict[str, dict[str, Any]]
+
+# What people write on a command line, and the field that it means.
+REQUIRE_NAMES = {
+    "memory": "memory_bytes",
+    "cpus": "cpus",
+    "cpu-seconds": "cpu_seconds",
+    "pids": "pids",
+    "open-files": "open_files",
+    "file-size": "file_size_bytes",
+    "output": "output_bytes",
+    "timeout": "wall_seconds",
+    "idle-timeout": "idle_seconds",
+}
+CGROUP = "cgroup"
+_CONTROLLERS = {"memory_bytes": "memory", "cpus": "cpu", "cpu_seconds": "cpuacct", "pids": "pids"}
+_OTHERWISE = {
+    "memory_bytes": "rlimit",
+    "cpus": "affinity",
+    "cpu_seconds": "rlimit",
+    "pids": "rlimit",
+    "open_files": "rlimit",
+    "file_size_bytes": "rlimit",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What the fork server found by trying."""
+
+    mechanism: str
+    controllers: frozenset[str]
+    root: bool
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Capabilities:
+        """From the fork server's hello."""
+        return cls(mechanism=data["mechanism"], controllers=frozenset(data["controllers"]), root=data["root"])
+
+
+def plan_limits(limits: Limits, capabilities: Capabilities, require: Collection[str] = ()) -> LimitPlan:
+    """For each limit that was asked: by what it will be enforced, or None; a required one must not be None."""
+    plan = {name: {"asked": value, "by": _by(name, capabilities)} for name, value in limits.asked().items()}
+    for name in require:
+        _check_required(name, plan, capabilities)
+    return plan
+
+
+def _by(name: str, capabilities: Capabilities) -> str | None:
+    """A cgroup where there is one, else the next best thing; None when nothing bounds it."""
+    controller = _CONTROLLERS.get(name)
+    if controller in capabilities.controllers or (name == "cpu_seconds" and capabilities.mechanism == "cgroup-v2"):
+        return "cgroup"
+    if name == "pids" and capabilities.root:
+        return None  # the kernel does not count root's processes
+    return _OTHERWISE.get(name, "keeper")
+
+
+def _check_required(name: str, plan: LimitPlan, capabilities: Capabilities) -> None:
+    if name == CGROUP:
+        if not capabilities.mechanism.startswith("cgroup"):
+            raise UnmetRequirementError(
+                f"--require cgroup: this machine holds process trees by {capabilities.mechanism}; "
+                "run where control groups are delegated to this user, or leave the requirement out"
+            )
+        return
+    if name not in REQUIRE_NAMES:
+        known = ", ".join([*REQUIRE_NAMES, CGROUP])
+        raise InvalidInputError(f"--require {name!r} is not known: use one of {known}")
+    item = plan.get(REQUIRE_NAMES[name])
+    if item is None:
+        raise InvalidInputError(f"--require {name} needs a value: no {name} limit was given")
+    # Per-process limits do not bound a tree: a tree limit is met only by a cgroup.
+    whole_tree = name in ("memory", "cpus", "cpu-seconds", "pids")
+    if item["by"] is None or (whole_tree and item["by"] != "cgroup"):
+        raise UnmetRequirementError(
+            f"--require {name}: only {item['by'] or 'nothing'} could enforce it here "
+            f"(process trees are held by {capabilities.mechanism}); delegate the {name} cgroup controller "
+            "to this user, or leave the requirement out"
+        )

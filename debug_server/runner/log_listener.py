@@ -1,0 +1,134 @@
+"""Callbacks that watch a log, each isolated in a thread with a cursor of its own.
+
+    healthy --too slow for the writer--> lagging --end, detach, timeout--> done
+       |                                    |
+       +---------- raises, end, detach -----+-----------------------------> done
+
+Whatever a callback does, the log and its writer do not notice. One that falls behind goes on reading the file at its
+own pace; one that raises is detached, and the warning says from which offset its owner can read again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from debug_server.runner.log_chunk import ChunkDecoder, LogChunk
+from debug_server.runner.log_follow import LOOK_AGAIN_SECONDS
+from debug_server.runner.log_reader import READ_SIZE, LogCursor
+from debug_server.runner.log_watch import Signal, watch_log
+
+_LOG = logging.getLogger(__name__)
+
+ChunkCallback = Callable[[LogChunk], object]
+
+
+class LogListener:
+    """One callback and its thread."""
+
+    def __init__(self, path: str | os.PathLike[str], callback: ChunkCallback, *, offset: int, signal: Signal) -> None:
+        self._path = os.fspath(path)
+        self._callback = callback
+        self._signal = signal
+        self._cursor = LogCursor(path, offset)
+        self._decoder = ChunkDecoder()
+        self._progress = threading.Condition()
+        self._consumed = offset  # the callback has returned for every byte below
+        self._done = False
+        self._finishing = False  # stop where nothing more is there
+        self._detached = False  # stop before the next call
+        self.lagging = False  # the writer waits for it no more
+        self._thread = threading.Thread(target=self._run, name="log-listener", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There may be something to read."""
+        self._signal.wake()
+
+    def wait_for(self, offset: int, deadline: float) -> None:
+        """Give the callback until ``deadline`` to take what is below ``offset``, else call it lagging from now on."""
+        if self.lagging or threading.current_thread() is self._thread:
+            return
+        with self._progress:
+            met = self._progress.wait_for(lambda: self._done or self._consumed >= offset, deadline - time.monotonic())
+        if not met:
+            self.lagging = True
+            self._report("slow")
+
+    def finish(self, deadline: float) -> bool:
+        """Let it take what is in the log now, then stop it; False if ``deadline`` came first."""
+        self._finishing = True
+        self.wake()
+        self.settle(deadline)
+        if not self._done:
+            self.detach()
+            self._report("unfinished")
+        return self._done
+
+    def detach(self) -> None:
+        """Stop it: a call that has begun is not interrupted, and none follows."""
+        self._detached = True
+        self.wake()
+
+    def settle(self, deadline: float) -> None:
+        """Wait for it to stop, unless this is the callback itself."""
+        if threading.current_thread() is not self._thread:
+            self._thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _run(self) -> None:
+        try:
+            self._listen()
+        except Exception as error:  # noqa: BLE001 - the callback is foreign code, and nobody else would hear of it
+            self._report(f"raised {type(error).__name__}: {error}", failed=True)
+        finally:
+            self._cursor.close()
+            self._signal.close()
+            with self._progress:
+                self._done = True
+                self._progress.notify_all()
+
+    def _listen(self) -> None:
+        while not self._detached:
+            last_look = self._finishing
+            segments = self._cursor.read(READ_SIZE)
+            for segment in segments:
+                if self._detached:
+                    return
+                self._callback(self._decoder.decode(segment))
+                self._advance(segment.end)
+            if not segments:
+                if self._cursor.ended or last_look:
+                    break
+                self._signal.wait(LOOK_AGAIN_SECONDS)
+        for chunk in [] if self._detached else self._decoder.flush():
+            self._callback(chunk)
+
+    def _advance(self, offset: int) -> None:
+        with self._progress:
+            self._consumed = offset
+            self._progress.notify_all()
+
+    def _report(self, reason: str, *, failed: bool = False) -> None:
+        fields = {"path": self._path, "offset": self._consumed, "reason": reason}
+        _LOG.warning("log_listener_detached", extra=fields, exc_info=failed)
+
+
+class LogObservers:
+    """The callbacks that watch one log that somebody else writes."""
+
+    def __init__(self, listeners: Sequence[LogListener]) -> None:
+        self._listeners = listeners
+
+    def finish(self, timeout: float) -> bool:
+        """Let each take what is left, then detach all; False if some had not finished after ``timeout`` seconds."""
+        deadline = time.monotonic() + timeout
+        finished = [listener.finish(deadline) for listener in self._listeners]
+        return all(finished)
+
+
+def observe_log(path: str | os.PathLike[str], callbacks: Sequence[ChunkCallback], offset: int = 0) -> LogObservers:
+    """Call each callback with every chunk of the log at ``path``, which need not exist yet; call ``finish`` at last."""
+    return LogObservers([LogListener(path, callback, offset=offset, signal=watch_log(path)) for callback in callbacks])

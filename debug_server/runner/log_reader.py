@@ -1,0 +1,305 @@
+"""Reading one log by byte offset, a bounded piece at a time, and mending an index that a crash damaged."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from debug_server.errors import InvalidInputError, NotFoundError
+from debug_server.runner.log_format import END, RECORD, STREAM_CODES, STREAM_NAMES, LogWriter, index_path
+from debug_server.runner.log_index import LogFiles, Place, find_record, next_spans
+
+READ_SIZE = 256 << 10
+_LINES_AT_MOST = 1 << 20  # bytes that ``tail_lines`` looks at: a log may be one endless line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSegment:
+    """Bytes that one write put on one stream, or a part of them."""
+
+    offset: int
+    stream: str
+    data: bytes
+    time_ns: int
+
+    @property
+    def end(self) -> int:
+        """The offset of the byte after the last."""
+        return self.offset + len(self.data)
+
+
+class LogReader:
+    """The log as it is now; does not wait, and hands out everything that is on the disk."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._files = _acquire(path)
+        self._closed = False
+
+    def size(self) -> int:
+        """How many bytes the log has."""
+        return self._files.size()
+
+    def ended(self) -> bool:
+        """Whether its writer, or a recovery, declared it complete."""
+        return self._files.sealed()
+
+    def read(self, offset: int, limit: int = READ_SIZE) -> list[LogSegment]:
+        """Up to ``limit`` bytes from ``offset``; empty at the end."""
+        place = Place(offset=_checked(offset, limit), record=find_record(self._files, offset))
+        return _read(self._files, place, limit, live=False)
+
+    def segments(self, offset: int = 0) -> Iterator[LogSegment]:
+        """Everything from ``offset`` to the present end."""
+        place = Place(offset=_checked(offset, READ_SIZE), record=find_record(self._files, offset))
+        end = self.size()
+        while place.offset < end:
+            found = _read(self._files, place, min(READ_SIZE, end - place.offset), live=False)
+            if not found:
+                return
+            yield from found
+
+    def stream_bytes(self, stream: str) -> Iterator[bytes]:
+        """The bytes of one stream, in pieces."""
+        check_stream(stream)
+        return (segment.data for segment in self.segments() if segment.stream == stream)
+
+    def tail(self, size: int) -> bytes:
+        """The last ``size`` bytes of the log, all streams together."""
+        end = self.size()
+        return self._files.data(max(0, end - size), end)
+
+    def tail_lines(self, count: int) -> list[bytes]:
+        """The last ``count`` lines without their line ends, out of at most the last mebibyte."""
+        size = 4096
+        while (tail := self.tail(size)).count(b"\n") <= count and size < min(self.size(), _LINES_AT_MOST):
+            size *= 4
+        return tail.splitlines()[-count:] if count > 0 else []
+
+    def close(self) -> None:
+        """Give the files back; a second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._files.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class LogCursor:
+    """A place in a log that is still being written, perhaps not even begun; never waits.
+
+    Read until the list is empty, then look at ``ended``, then wait for a wake-up and read again. Every byte is given
+    once, and only when the write that it belongs to is complete or was abandoned. May be closed from another thread.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], offset: int = 0) -> None:
+        self._path = os.fspath(path)
+        self._files: LogFiles | None = None
+        self._place = Place(offset=_checked(offset, READ_SIZE), record=0)
+        self._lock = threading.Lock()
+        self._idle = False  # the last read found nothing
+        self.ended = False  # nothing will follow: the log is sealed and read to its end, or deleted, or this was closed
+
+    @property
+    def offset(self) -> int:
+        """The offset of the next byte to read."""
+        return self._place.offset
+
+    @property
+    def opened(self) -> bool:
+        """Whether the log existed at some read."""
+        return self._files is not None
+
+    def read(self, limit: int = READ_SIZE) -> list[LogSegment]:
+        """Up to ``limit`` bytes that are new; empty when there are none yet, or when ``ended``."""
+        with self._lock:
+            while not self.ended and (files := self._open()) is not None:
+                sealed = self._place.sealed
+                if segments := self._read(files, limit):
+                    self._idle = False
+                    return segments
+                # The last bytes precede the seal: only a look that comes after seeing it can tell that there are none.
+                self.ended = sealed
+                if not sealed and not self._place.sealed and not self._inspect(files):
+                    break
+        return []
+
+    def _read(self, files: LogFiles, limit: int) -> list[LogSegment]:
+        if files.shared:
+            return _recent.read(files, self._place, limit)
+        return _read(files, self._place, limit, live=True)
+
+    def _inspect(self, files: LogFiles) -> bool:
+        """After a vain read: whether to try again. Only the second in a row pays for a look at the files themselves."""
+        second, self._idle = self._idle, True
+        if self._place.stale or (second and files.index_replaced()):
+            self._place.stale = False
+            self._files = None
+            files.release()
+            return True
+        if second:
+            self._place.sealed = files.sealed()  # a truncated log ends before its seal
+            self.ended = files.log_removed()
+        return self._place.sealed
+
+    def _open(self) -> LogFiles | None:
+        if self._files is None:
+            try:
+                self._files = LogFiles.acquire(self._path)
+            except FileNotFoundError:
+                return None
+            self._place.record = find_record(self._files, self._place.offset)
+        return self._files
+
+    def close(self) -> None:
+        """End here; waits for a read in another thread, which is short."""
+        with self._lock:
+            files, self._files = self._files, None
+            self.ended = True
+            if files is not None:
+                files.release()
+
+
+class RecentReads:
+    """The last few live reads of logs that several follow: one reads the disk, and the others get the same values."""
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep  # reads of READ_SIZE or less, so this bounds the memory
+        self._reads: dict[tuple[int, int, int, int], tuple[list[LogSegment], Place]] = {}
+        self._lock = threading.Lock()
+
+    def read(self, files: LogFiles, place: Place, limit: int) -> list[LogSegment]:
+        """As ``_read`` does, perhaps with less than there is by now."""
+        key = (files.serial, place.offset, place.record, limit)
+        known = self._reads.get(key)
+        if known is not None:
+            place.offset, place.record, place.sealed = known[1].offset, known[1].record, known[1].sealed
+            return known[0]
+        segments = _read(files, place, limit, live=True)
+        if segments and limit <= READ_SIZE:
+            self._store(key, (segments, replace(place)))
+        return segments
+
+    def _store(self, key: tuple[int, int, int, int], value: tuple[list[LogSegment], Place]) -> None:
+        with self._lock:
+            self._reads[key] = value
+            if len(self._reads) > self._keep:
+                del self._reads[next(iter(self._reads))]
+
+
+def check_stream(stream: str) -> int:
+    """The code of a stream's name, or InvalidInputError."""
+    try:
+        return STREAM_CODES[stream]
+    except KeyError:
+        raise InvalidInputError(f"unknown stream {stream!r}: use one of {', '.join(STREAM_CODES)}") from None
+
+
+def repair_index(path: str | os.PathLike[str]) -> bool:
+    """Rewrite the index of a log that nobody writes, if it is missing, torn or disordered; True if it was.
+
+    Keeps every record that still tells something, gives all other bytes to stdout, and keeps the log sealed if it was.
+    """
+    index = Path(index_path(path))
+    draft = index.with_name(index.name + ".repair")
+    files = _acquire(path)
+    try:
+        with draft.open("wb") as out:
+            out.writelines(_sound_records(files))
+            os.fchmod(out.fileno(), 0o640)
+    finally:
+        files.release()
+    sound = index.exists() and filecmp.cmp(draft, index, shallow=False)
+    if sound:
+        draft.unlink()
+    else:
+        draft.replace(index)
+    return not sound
+
+
+def _sound_records(files: LogFiles) -> Iterator[bytes]:
+    place = Place(offset=0, record=0)
+    while spans := next_spans(files, place, files.size() + 1, live=False):
+        for start, end, stream, time_ns in spans:
+            yield RECORD.pack(start, end - start, stream, time_ns)
+    if files.sealed():
+        sealed_ns = files.records(files.record_count() - 1, 1)[0][3]
+        yield RECORD.pack(files.size(), 0, END, sealed_ns)
+
+
+def seal_log(path: str | os.PathLike[str]) -> bool:
+    """End a log whose writer is dead, so that its followers end too; True if it was not sealed yet.
+
+    A log that was never begun is created, empty: somebody may be waiting for it.
+    """
+    writer = LogWriter(path)
+    try:
+        with LogReader(path) as reader:
+            if reader.ended():
+                return False
+        writer.end()
+    finally:
+        writer.close()
+    return True
+
+
+def unseal_log(path: str | os.PathLike[str]) -> None:
+    """Take the seal off a log that is to be continued; followers that begin now wait for more."""
+    files = _acquire(path)
+    try:
+        while files.sealed():
+            os.truncate(index_path(path), (files.record_count() - 1) * RECORD.size)
+    finally:
+        files.release()
+
+
+def _acquire(path: str | os.PathLike[str]) -> LogFiles:
+    try:
+        return LogFiles.acquire(path)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"there is no log at {os.fspath(path)}: check the path, or follow it to wait") from error
+
+
+def _read(files: LogFiles, place: Place, limit: int, *, live: bool) -> list[LogSegment]:
+    spans = next_spans(files, place, limit, live=live)
+    if not spans:
+        return []
+    first, last = spans[0][0], spans[-1][1]
+    data = files.data(first, last)
+    if len(data) < last - first:  # truncated since its size was read: go on from what there is
+        place.offset = first + len(data)
+        place.record = find_record(files, place.offset)
+    return [
+        LogSegment(offset=start, stream=STREAM_NAMES[stream], data=data[start - first : end - first], time_ns=time_ns)
+        for start, end, stream, time_ns in spans
+        if start < first + len(data)
+    ]
+
+
+def _checked(offset: int, limit: int) -> int:
+    if offset < 0 or limit <= 0:
+        raise InvalidInputError(f"offset {offset} must not be negative and limit {limit} must be above zero")
+    return offset
+
+
+_recent = RecentReads(keep=64)
+
+
+def _renew_recent() -> None:
+    """A thread of the parent may have held its lock at the fork."""
+    global _recent
+    _recent = RecentReads(keep=64)
+
+
+os.register_at_fork(after_in_child=_renew_recent)

@@ -1,0 +1,104 @@
+"""Carrying on the commands of a server that died.
+
+For each command with a dead owner: take it over, then look at its run directory.
+
+    no handle             fence it: it never started      -> back to the queue (or lost, when its caller was inline)
+    handle, exit record   it ended while nobody looked    -> finish
+    handle, live keeper   it runs                         -> adopt: connect and wait
+    handle, dead keeper   its tree is removed             -> lost
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.errors import KeeperError
+from debug_server.model import Command, ExitReason, ExitRecord
+from debug_server.ports import CommandStore
+from debug_server.runner import ownership
+from debug_server.runner.launch import (
+    EXIT,
+    RunningCommand,
+    fence,
+    keeper_alive,
+    read_json,
+    remove_run_dir,
+    run_dir_for,
+)
+from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.settings import RunnerPaths
+
+_LOG = logging.getLogger(__name__)
+_CONNECT_SECONDS = 5.0
+_RETRY_SECONDS = 0.005
+INLINE = "inline"  # metadata key of a command whose caller waits in the same process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """A command that goes on, now under this owner."""
+
+    command: Command
+    running: RunningCommand
+    log_path: Path
+
+
+def recover(store: CommandStore, paths: RunnerPaths, owner: str, *, session_id: int | None = None) -> list[Adopted]:
+    """Settle every command of a dead owner; returns those that still run."""
+    adopted = []
+    for command in store.list_claimed():
+        if session_id is not None and command.session_id != session_id:
+            continue
+        if command.owner is None or ownership.is_alive(paths.owners_dir, command.owner):
+            continue
+        if store.take_over(command.id, attempt=command.attempt, owner=command.owner, new_owner=owner):
+            found = _resume(store, paths, owner, command)
+            if found is not None:
+                adopted.append(found)
+    return adopted
+
+
+def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Command) -> Adopted | None:
+    run_dir = run_dir_for(paths.keepers_dir, command.id, command.attempt)
+    handle = fence(run_dir)
+    if handle is None:
+        _never_started(store, owner, command)
+        remove_run_dir(run_dir)
+        return None
+    _LOG.info("command_adopted", extra={"command_id": command.id, "attempt": command.attempt})
+    if command.status == "pending":
+        store.start_command(
+            command.id, attempt=command.attempt, owner=owner, handle=handle, log_path=handle["log_path"]
+        )
+    running = RunningCommand(connect(run_dir, handle), run_dir, handle, None)
+    if command.cancel_requested:
+        running.cancel()
+    return Adopted(command=command, running=running, log_path=Path(handle["log_path"]))
+
+
+def _never_started(store: CommandStore, owner: str, command: Command) -> None:
+    if command.metadata.get(INLINE) or command.status == "running":
+        message = "its caller died before it was started"
+        if command.status == "running":
+            message = "its run directory is gone: nothing is known of how it ended"
+        record = ExitRecord(reason=ExitReason.LOST, message=message)
+        store.finish_command(command.id, attempt=command.attempt, owner=owner, record=record)
+    else:
+        store.requeue(command.id, attempt=command.attempt, owner=owner)
+
+
+def connect(run_dir: Path, handle: dict[str, object]) -> KeeperConnection | None:
+    """To the keeper of a handle; None when it has ended, well or badly."""
+    deadline = time.monotonic() + _CONNECT_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            return KeeperConnection.connect(run_dir)
+        except KeeperError:
+            # Its socket comes a moment after its handle, and goes a moment after its record.
+            if read_json(run_dir / EXIT) is not None or not keeper_alive(handle):
+                return None
+            time.sleep(_RETRY_SECONDS)
+    return None

@@ -1,0 +1,69 @@
+"""Where the runner keeps things and how it runs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from debug_server.config import RunnerConfig, load
+from debug_server.model import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerPaths:
+    """The runner's folders."""
+
+    artifacts_root: Path
+    logs_dir: Path
+    environments_dir: Path
+    patches_dir: Path
+
+    @classmethod
+    def from_root(cls, root: Path) -> RunnerPaths:
+        """The usual layout below one folder."""
+        root = Path(root)
+        return cls(root, root / "logs", root / "envs", root / "patches")
+
+    @property
+    def keepers_dir(self) -> Path:
+        """One folder for each running command: its handle, its socket and, at last, its exit record."""
+        return self.artifacts_root / "keepers"
+
+    @property
+    def owners_dir(self) -> Path:
+        """One locked file for each live process that runs commands."""
+        return self.artifacts_root / "owners"
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSettings:
+    """Everything in ``config/runner.toml``, as the runner uses it."""
+
+    paths: RunnerPaths
+    default_shell: str = "/bin/bash"
+    kill_grace: float = field(default=1.0, kw_only=True)
+    containment: str = field(default="auto", kw_only=True)
+    spare_keepers: int = field(default=2, kw_only=True)
+    max_concurrency: int = field(default=8, kw_only=True)
+    max_pending: int = field(default=10_000, kw_only=True)
+    limits: Limits = field(default_factory=Limits, kw_only=True)
+
+    @classmethod
+    def from_toml(cls, path: Path) -> RunnerSettings:
+        """Read a configuration file; an unknown key or a wrong value is a ConfigurationError that names it."""
+        return cls.from_config(load(RunnerConfig, files=[Path(path)]).value)
+
+    @classmethod
+    def from_config(cls, config: RunnerConfig) -> RunnerSettings:
+        """From settings that were loaded already."""
+        paths, runner = config.paths, config.runner
+        return cls(
+            RunnerPaths(paths.artifacts, paths.logs, paths.environments, paths.patches),
+            runner.default_shell,
+            kill_grace=runner.kill_grace,
+            containment=runner.containment,
+            spare_keepers=runner.spare_keepers,
+            max_concurrency=runner.max_concurrency,
+            max_pending=runner.max_pending,
+            limits=config.limits.to_limits(),
+        )

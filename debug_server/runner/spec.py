@@ -1,0 +1,105 @@
+"""What to run, and what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from debug_server.errors import InvalidInputError
+from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord, Limits, check_name
+
+_MAX_ARGUMENT = 131_071  # the kernel's bound on one argument or variable, less its final NUL
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """One command: program, surroundings, bounds."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str] | None = None
+    cwd: Path | None = None  # inside the workspace; relative to it, or absolute
+    log_name: str = "command"
+    timeout: float | None = None  # shorthand for limits.wall_seconds
+    limits: Limits = field(default_factory=Limits, kw_only=True)
+    require: Sequence[str] = field(default=(), kw_only=True)  # limits that must really be enforced
+    tty: bool = field(default=False, kw_only=True)
+    stdin: bool = field(default=False, kw_only=True)  # a pipe to write to; otherwise /dev/null
+    wrapper: Sequence[str] = field(default=(), kw_only=True)  # run the command under this program
+    pre_kill: Sequence[str] = field(default=(), kw_only=True)  # run beside the tree before it is ended
+    relay: bool = field(default=False, kw_only=True)  # stdout goes to a client of the keeper instead of the log
+
+    def __post_init__(self) -> None:
+        if isinstance(self.argv, str):
+            raise InvalidInputError(f"argv {self.argv!r} must be a list of arguments, not one text")
+        if not self.argv or not self.argv[0]:
+            raise InvalidInputError("argv is empty: name the program to run")
+        for text in [*self.argv, *self.wrapper]:
+            check_argument(text, what="argument")
+        for name, value in (self.env or {}).items():
+            if not name or "=" in name or "\0" in name:
+                raise InvalidInputError(f"environment variable {name!r} has no usable name")
+            check_argument(value, what=f"environment variable {name}")
+        check_name(self.log_name, what="log name")
+
+    @property
+    def bounds(self) -> Limits:
+        """The limits with ``timeout`` folded in."""
+        if self.timeout is None:
+            return self.limits
+        return dataclasses.replace(self.limits, wall_seconds=self.timeout)
+
+    def details(self) -> dict[str, Any]:
+        """What the commands table has no column for."""
+        found = {
+            "require": list(self.require),
+            "stdin": self.stdin,
+            "wrapper": list(self.wrapper),
+            "pre_kill": list(self.pre_kill),
+            "relay": self.relay,
+        }
+        return {name: value for name, value in found.items() if value}
+
+    @classmethod
+    def from_command(cls, command: Command, env: Mapping[str, str]) -> CommandSpec:
+        """The spec that a stored command was made from."""
+        details = command.metadata.get("spec", {})
+        return cls(
+            command.argv,
+            env,
+            Path(command.cwd) if command.cwd else None,
+            command.log_name,
+            limits=command.limits,
+            tty=command.tty,
+            **details,
+        )
+
+
+def check_argument(text: str, *, what: str) -> None:
+    """Refuse what the kernel cannot carry."""
+    if not isinstance(text, str):
+        raise InvalidInputError(f"{what} {text!r} must be text")
+    if "\0" in text:
+        raise InvalidInputError(f"{what} {text[:40]!r} contains a NUL byte, which no program can receive")
+    if len(text.encode("utf-8", "surrogateescape")) > _MAX_ARGUMENT:
+        raise InvalidInputError(
+            f"{what} {text[:40]!r}… is longer than {_MAX_ARGUMENT} bytes: pass it in a file or on stdin"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What came of a command."""
+
+    command_id: int
+    status: CommandStatus
+    exit_code: int | None
+    log_path: Path
+    exit: ExitRecord = field(kw_only=True)
+
+    @property
+    def exit_reason(self) -> ExitReason:
+        """Why it ended."""
+        return self.exit.reason

@@ -1,0 +1,188 @@
+"""WorkerSupervisor: runs one command here and now, for the caller that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from debug_server.errors import InvalidInputError
+from debug_server.model import Command
+from debug_server.ports import CommandStore, Lease, Telemetry
+from debug_server.runner.launcher import KeeperPool
+from debug_server.runner.limits import plan_limits
+from debug_server.runner.log_listener import ChunkCallback
+from debug_server.runner.ownership import Owner
+from debug_server.runner.pipeline import Job, Pipeline, resolve_cwd
+from debug_server.runner.recovery import INLINE, recover
+from debug_server.runner.settings import RunnerPaths, RunnerSettings
+from debug_server.runner.spec import CommandResult, CommandSpec
+from debug_server.worktrees.patches import SessionPatch
+
+if TYPE_CHECKING:
+    from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
+
+
+class WorkerSupervisor:
+    """Ties a lease, an environment and a keeper together for one command at a time.
+
+    Safe to share between threads. The fork server behind it starts with the first command and leaves with ``close``, or
+    with the process.
+    """
+
+    def __init__(
+        self,
+        *,
+        metadata_store: CommandStore,
+        paths: RunnerPaths,
+        environment_manager: EnvironmentManager | None,
+        base_env: Mapping[str, str] | None = None,
+        settings: RunnerSettings | None = None,
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        self.settings = settings or RunnerSettings(paths)
+        self.paths = paths
+        self.store = metadata_store
+        self._environments = environment_manager
+        self.pool = KeeperPool(containment=self.settings.containment, spares=self.settings.spare_keepers)
+        self.pipeline = Pipeline(
+            store=metadata_store,
+            paths=paths,
+            pool=self.pool,
+            environment_manager=environment_manager,
+            base_env=base_env,
+            kill_grace=self.settings.kill_grace,
+            telemetry=telemetry,
+        )
+        self._owner: Owner | None = None
+
+    @classmethod
+    def from_settings(
+        cls,
+        *,
+        metadata_store: CommandStore,
+        settings: RunnerSettings,
+        base_env: Mapping[str, str] | None = None,
+        telemetry: Telemetry | None = None,
+    ) -> WorkerSupervisor:
+        """With the environments that the settings name."""
+        from debug_server.runner.environment import EnvironmentManager
+
+        return cls(
+            metadata_store=metadata_store,
+            paths=settings.paths,
+            environment_manager=EnvironmentManager(settings.paths.environments_dir),
+            base_env=base_env,
+            settings=settings,
+            telemetry=telemetry,
+        )
+
+    @property
+    def owner(self) -> str:
+        """The name that this process's claims carry; locked on first use."""
+        if self._owner is None:
+            self._owner = Owner(self.paths.owners_dir)
+        return self._owner.name
+
+    def run_command(
+        self,
+        session_id: int | str,
+        spec: CommandSpec,
+        lease: Lease,
+        *,
+        env_request: EnvironmentRequest | None = None,
+        patch: SessionPatch | None = None,
+        stream_observers: Sequence[ChunkCallback] | None = None,
+        terminal_size: Mapping[str, int] | None = None,
+    ) -> CommandResult:
+        """Run one command to its end and return how it ended.
+
+        The row is there before anything is tried and has its terminal state before this returns or raises.
+        """
+        number = session_number(session_id)
+        self._check(spec, lease)
+        command = self.store.add_command(
+            session_id=number,
+            argv=spec.argv,
+            cwd=str(spec.cwd) if spec.cwd is not None else None,
+            env=spec.env,
+            log_name=spec.log_name,
+            limits=spec.bounds,
+            tty=spec.tty,
+            metadata={INLINE: True, "spec": spec.details()},
+            claim_owner=self.owner,
+        )
+        return self.run_claimed(
+            command,
+            spec,
+            lease,
+            env_request=env_request or self._default_request(command),
+            patch=patch,
+            stream_observers=stream_observers,
+            terminal_size=terminal_size,
+        )
+
+    def run_claimed(
+        self,
+        command: Command,
+        spec: CommandSpec,
+        lease: Lease,
+        *,
+        env_request: EnvironmentRequest | None = None,
+        patch: SessionPatch | None = None,
+        stream_observers: Sequence[ChunkCallback] | None = None,
+        terminal_size: Mapping[str, int] | None = None,
+    ) -> CommandResult:
+        """Run a command that this owner has claimed from the queue."""
+        return self.pipeline.run(
+            Job(
+                command=command,
+                spec=spec,
+                lease=lease,
+                env_request=env_request,
+                patch=patch,
+                observers=tuple(stream_observers or ()),
+                terminal_size=terminal_size,
+            )
+        )
+
+    def adopt(self, session_id: int | None = None) -> list[CommandResult]:
+        """Carry on what dead processes left running, to its end."""
+        found = recover(self.store, self.paths, self.owner, session_id=session_id)
+        return [self.pipeline.follow_adopted(item.command, item.running, item.log_path) for item in found]
+
+    def _check(self, spec: CommandSpec, lease: Lease) -> None:
+        """What is wrong with the request itself is said before there is a row."""
+        resolve_cwd(Path(lease.path), spec.cwd)
+        plan_limits(spec.bounds, self.pool.capabilities, spec.require)
+
+    def _default_request(self, command: Command) -> EnvironmentRequest | None:
+        if self._environments is None:
+            return None
+        from debug_server.runner.environment import EnvironmentRequest
+
+        return EnvironmentRequest(name=str(command.session_id))
+
+    def close(self) -> None:
+        """Let the fork server go; running commands carry on under their keepers."""
+        self.pool.close()
+        if self._owner is not None:
+            self._owner.close()
+            self._owner = None
+
+    def __enter__(self) -> WorkerSupervisor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def session_number(session_id: int | str) -> int:
+    """Session ids are numbers; a text of digits is one."""
+    try:
+        return int(session_id)
+    except ValueError as error:
+        raise InvalidInputError(f"session {session_id!r} is not a number: `debug-server session list`") from error

@@ -1,0 +1,236 @@
+"""The commands table: a command's way from pending to its one terminal state, each step a compare-and-set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from debug_server.errors import ConflictError, InvalidInputError, QueueFullError
+from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord, Limits, check_name, status_for
+from debug_server.store import artifacts, event_log
+from debug_server.store.command_rows import (
+    COLUMNS,
+    argv_text,
+    check_environment,
+    command_from,
+    conflict,
+    exit_text,
+    limits_text,
+)
+from debug_server.store.connection import Row, Transaction
+from debug_server.store.encoding import decode, encode, mapping_text
+from debug_server.store.part import StorePart, found
+
+WAITING = "owner IS NULL AND finished_at IS NULL"
+ACTIVE = "owner IS NOT NULL AND finished_at IS NULL"
+
+_GET = f"SELECT {COLUMNS} FROM commands WHERE id = ?"
+_LIST = f"SELECT {COLUMNS} FROM commands WHERE session_id = ? ORDER BY sequence"
+_LIST_STATUS = f"SELECT {COLUMNS} FROM commands WHERE session_id = ? AND status = ? ORDER BY sequence"
+_BY_KEY = f"SELECT {COLUMNS} FROM commands WHERE session_id = ? AND idempotency_key = ?"
+_SEQUENCE = (
+    "SELECT (SELECT COALESCE(MAX(sequence), 0) + 1 FROM commands WHERE session_id = sessions.id)"
+    " FROM sessions WHERE id = ?"
+)
+_INSERT = (
+    "INSERT INTO commands (session_id, sequence, argv, cwd, env_names, sealed_env, log_name, limits, status, attempt,"
+    " owner, priority, queue_key, key_limit, tty, idempotency_key, metadata, created_at, updated_at)"
+    f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING {COLUMNS}"
+)
+_START = (
+    "UPDATE commands SET status = 'running', handle = ?, log_path = ?, started_at = ?, updated_at = ?"
+    f" WHERE id = ? AND attempt = ? AND owner = ? AND status = 'pending' RETURNING {COLUMNS}"
+)
+_END = (
+    "UPDATE commands SET status = ?, exit_code = ?, exit_reason = ?, exit_record = ?, log_path = COALESCE(?, log_path),"
+    " sealed_env = NULL, finished_at = ?, updated_at = ? WHERE id = ?"
+)
+# A command that never ran cannot have succeeded, whatever its finisher says.
+_RAN = {True: "status = 'running'", False: "finished_at IS NULL"}
+_FINISH = {ran: f"{_END} AND attempt = ? AND owner = ? AND {term} RETURNING {COLUMNS}" for ran, term in _RAN.items()}
+_END_WAITING = f"{_END} AND {WAITING} RETURNING {COLUMNS}"
+_ASK_CANCEL = (
+    "UPDATE commands SET cancel_requests = cancel_requests + 1, updated_at = ?"
+    f" WHERE id = ? AND finished_at IS NULL RETURNING cancel_requests, {COLUMNS}"
+)
+_CANCELLED_WAITING = ExitRecord(reason=ExitReason.CANCELLED, message="cancelled before it was started")
+
+
+class Commands(StorePart):
+    """Adding, starting, finishing and cancelling commands."""
+
+    def add_command(
+        self,
+        *,
+        session_id: int,
+        argv: Sequence[str],
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        log_name: str = "command",
+        limits: Limits | None = None,
+        priority: int = 0,
+        queue_key: str | None = None,
+        key_limit: int = 1,
+        tty: bool = False,
+        idempotency_key: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        claim_owner: str | None = None,
+        max_pending: int | None = None,
+    ) -> Command:
+        """Insert a pending command; with ``claim_owner`` it is born claimed (attempt 1).
+
+        A repeated ``idempotency_key`` of the session returns the first command. ``max_pending`` bounds the commands
+        that wait, so it does not concern one that is born claimed.
+        """
+        env = env or {}
+        check_environment(env)
+        if cwd is not None and "\0" in cwd:
+            raise InvalidInputError(f"cwd {cwd!r} must not hold NUL characters")
+        if key_limit < 1:
+            raise InvalidInputError(f"key_limit {key_limit} must be at least 1")
+        queue_name = f"session:{session_id}"
+        before = (argv_text(argv), cwd, encode(sorted(env)) if env else "[]")
+        after = (
+            check_name(log_name, what="log name"),
+            "{}" if limits is None else limits_text(limits),
+            CommandStatus.PENDING.value,
+            0 if claim_owner is None else 1,
+            claim_owner,
+            priority,
+            queue_name if queue_key is None else queue_key,
+            key_limit,
+            int(tty),
+            idempotency_key,
+            mapping_text(metadata, what="command metadata"),
+        )
+        with self._database.write() as transaction:
+            now = self._now()
+            bound = max_pending if claim_owner is None else None
+            if bound is not None:
+                transaction.lock("queue")  # before the session's lock, always: two orders would be a deadlock
+            transaction.lock(queue_name)
+            if idempotency_key is not None:
+                known = transaction.one(_BY_KEY, (session_id, idempotency_key))
+                if known is not None:
+                    return command_from(known)
+            if bound is not None:
+                _check_room(transaction, bound)
+            sequence = found(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)[0]
+            sealed = self._sealer.seal(env, _place(session_id, sequence)) if env else None
+            row = transaction.one(_INSERT, (session_id, sequence, *before, sealed, *after, now, now))
+            command = command_from(found(row, "session", session_id))
+            _append(transaction, now, "command.pending", command, f'{{"sequence":{sequence}}}')
+        self._announce()
+        return command
+
+    def get_command(self, command_id: int) -> Command:
+        """The row, or NotFoundError."""
+        return command_from(found(self._one(_GET, (command_id,)), "command", command_id))
+
+    def list_commands(self, session_id: int, *, status: CommandStatus | None = None) -> list[Command]:
+        """A session's commands by sequence."""
+        if status is None:
+            rows = self._all(_LIST, (session_id,))
+        else:
+            rows = self._all(_LIST_STATUS, (session_id, status.value))
+        return [command_from(row) for row in rows]
+
+    def read_environment(self, command_id: int) -> dict[str, str]:
+        """The unsealed child environment of a command that has not ended; ConflictError after its end."""
+        row = self._one(
+            "SELECT sealed_env, session_id, sequence, status, finished_at FROM commands WHERE id = ?", (command_id,)
+        )
+        sealed, session_id, sequence, status, finished_at = found(row, "command", command_id)
+        if finished_at is not None:
+            raise ConflictError(f"command {command_id} has {status}: its environment was removed")
+        return {} if sealed is None else self._sealer.unseal(bytes(sealed), _place(session_id, sequence))
+
+    def get_handle(self, command_id: int) -> dict[str, Any] | None:
+        """The keeper's handle that ``start_command`` was given; None before."""
+        (text,) = found(self._one("SELECT handle FROM commands WHERE id = ?", (command_id,)), "command", command_id)
+        return None if text is None else decode(text)
+
+    def start_command(
+        self, command_id: int, *, attempt: int, owner: str, handle: Mapping[str, Any], log_path: str
+    ) -> Command:
+        """pending -> running, if (id, attempt, owner) still match; else ConflictError."""
+        text = mapping_text(handle, what="keeper handle")
+        with self._database.write() as transaction:
+            now = self._now()
+            row = transaction.one(_START, (text, log_path, now, now, command_id, attempt, owner))
+            if row is None:
+                raise conflict(_current(transaction, command_id), attempt, owner, "started")
+            command = command_from(row)
+            _append(transaction, now, "command.started", command, f'{{"attempt":{attempt}}}')
+        self._announce()
+        return command
+
+    def finish_command(
+        self, command_id: int, *, attempt: int, owner: str, record: ExitRecord, log_path: str | None = None
+    ) -> Command:
+        """Set the one terminal state and the log artifact, if (id, attempt, owner) still match; else ConflictError."""
+        status = status_for(record.reason)
+        sql = _FINISH[status is CommandStatus.SUCCEEDED]
+        with self._database.write() as transaction:
+            now = self._now()
+            row = transaction.one(sql, (*_end_values(record, log_path, now), command_id, attempt, owner))
+            if row is None:
+                raise conflict(_current(transaction, command_id), attempt, owner, f"ended as {status}")
+            command = command_from(row, record)
+            if log_path is not None:
+                artifacts.insert_log(transaction, now, command.session_id, command_id, log_path)
+            _append_end(transaction, now, command)
+        self._announce()
+        return command
+
+    def request_cancel(self, command_id: int) -> Command:
+        """End an unclaimed command as cancelled; mark a claimed one; return one that has ended as it is."""
+        with self._database.write() as transaction:
+            now = self._now()
+            row = transaction.one(_ASK_CANCEL, (now, command_id))
+            if row is None:
+                return command_from(_current(transaction, command_id))
+            command = command_from(row[1:])
+            if command.owner is None:
+                command = end_waiting(transaction, now, command_id)
+            elif row[0] == 1:
+                _append(transaction, now, "command.cancel_requested", command, "{}")
+        self._announce()
+        return command
+
+
+def end_waiting(transaction: Transaction, now: float, command_id: int) -> Command:
+    """End a command that nobody owns as cancelled."""
+    row = transaction.one(_END_WAITING, (*_end_values(_CANCELLED_WAITING, None, now), command_id))
+    command = command_from(found(row, "waiting command", command_id))
+    _append_end(transaction, now, command)
+    return command
+
+
+def _end_values(record: ExitRecord, log_path: str | None, now: float) -> tuple[object, ...]:
+    status = status_for(record.reason)
+    return (status.value, record.exit_code, record.reason.value, exit_text(record), log_path, now, now)
+
+
+def _append_end(transaction: Transaction, now: float, command: Command) -> None:
+    code = "null" if command.exit_code is None else command.exit_code
+    data = f'{{"status":"{command.status}","reason":"{command.exit_reason}","exit_code":{code}}}'
+    _append(transaction, now, "command.finished", command, data)
+
+
+def _append(transaction: Transaction, now: float, kind: str, command: Command, data: str) -> None:
+    event_log.append(transaction, now, kind, data, session_id=command.session_id, command_id=command.id)
+
+
+def _current(transaction: Transaction, command_id: int) -> Row:
+    return found(transaction.one(_GET, (command_id,)), "command", command_id)
+
+
+def _check_room(transaction: Transaction, max_pending: int) -> None:
+    row = transaction.one(f"SELECT COUNT(*) FROM commands WHERE {WAITING}")
+    if row is not None and row[0] >= max_pending:
+        raise QueueFullError(f"{row[0]} commands wait already and {max_pending} may: try again later")
+
+
+def _place(session_id: int, sequence: int) -> str:
+    return f"session {session_id}, command {sequence}"

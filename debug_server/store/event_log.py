@@ -1,0 +1,116 @@
+"""The events table: numbered facts that a reader can follow by cursor without a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from debug_server.model import Event
+from debug_server.store.connection import Row, Transaction
+from debug_server.store.encoding import mapping_from, mapping_text, moment
+from debug_server.store.part import StorePart, filters, found
+
+_COLUMNS = "seq, kind, session_id, command_id, subject, data, created_at"
+_INSERT = (
+    f"INSERT INTO events ({_COLUMNS})"
+    " VALUES ((SELECT COALESCE(MAX(seq), 0) + 1 FROM events), ?, ?, ?, ?, ?, ?) RETURNING seq"
+)
+
+
+def append(
+    transaction: Transaction,
+    now: float,
+    kind: str,
+    data: str,
+    *,
+    session_id: int | None = None,
+    command_id: int | None = None,
+    subject: str | None = None,
+) -> int:
+    """Append inside a transaction, as its last statement.
+
+    The lock is held until the commit, so numbers become visible in their order and none is left out by a rollback.
+    It must be the last lock that a transaction takes: then no two transactions wait for each other.
+    """
+    transaction.lock("events")
+    row = transaction.one(_INSERT, (kind, session_id, command_id, subject, data, now))
+    return int(found(row, "event", kind)[0])
+
+
+class EventLog(StorePart):
+    """Events, and the listeners that are told after each commit that brought some."""
+
+    def append_event(
+        self,
+        kind: str,
+        *,
+        session_id: int | None = None,
+        command_id: int | None = None,
+        subject: str | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Append a durable event and return its number; a command's event is also its session's."""
+        text = mapping_text(data, what="event data")
+        with self._database.write() as transaction:
+            if session_id is None and command_id is not None:
+                row = transaction.one("SELECT session_id FROM commands WHERE id = ?", (command_id,))
+                session_id = found(row, "command", command_id)[0]
+            seq = append(
+                transaction, self._now(), kind, text, session_id=session_id, command_id=command_id, subject=subject
+            )
+        self._announce()
+        return seq
+
+    def read_events(
+        self,
+        after: int = 0,
+        limit: int = 1000,
+        *,
+        kind: str | None = None,
+        session_id: int | None = None,
+        command_id: int | None = None,
+        subject: str | None = None,
+    ) -> list[Event]:
+        """Up to ``limit`` events numbered above ``after``; ``kind`` matches as a prefix."""
+        terms, params = filters(
+            ("seq > ?", after),
+            ("session_id = ?", session_id),
+            # By way of the session, whose index serves both.
+            ("session_id = (SELECT session_id FROM commands WHERE id = ?) AND command_id = ?", command_id, command_id),
+            ("subject = ?", subject),
+            ("substr(kind, 1, length(CAST(? AS TEXT))) = ?", kind, kind),
+        )
+        sql = f"SELECT {_COLUMNS} FROM events WHERE {terms} ORDER BY seq LIMIT ?"
+        return [_event(row) for row in self._all(sql, (*params, limit))]
+
+    def last_event(self) -> int:
+        """The number of the newest event, 0 when there is none: the cursor for "from now on"."""
+        row = self._one("SELECT COALESCE(MAX(seq), 0) FROM events", ())
+        return row[0] if row else 0
+
+    def add_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` in the committing thread after events were added by this store; returns its removal.
+
+        It must be quick and must not raise. Events of other processes are not announced.
+        """
+        with self._listening:
+            self._listeners = (*self._listeners, listener)
+
+        def remove() -> None:
+            with self._listening:
+                self._listeners = tuple(item for item in self._listeners if item is not listener)
+
+        return remove
+
+
+def _event(row: Row) -> Event:
+    seq, kind, session_id, command_id, subject, data, created_at = row
+    return Event(
+        seq=seq,
+        kind=kind,
+        session_id=session_id,
+        command_id=command_id,
+        subject=subject,
+        data=mapping_from(data),
+        created_at=moment(created_at),
+    )

@@ -1,0 +1,77 @@
+"""MetadataStore: the parts put together, over the database that a URL names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from debug_server.errors import ConfigurationError
+from debug_server.store.address import is_postgres, seal_key_path, sqlite_path
+from debug_server.store.artifacts import Artifacts
+from debug_server.store.commands import Commands
+from debug_server.store.connection import Database
+from debug_server.store.debuggers import Debuggers
+from debug_server.store.event_log import EventLog
+from debug_server.store.migrations import migrate
+from debug_server.store.queue import Queue
+from debug_server.store.repositories import Repositories
+from debug_server.store.sealing import Sealer
+from debug_server.store.sessions import Sessions
+from debug_server.store.sqlite import SqliteDatabase
+from debug_server.store.tokens import Tokens
+from debug_server.store.worktrees import Worktrees
+
+
+def utc_now() -> datetime:
+    """The wall clock."""
+    return datetime.now(UTC)
+
+
+class MetadataStore(Repositories, Worktrees, Sessions, Commands, Queue, Artifacts, Tokens, EventLog, Debuggers):
+    """Every durable fact but the log's bytes; safe to share between threads, and its database between processes."""
+
+    def __init__(self, database: Database, sealer: Sealer, now: Callable[[], datetime] = utc_now) -> None:
+        super().__init__(database, sealer, now)
+        migrate(database)
+
+    @property
+    def address(self) -> str:
+        """Where the database is, for messages."""
+        return self._database.address
+
+    def close(self) -> None:
+        """Close the database; what is called afterwards raises StoreUnavailableError."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_store(url: str, *, now: Callable[[], datetime] | None = None) -> MetadataStore:
+    """Open, and bring up to date, the store that a URL or a plain path names (see ``address``)."""
+    database = _open_database(url)
+    try:
+        return MetadataStore(database, Sealer(seal_key_path(url, os.environ)), now or utc_now)
+    except BaseException:
+        database.close()
+        raise
+
+
+def _open_database(url: str) -> Database:
+    if not is_postgres(url):
+        return SqliteDatabase(sqlite_path(url))
+    try:
+        from debug_server.store.postgres import PostgresDatabase
+    except ImportError as error:
+        raise ConfigurationError(
+            "a postgresql:// URL needs the psycopg package: install debug-server[postgres]"
+        ) from error
+    return PostgresDatabase(url)

@@ -1,0 +1,58 @@
+"""What every part of the store shares: the database, the clock, and who wants to hear of new events."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import datetime
+
+from debug_server.errors import NotFoundError
+from debug_server.store.connection import Database, Row, Transaction
+from debug_server.store.encoding import epoch
+from debug_server.store.sealing import Sealer
+
+
+class StorePart:
+    """Base of the parts that ``MetadataStore`` is composed of."""
+
+    def __init__(self, database: Database, sealer: Sealer, now: Callable[[], datetime]) -> None:
+        self._database = database
+        self._sealer = sealer
+        self._clock = now
+        self._listening = threading.Lock()
+        self._listeners: tuple[Callable[[], None], ...] = ()
+
+    def _now(self) -> float:
+        return epoch(self._clock())
+
+    def _announce(self) -> None:
+        """Called after the commit of a transaction that appended events."""
+        for listener in self._listeners:
+            listener()
+
+    def _one(self, sql: str, params: tuple[object, ...]) -> Row | None:
+        with self._database.read() as reader:
+            return reader.one(sql, params)
+
+    def _all(self, sql: str, params: tuple[object, ...] = ()) -> list[Row]:
+        with self._database.read() as reader:
+            return reader.all(sql, params)
+
+
+def found(row: Row | None, what: str, key: object) -> Row:
+    """The row, or NotFoundError naming what was looked for."""
+    if row is None:
+        raise NotFoundError(f"there is no {what} {key!r}")
+    return row
+
+
+def require(transaction: Transaction, table: str, what: str, key: int | None) -> None:
+    """NotFoundError unless ``key`` is None or names a row of ``table``."""
+    if key is not None:
+        found(transaction.one(f"SELECT 1 FROM {table} WHERE id = ?", (key,)), what, key)
+
+
+def filters(*terms: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
+    """A WHERE clause of the terms (SQL, then its parameters) whose parameters are not None."""
+    asked = [term for term in terms if term[1] is not None]
+    return " AND ".join(str(term[0]) for term in asked), tuple(value for term in asked for value in term[1:])

@@ -1,0 +1,77 @@
+"""The queue over the commands table: who may run what next, and who owns what."""
+
+from __future__ import annotations
+
+from debug_server.model import Command
+from debug_server.store.command_rows import COLUMNS, command_from
+from debug_server.store.commands import ACTIVE, WAITING, end_waiting
+from debug_server.store.part import StorePart
+
+
+def _claim(extra: str) -> str:
+    return f"""
+UPDATE commands SET owner = ?, attempt = attempt + 1, updated_at = ?
+WHERE {WAITING} AND id = (
+    SELECT waiting.id
+    FROM commands AS waiting
+    LEFT JOIN (SELECT queue_key, COUNT(*) AS held FROM commands WHERE {ACTIVE} GROUP BY queue_key) AS active
+        ON active.queue_key = waiting.queue_key
+    WHERE waiting.owner IS NULL AND waiting.finished_at IS NULL {extra}
+        AND (active.held IS NULL OR active.held < waiting.key_limit)
+    ORDER BY waiting.priority DESC, waiting.id
+    LIMIT 1
+)
+RETURNING {COLUMNS}"""
+
+
+_CLAIM = _claim("")
+_CLAIM_OF_SESSION = _claim("AND waiting.session_id = ?")
+_TAKE_OVER = "UPDATE commands SET owner = ?, updated_at = ? WHERE id = ? AND attempt = ? AND owner = ? AND " + ACTIVE
+_REQUEUE = (
+    "UPDATE commands SET owner = NULL, updated_at = ?"
+    f" WHERE id = ? AND attempt = ? AND owner = ? AND status = 'pending' RETURNING {COLUMNS}"
+)
+
+
+class Queue(StorePart):
+    """Claiming, and what happens to claims whose owner is gone."""
+
+    def claim_next(self, owner: str, *, session_id: int | None = None) -> Command | None:
+        """Claim the best waiting command: highest priority, then oldest, its key not at its limit."""
+        with self._database.write() as transaction:
+            transaction.lock("queue")
+            now = self._now()
+            if session_id is None:
+                row = transaction.one(_CLAIM, (owner, now))
+            else:
+                row = transaction.one(_CLAIM_OF_SESSION, (owner, now, session_id))
+        return None if row is None else command_from(row)
+
+    def take_over(self, command_id: int, *, attempt: int, owner: str, new_owner: str) -> bool:
+        """Change the owner of a claimed command whose owner is dead; False if it changed meanwhile."""
+        with self._database.write() as transaction:
+            return transaction.run(_TAKE_OVER, (new_owner, self._now(), command_id, attempt, owner)) == 1
+
+    def requeue(self, command_id: int, *, attempt: int, owner: str) -> bool:
+        """Give a claimed command that never started back to the queue; False if it changed meanwhile.
+
+        It keeps its place in the order. One that somebody asked to cancel ends here: a cancelled command never waits.
+        """
+        with self._database.write() as transaction:
+            now = self._now()
+            row = transaction.one(_REQUEUE, (now, command_id, attempt, owner))
+            cancelled = row is not None and command_from(row).cancel_requested
+            if cancelled:
+                end_waiting(transaction, now, command_id)
+        if cancelled:
+            self._announce()
+        return row is not None
+
+    def list_claimed(self) -> list[Command]:
+        """Commands that have an owner and no terminal state."""
+        return [command_from(row) for row in self._all(f"SELECT {COLUMNS} FROM commands WHERE {ACTIVE} ORDER BY id")]
+
+    def queue_depth(self) -> int:
+        """How many commands wait unclaimed."""
+        row = self._one(f"SELECT COUNT(*) FROM commands WHERE {WAITING}", ())
+        return row[0] if row else 0

@@ -1,0 +1,204 @@
+"""The tables, as numbered steps up and down; names in braces are types that each driver spells its own way.
+
+repositories --< worktrees
+      |             |
+      +--< sessions >+      tokens --< sessions
+              |
+              +--< commands --< artifacts
+              +--< debuggers
+events and schema_version stand alone: an event outlives what it is about.
+
+A command *waits* while it has no owner and no end, and is *active* while it has an owner and no end; a partial index
+serves each, so that claiming does not slow down with the rows that have ended.
+
+Numbers of {id} tables are made from the newest row, which is cheaper than a counter's page in every commit: whoever
+removes old rows leaves the newest. Rows of {removable_id} tables may all go; their numbers do not come back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """One step of the schema."""
+
+    version: int
+    up: tuple[str, ...]
+    down: tuple[str, ...]
+
+
+_REPOSITORIES = """
+CREATE TABLE repositories (
+    id {id},
+    name TEXT NOT NULL UNIQUE,
+    remote_url TEXT NOT NULL,
+    default_branch TEXT NOT NULL,
+    description TEXT,
+    settings TEXT NOT NULL,
+    created_at {double} NOT NULL,
+    updated_at {double} NOT NULL
+)"""
+
+_WORKTREES = """
+CREATE TABLE worktrees (
+    id {removable_id},
+    repository_id BIGINT NOT NULL REFERENCES repositories (id),
+    path TEXT NOT NULL UNIQUE,
+    status TEXT NOT NULL,
+    commit_sha TEXT,
+    environment_hash TEXT,
+    owner TEXT,
+    lease_token TEXT,
+    generation BIGINT NOT NULL DEFAULT 0,
+    lease_expires_at {double},
+    backend TEXT NOT NULL,
+    metadata TEXT NOT NULL DEFAULT '{{}}',
+    created_at {double} NOT NULL,
+    updated_at {double} NOT NULL
+)"""
+
+_TOKENS = """
+CREATE TABLE tokens (
+    id {id},
+    name TEXT NOT NULL,
+    secret_hash TEXT NOT NULL UNIQUE,
+    scopes TEXT NOT NULL,
+    expires_at {double},
+    revoked_at {double},
+    last_used_at {double},
+    quotas TEXT NOT NULL,
+    created_at {double} NOT NULL
+)"""
+
+_SESSIONS = """
+CREATE TABLE sessions (
+    id {id},
+    repository_id BIGINT REFERENCES repositories (id),
+    worktree_id BIGINT REFERENCES worktrees (id) ON DELETE SET NULL,
+    status TEXT NOT NULL,
+    commit_sha TEXT,
+    patch_hash TEXT,
+    requested_by TEXT,
+    owner_token_id BIGINT REFERENCES tokens (id),
+    expires_at {double},
+    metadata TEXT NOT NULL,
+    created_at {double} NOT NULL,
+    updated_at {double} NOT NULL
+)"""
+
+_COMMANDS = """
+CREATE TABLE commands (
+    id {id},
+    session_id BIGINT NOT NULL REFERENCES sessions (id),
+    sequence BIGINT NOT NULL,
+    argv TEXT NOT NULL,
+    cwd TEXT,
+    env_names TEXT NOT NULL,
+    sealed_env {blob},
+    log_name TEXT NOT NULL,
+    limits TEXT NOT NULL,
+    status TEXT NOT NULL,
+    attempt BIGINT NOT NULL,
+    owner TEXT,
+    priority BIGINT NOT NULL,
+    queue_key TEXT NOT NULL,
+    key_limit BIGINT NOT NULL,
+    tty INTEGER NOT NULL,
+    cancel_requests BIGINT NOT NULL DEFAULT 0,
+    idempotency_key TEXT,
+    metadata TEXT NOT NULL,
+    handle TEXT,
+    log_path TEXT,
+    exit_code BIGINT,
+    exit_reason TEXT,
+    exit_record TEXT,
+    created_at {double} NOT NULL,
+    updated_at {double} NOT NULL,
+    started_at {double},
+    finished_at {double},
+    UNIQUE (session_id, sequence),
+    CHECK ((finished_at IS NULL) = (status IN ('pending', 'running')))
+)"""
+
+_ARTIFACTS = """
+CREATE TABLE artifacts (
+    id {id},
+    session_id BIGINT NOT NULL REFERENCES sessions (id),
+    command_id BIGINT REFERENCES commands (id),
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    path TEXT NOT NULL,
+    size BIGINT,
+    sha256 TEXT,
+    content_type TEXT,
+    metadata TEXT NOT NULL,
+    created_at {double} NOT NULL
+)"""
+
+_EVENTS = """
+CREATE TABLE events (
+    seq {key},
+    kind TEXT NOT NULL,
+    session_id BIGINT,
+    command_id BIGINT,
+    subject TEXT,
+    data TEXT NOT NULL,
+    created_at {double} NOT NULL
+)"""
+
+_DEBUGGERS = """
+CREATE TABLE debuggers (
+    id {id},
+    session_id BIGINT NOT NULL REFERENCES sessions (id),
+    kind TEXT NOT NULL,
+    host TEXT NOT NULL,
+    port BIGINT NOT NULL,
+    status TEXT NOT NULL,
+    data TEXT NOT NULL,
+    created_at {double} NOT NULL,
+    updated_at {double} NOT NULL
+)"""
+
+_INDEXES = (
+    "CREATE INDEX worktrees_repository ON worktrees (repository_id, id)",
+    """CREATE INDEX commands_waiting ON commands (priority DESC, id, queue_key, key_limit)
+       WHERE owner IS NULL AND finished_at IS NULL""",
+    "CREATE INDEX commands_active ON commands (queue_key) WHERE owner IS NOT NULL AND finished_at IS NULL",
+    """CREATE UNIQUE INDEX commands_idempotency ON commands (session_id, idempotency_key)
+       WHERE idempotency_key IS NOT NULL""",
+    "CREATE INDEX artifacts_session ON artifacts (session_id, id)",
+    "CREATE INDEX events_session ON events (session_id, seq) WHERE session_id IS NOT NULL",
+    "CREATE INDEX debuggers_session ON debuggers (session_id, id)",
+)
+
+MIGRATIONS = (
+    Migration(
+        version=1,
+        up=(
+            _REPOSITORIES,
+            _WORKTREES,
+            _TOKENS,
+            _SESSIONS,
+            _COMMANDS,
+            _ARTIFACTS,
+            _EVENTS,
+            _DEBUGGERS,
+            *_INDEXES,
+        ),
+        down=tuple(
+            f"DROP TABLE {name}"
+            for name in (
+                "debuggers",
+                "events",
+                "artifacts",
+                "commands",
+                "sessions",
+                "tokens",
+                "worktrees",
+                "repositories",
+            )
+        ),
+    ),
+)

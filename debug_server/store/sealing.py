@@ -1,0 +1,81 @@
+"""Seals child environments, so that neither a database file nor its backup shows a secret."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from debug_server.errors import MetadataError, StoreUnavailableError
+from debug_server.store.encoding import decode, encode
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+KEY_BYTES = 32
+NONCE_BYTES = 12
+
+
+class Sealer:
+    """AES-GCM under a key file that is made at first use; a seal fits only the place it was made for."""
+
+    def __init__(self, key_path: Path) -> None:
+        self._key_path = key_path
+        self._cipher: AESGCM | None = None
+
+    def seal(self, values: Mapping[str, str], place: str) -> bytes:
+        """The values, readable only with the key and the same ``place``."""
+        nonce = os.urandom(NONCE_BYTES)
+        return nonce + self._aes().encrypt(nonce, encode(dict(values)).encode(), place.encode())
+
+    def unseal(self, sealed: bytes, place: str) -> dict[str, str]:
+        """The inverse of ``seal``; MetadataError if key or place are others."""
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            text = self._aes().decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], place.encode())
+        except (InvalidTag, ValueError) as error:
+            raise MetadataError(
+                f"the environment of {place} cannot be unsealed with {self._key_path}: restore the key that sealed it"
+            ) from error
+        values: dict[str, str] = decode(text.decode())
+        return values
+
+    def _aes(self) -> AESGCM:
+        if self._cipher is None:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+            self._cipher = AESGCM(_load_key(self._key_path))
+        return self._cipher
+
+
+def _load_key(path: Path) -> bytes:
+    try:
+        if not path.exists():
+            _make_key(path)
+        key = path.read_bytes()
+    except OSError as error:
+        raise StoreUnavailableError(
+            f"the sealing key {path} cannot be read or made ({error.strerror}): make it accessible to this user"
+        ) from error
+    if len(key) != KEY_BYTES:
+        raise StoreUnavailableError(f"the sealing key {path} is damaged: restore it, or remove it to make a new one")
+    return key
+
+
+def _make_key(path: Path) -> None:
+    """Write the key aside and link it into place: of two processes one wins, and nobody reads half a key."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, secrets.token_bytes(KEY_BYTES))
+        os.fsync(descriptor)
+        with suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        os.close(descriptor)
+        draft.unlink()

@@ -1,0 +1,163 @@
+"""The sessions table.
+
+    pending --> running --> completed | failed | cancelled
+       |                          ^
+       +--------------------------+
+
+A terminal status is final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from debug_server.errors import ConflictError
+from debug_server.model import Session, SessionStatus
+from debug_server.store import event_log
+from debug_server.store.connection import Row
+from debug_server.store.encoding import (
+    epoch,
+    mapping_from,
+    mapping_text,
+    moment,
+    optional_epoch,
+    optional_mapping_text,
+    optional_moment,
+)
+from debug_server.store.part import StorePart, filters, found, require
+
+_COLUMNS = (
+    "id, repository_id, worktree_id, status, commit_sha, patch_hash, requested_by, owner_token_id, expires_at,"
+    " metadata, created_at, updated_at"
+)
+_GET = f"SELECT {_COLUMNS} FROM sessions WHERE id = ?"
+_INSERT = (
+    "INSERT INTO sessions (repository_id, worktree_id, status, commit_sha, patch_hash, requested_by, owner_token_id,"
+    f" expires_at, metadata, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING {_COLUMNS}"
+)
+_UPDATE = (
+    "UPDATE sessions SET status = COALESCE(?, status), worktree_id = COALESCE(?, worktree_id),"
+    " commit_sha = COALESCE(?, commit_sha), patch_hash = COALESCE(?, patch_hash),"
+    " expires_at = COALESCE(?, expires_at), metadata = COALESCE(?, metadata), updated_at = ? WHERE id = ?"
+)
+_LIVE = "status IN ('pending', 'running')"
+# Which rows may take a status: the guard is part of the update, so that no second writer slips in between.
+_GUARDS = {
+    None: "1 = 1",
+    SessionStatus.PENDING: "status = 'pending'",
+    SessionStatus.RUNNING: _LIVE,
+    SessionStatus.COMPLETED: _LIVE,
+    SessionStatus.FAILED: _LIVE,
+    SessionStatus.CANCELLED: _LIVE,
+}
+
+
+class Sessions(StorePart):
+    """Opening, finding and ending sessions."""
+
+    def create_session(
+        self,
+        *,
+        repository_id: int | None = None,
+        commit_sha: str | None = None,
+        worktree_id: int | None = None,
+        patch_hash: str | None = None,
+        requested_by: str | None = None,
+        owner_token_id: int | None = None,
+        expires_at: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """Open a pending session; event ``session.created``."""
+        text = mapping_text(metadata, what="session metadata")
+        pending = SessionStatus.PENDING.value
+        values = (repository_id, worktree_id, pending, commit_sha, patch_hash, requested_by, owner_token_id)
+        with self._database.write() as transaction:
+            require(transaction, "repositories", "repository", repository_id)
+            require(transaction, "worktrees", "worktree", worktree_id)
+            require(transaction, "tokens", "token", owner_token_id)
+            now = self._now()
+            row = transaction.one(_INSERT, (*values, optional_epoch(expires_at), text, now, now))
+            session = _session(found(row, "session", "new"))
+            event_log.append(transaction, now, "session.created", "{}", session_id=session.id)
+        self._announce()
+        return session
+
+    def get_session(self, session_id: int) -> Session:
+        """The row, or NotFoundError."""
+        return _session(found(self._one(_GET, (session_id,)), "session", session_id))
+
+    def list_sessions(
+        self,
+        *,
+        status: SessionStatus | None = None,
+        repository_id: int | None = None,
+        owner_token_id: int | None = None,
+        after: int = 0,
+        limit: int = 100,
+    ) -> list[Session]:
+        """Sessions with an id above ``after``, oldest first."""
+        terms, params = filters(
+            ("id > ?", after),
+            ("status = ?", status and status.value),
+            ("repository_id = ?", repository_id),
+            ("owner_token_id = ?", owner_token_id),
+        )
+        rows = self._all(f"SELECT {_COLUMNS} FROM sessions WHERE {terms} ORDER BY id LIMIT ?", (*params, limit))
+        return [_session(row) for row in rows]
+
+    def update_session(
+        self,
+        session_id: int,
+        *,
+        status: SessionStatus | None = None,
+        worktree_id: int | None = None,
+        commit_sha: str | None = None,
+        patch_hash: str | None = None,
+        expires_at: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """Change what is given; a status that cannot follow is a ConflictError; event ``session.<status>``."""
+        text = optional_mapping_text(metadata, what="session metadata")
+        values = (status and status.value, worktree_id, commit_sha, patch_hash, optional_epoch(expires_at), text)
+        with self._database.write() as transaction:
+            require(transaction, "worktrees", "worktree", worktree_id)
+            now = self._now()
+            sql = f"{_UPDATE} AND {_GUARDS[status]} RETURNING {_COLUMNS}"
+            row = transaction.one(sql, (*values, now, session_id))
+            if row is None:
+                current = _session(found(transaction.one(_GET, (session_id,)), "session", session_id))
+                raise ConflictError(f"session {session_id} is {current.status} and cannot become {status}")
+            if status is not None:
+                event_log.append(transaction, now, f"session.{status}", "{}", session_id=session_id)
+        self._announce()
+        return _session(row)
+
+    def touch_session(self, session_id: int) -> None:
+        """Note that the session is in use."""
+        with self._database.write() as transaction:
+            if not transaction.run("UPDATE sessions SET updated_at = ? WHERE id = ?", (self._now(), session_id)):
+                found(None, "session", session_id)
+
+    def list_expired_sessions(self, now: datetime) -> list[Session]:
+        """Sessions that have not ended although their time is over."""
+        sql = f"SELECT {_COLUMNS} FROM sessions WHERE {_LIVE} AND expires_at <= ? ORDER BY id"
+        return [_session(row) for row in self._all(sql, (epoch(now),))]
+
+
+def _session(row: Row) -> Session:
+    return Session(
+        id=row[0],
+        repository_id=row[1],
+        worktree_id=row[2],
+        status=SessionStatus(row[3]),
+        commit_sha=row[4],
+        patch_hash=row[5],
+        requested_by=row[6],
+        owner_token_id=row[7],
+        expires_at=optional_moment(row[8]),
+        metadata=mapping_from(row[9]),
+        created_at=moment(row[10]),
+        updated_at=moment(row[11]),
+    )

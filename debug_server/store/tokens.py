@@ -1,0 +1,106 @@
+"""The tokens table: a secret is shown once and kept only as a hash."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from debug_server.errors import InvalidInputError
+from debug_server.model import Token
+from debug_server.store.connection import Row
+from debug_server.store.encoding import (
+    decode,
+    encode,
+    mapping_from,
+    mapping_text,
+    moment,
+    optional_epoch,
+    optional_moment,
+)
+from debug_server.store.part import StorePart, found
+
+SECRET_BYTES = 32
+# ``last_used_at`` is for people; a write with every request would cost more than the request.
+USE_NOTED_EVERY = 60.0
+
+_COLUMNS = "id, name, scopes, expires_at, revoked_at, last_used_at, quotas, created_at"
+_INSERT = (
+    "INSERT INTO tokens (name, secret_hash, scopes, expires_at, quotas, created_at)"
+    f" VALUES (?, ?, ?, ?, ?, ?) RETURNING {_COLUMNS}"
+)
+
+
+class Tokens(StorePart):
+    """Making, checking and revoking access tokens."""
+
+    def create_token(
+        self,
+        name: str,
+        scopes: Sequence[str],
+        expires_at: datetime | None = None,
+        quotas: Mapping[str, Any] | None = None,
+    ) -> tuple[Token, str]:
+        """A new token and its secret, which cannot be had again."""
+        if not name or isinstance(scopes, str) or not all(isinstance(scope, str) and scope for scope in scopes):
+            raise InvalidInputError(f"token {name!r} with scopes {scopes!r}: give a name and a list of scope names")
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        quota_text = mapping_text(quotas, what="token quotas")
+        values = (name, _digest(secret), encode(list(scopes)), optional_epoch(expires_at), quota_text)
+        with self._database.write() as transaction:
+            row = transaction.one(_INSERT, (*values, self._now()))
+        return _token(found(row, "token", name)), secret
+
+    def authenticate(self, secret: str) -> Token | None:
+        """The token of a secret, unless it has expired or was revoked."""
+        digest = _digest(secret)
+        row = self._one(f"SELECT {_COLUMNS}, secret_hash FROM tokens WHERE secret_hash = ?", (digest,))
+        if row is None or not hmac.compare_digest(row[-1], digest):
+            return None
+        now = self._now()
+        token_id, expires_at, revoked_at, last_used_at = row[0], row[3], row[4], row[5]
+        if revoked_at is not None or (expires_at is not None and expires_at <= now):
+            return None
+        if last_used_at is None or now - last_used_at >= USE_NOTED_EVERY:
+            self._note_use(token_id, now)
+        return _token(row)
+
+    def get_token(self, token_id: int) -> Token:
+        """The row, or NotFoundError."""
+        row = self._one(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", (token_id,))
+        return _token(found(row, "token", token_id))
+
+    def list_tokens(self) -> list[Token]:
+        """All of them, revoked ones too, oldest first."""
+        return [_token(row) for row in self._all(f"SELECT {_COLUMNS} FROM tokens ORDER BY id")]
+
+    def revoke_token(self, token_id: int) -> Token:
+        """Make the token useless from now on; a second time changes nothing."""
+        sql = f"UPDATE tokens SET revoked_at = COALESCE(revoked_at, ?) WHERE id = ? RETURNING {_COLUMNS}"
+        with self._database.write() as transaction:
+            row = transaction.one(sql, (self._now(), token_id))
+        return _token(found(row, "token", token_id))
+
+    def _note_use(self, token_id: int, now: float) -> None:
+        with self._database.write() as transaction:
+            transaction.run("UPDATE tokens SET last_used_at = ? WHERE id = ?", (now, token_id))
+
+
+def _digest(secret: str) -> str:
+    return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _token(row: Row) -> Token:
+    return Token(
+        id=row[0],
+        name=row[1],
+        scopes=tuple(decode(row[2])),
+        expires_at=optional_moment(row[3]),
+        revoked_at=optional_moment(row[4]),
+        last_used_at=optional_moment(row[5]),
+        quotas=mapping_from(row[6]),
+        created_at=moment(row[7]),
+    )

@@ -1,0 +1,168 @@
+"""The worktrees table: workspaces and their leases.
+
+    idle --lease--> reserved --mark_busy--> busy --release--> idle
+                        |                     ^                ^
+                        +-----------------------release--------+
+
+Each lease adds one to ``generation`` and carries a token; every step of a holder is a compare-and-set on both, so a
+holder whose expired lease was given to somebody else can change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from debug_server.errors import ConflictError
+from debug_server.model import Worktree, WorktreeStatus
+from debug_server.store.connection import Row
+from debug_server.store.encoding import epoch, mapping_from, mapping_text, moment, optional_moment
+from debug_server.store.part import StorePart, found, require
+
+_COLUMNS = (
+    "id, repository_id, path, status, commit_sha, environment_hash, owner, lease_token, generation, lease_expires_at,"
+    " backend, metadata, created_at, updated_at"
+)
+_GET = f"SELECT {_COLUMNS} FROM worktrees WHERE id = ?"
+_HELD = "WHERE id = ? AND lease_token = ? AND generation = ? AND status <> 'idle'"
+_INSERT = (
+    "INSERT INTO worktrees (repository_id, path, status, backend, created_at, updated_at)"
+    f" VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (path) DO NOTHING RETURNING {_COLUMNS}"
+)
+_LEASE = (
+    "UPDATE worktrees SET status = 'reserved', owner = ?, lease_token = ?, generation = generation + 1,"
+    " commit_sha = ?, environment_hash = COALESCE(?, environment_hash), lease_expires_at = ?, updated_at = ?"
+    f" WHERE id = ? AND (status = 'idle' OR lease_expires_at <= ?) RETURNING {_COLUMNS}"
+)
+_RELEASE = (
+    "UPDATE worktrees SET status = 'idle', owner = NULL, lease_token = NULL, lease_expires_at = NULL,"
+    f" commit_sha = ?, environment_hash = ?, updated_at = ? {_HELD}"
+)
+
+
+class Worktrees(StorePart):
+    """Workspaces, and who holds them until when."""
+
+    def add_worktree(self, repository_id: int, path: str, backend: str) -> Worktree:
+        """Register an idle workspace; a path that is known is a ConflictError."""
+        with self._database.write() as transaction:
+            require(transaction, "repositories", "repository", repository_id)
+            now = self._now()
+            row = transaction.one(_INSERT, (repository_id, path, WorktreeStatus.IDLE.value, backend, now, now))
+        if row is None:
+            raise ConflictError(f"a worktree at {path!r} is registered already")
+        return _worktree(row)
+
+    def get_worktree(self, worktree_id: int) -> Worktree:
+        """The row, or NotFoundError."""
+        return _worktree(found(self._one(_GET, (worktree_id,)), "worktree", worktree_id))
+
+    def list_worktrees(self, repository_id: int) -> list[Worktree]:
+        """A repository's workspaces, oldest first."""
+        sql = f"SELECT {_COLUMNS} FROM worktrees WHERE repository_id = ? ORDER BY id"
+        return [_worktree(row) for row in self._all(sql, (repository_id,))]
+
+    def lease_worktree(
+        self,
+        *,
+        worktree_id: int,
+        owner: str,
+        lease_token: str,
+        commit_sha: str,
+        environment_hash: str | None,
+        expires_at: datetime,
+    ) -> Worktree | None:
+        """Take an idle workspace, or one whose lease has expired; None if somebody else holds it.
+
+        A caller that decided by an earlier look at the row finds by ``generation`` whether it changed in between:
+        the result's is exactly one more if it did not. An ``environment_hash`` of None leaves the row's.
+        """
+        with self._database.write() as transaction:
+            now = self._now()
+            values = (owner, lease_token, commit_sha, environment_hash, epoch(expires_at), now, worktree_id, now)
+            row = transaction.one(_LEASE, values)
+            if row is None:
+                require(transaction, "worktrees", "worktree", worktree_id)
+        return None if row is None else _worktree(row)
+
+    def renew_lease(self, worktree_id: int, lease_token: str, generation: int, expires_at: datetime) -> bool:
+        """Move the expiry; False if the lease is no longer the caller's."""
+        sql = f"UPDATE worktrees SET lease_expires_at = ?, updated_at = ? {_HELD}"
+        with self._database.write() as transaction:
+            return transaction.run(sql, (epoch(expires_at), self._now(), worktree_id, lease_token, generation)) == 1
+
+    def mark_busy(self, worktree_id: int, lease_token: str, generation: int) -> bool:
+        """reserved -> busy; False if the lease is no longer the caller's."""
+        sql = f"UPDATE worktrees SET status = 'busy', updated_at = ? {_HELD}"
+        with self._database.write() as transaction:
+            return transaction.run(sql, (self._now(), worktree_id, lease_token, generation)) == 1
+
+    def release_worktree(
+        self,
+        worktree_id: int,
+        lease_token: str,
+        generation: int,
+        *,
+        commit_sha: str | None,
+        environment_hash: str | None,
+    ) -> bool:
+        """Give the workspace back with what it holds now; False if this lease was released before.
+
+        A lease that somebody else holds by now is a ConflictError.
+        """
+        with self._database.write() as transaction:
+            values = (commit_sha, environment_hash, self._now(), worktree_id, lease_token, generation)
+            if transaction.run(_RELEASE, values) == 1:
+                return True
+            current = _worktree(found(transaction.one(_GET, (worktree_id,)), "worktree", worktree_id))
+        if current.status is WorktreeStatus.IDLE and current.generation == generation:
+            return False
+        raise ConflictError(
+            f"worktree {worktree_id} is not leased in generation {generation} with this token:"
+            f" it is {current.status}, generation {current.generation}, owner {current.owner!r}"
+        )
+
+    def list_expired_leases(self, now: datetime) -> list[Worktree]:
+        """Workspaces whose holder let its time run out."""
+        sql = f"SELECT {_COLUMNS} FROM worktrees WHERE status <> 'idle' AND lease_expires_at <= ? ORDER BY id"
+        return [_worktree(row) for row in self._all(sql, (epoch(now),))]
+
+    def clear_worktree(self, worktree_id: int) -> Worktree:
+        """Forget the commit and the environment that the workspace held."""
+        return self._set(worktree_id, "commit_sha = NULL, environment_hash = NULL", ())
+
+    def set_worktree_metadata(self, worktree_id: int, metadata: Mapping[str, Any]) -> Worktree:
+        """Replace the metadata."""
+        return self._set(worktree_id, "metadata = ?", (mapping_text(metadata, what="worktree metadata"),))
+
+    def remove_worktree(self, worktree_id: int) -> None:
+        """Forget the workspace; its sessions stay."""
+        with self._database.write() as transaction:
+            if not transaction.run("DELETE FROM worktrees WHERE id = ?", (worktree_id,)):
+                found(None, "worktree", worktree_id)
+
+    def _set(self, worktree_id: int, change: str, values: tuple[object, ...]) -> Worktree:
+        sql = f"UPDATE worktrees SET {change}, updated_at = ? WHERE id = ? RETURNING {_COLUMNS}"
+        with self._database.write() as transaction:
+            row = transaction.one(sql, (*values, self._now(), worktree_id))
+        return _worktree(found(row, "worktree", worktree_id))
+
+
+def _worktree(row: Row) -> Worktree:
+    return Worktree(
+        id=row[0],
+        repository_id=row[1],
+        path=row[2],
+        status=WorktreeStatus(row[3]),
+        commit_sha=row[4],
+        environment_hash=row[5],
+        owner=row[6],
+        lease_token=row[7],
+        generation=row[8],
+        lease_expires_at=optional_moment(row[9]),
+        backend=row[10],
+        metadata=mapping_from(row[11]),
+        created_at=moment(row[12]),
+        updated_at=moment(row[13]),
+    )

@@ -1,0 +1,181 @@
+"""Workspaces as plain directories that git switches from commit to commit: for machines that cannot mount."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from pathlib import Path
+
+from debug_server.errors import WorktreePoolError
+from debug_server.worktrees.git import GitPlace, GitResult, error_for, require, run_git
+from debug_server.worktrees.gitdir import write_gitdir, write_head
+from debug_server.worktrees.mirror import Mirror
+from debug_server.worktrees.trash import Trash
+from debug_server.worktrees.usage import processes_under
+
+_TIMEOUT = 900.0
+
+
+class CheckoutBackend:
+    """Each workspace has a gitdir of ours in ``gitdirs/<name>``; the ``.git`` inside is the holder's and never trusted.
+
+    ``gitdirs/<name>/clean`` exists only while the directory is known to equal the commit that HEAD names.
+    """
+
+    name = "pool"
+
+    def __init__(self, state_dir: Path, mirror: Mirror) -> None:
+        self._gitdirs = state_dir / "gitdirs"
+        trash = state_dir / "trash"
+        for path in (self._gitdirs, trash):
+            path.mkdir(parents=True, exist_ok=True)
+        self._trash = Trash(trash)
+        self._mirror = mirror
+
+    def knows(self, commit: str) -> bool:
+        """Whether some workspace was at this commit: then the mirror has it."""
+        return any(self._head(git_dir) == commit for git_dir in self._gitdirs.iterdir())
+
+    def warm(self, commit: str) -> None:
+        """Nothing can be done without a workspace."""
+
+    def prepare(self, path: Path, commit: str, *, keep: bool) -> None:
+        """Switch the directory to ``commit``, whatever state it was left in."""
+        try:
+            self._prepare(path, commit, keep=keep)
+        except OSError as error:
+            raise WorktreePoolError(f"the workspace {path} cannot be prepared: {error.strerror}") from error
+
+    def clean(self, path: Path) -> None:
+        """Bring every file back and remove every other one; a directory that resists is thrown away."""
+        place = self._place(path)
+        head = self._head(place.git_dir)
+        # A process that stayed behind would write into the next holder's files: it keeps the old directory.
+        if head is None or not path.is_dir() or processes_under(path) or not self._scrub(place, head):
+            self.discard(path)
+
+    def discard(self, path: Path) -> None:
+        """Remove the directory and our gitdir of it."""
+        self._trash.throw(self._gitdirs / path.name)
+        self._trash.throw(path)
+
+    def fork(self, source: Path, target: Path, commit: str) -> None:
+        """Copy what differs from the commit, ignored files too, and the holder's ``.git``."""
+        place = self._place(source)
+        changed = require(run_git("diff-index", "--name-only", "-z", commit, place=place), f"comparing {source}")
+        added = require(run_git("ls-files", "--others", "-z", place=place), f"listing {source}")
+        for raw in sorted({*changed.split(b"\0"), *added.split(b"\0")} - {b""}):
+            _copy_entry(source / _text(raw), target / _text(raw))
+        self._trash.throw(target / ".git")
+        shutil.copytree(source / ".git", target / ".git", symlinks=True)
+        (self._gitdirs / target.name / "clean").unlink(missing_ok=True)
+
+    def index(self, path: Path, commit: str) -> Path:
+        """The index of our gitdir."""
+        del commit
+        return self._place(path).git_dir / "index"
+
+    def recover(self) -> None:
+        """Delete what was being deleted when a process died."""
+        self._trash.empty()
+
+    def collect(self, *, unused_since: float) -> None:
+        """Nothing is shared, so nothing is left over."""
+
+    def _prepare(self, path: Path, commit: str, *, keep: bool) -> None:
+        place = self._place(path)
+        head, mark = self._head(place.git_dir), place.git_dir / "clean"
+        if head is not None and keep and head == commit and (path / ".git").is_dir():
+            return
+        if head is not None and not mark.exists():
+            self.clean(path)
+        if self._head(place.git_dir) is None or not path.is_dir():
+            self._create(path, place, commit)
+        elif self._head(place.git_dir) != commit:
+            self._switch(path, place, commit)
+        self._give_gitdir(path, place, commit)
+        mark.unlink(missing_ok=True)
+
+    def _create(self, path: Path, place: GitPlace, commit: str) -> None:
+        self.discard(path)
+        path.mkdir(parents=True)
+        write_gitdir(place.git_dir, objects=[self._mirror.objects], head=commit)
+        settings = place.git_dir / "config"
+        # Unlike an overlay this directory keeps its inodes: the full comparison also sees a file with a forged date.
+        settings.write_text(settings.read_text().replace("checkStat = minimal", "checkStat = default"))
+        settings.write_text(settings.read_text().replace("trustctime = false", "trustctime = true"))
+        result = self._read_tree(place, commit)
+        if result.corrupt:
+            self._mirror.rebuild()
+            result = self._read_tree(place, commit)
+        if not result.ok:
+            self.discard(path)
+            raise error_for(result, f"checking out {commit}")
+
+    def _read_tree(self, place: GitPlace, commit: str) -> GitResult:
+        arguments = ("-c", "checkout.workers=0", "read-tree", "--reset", "-u", commit)
+        return run_git(*arguments, place=place, timeout=_TIMEOUT)
+
+    def _switch(self, path: Path, place: GitPlace, commit: str) -> None:
+        before = self._head(place.git_dir) or ""
+        # Unchanged files are not written again, so new attributes would not reach them.
+        compared = run_git(*("diff-tree", "-r", "--name-only", before, commit), place=place)
+        if compared.ok and b".gitattributes" not in compared.stdout:
+            switched = run_git("read-tree", "-m", "-u", before, commit, place=place, timeout=_TIMEOUT)
+            if switched.ok:
+                write_head(place.git_dir, commit)
+                return
+        self._create(path, place, commit)
+
+    def _scrub(self, place: GitPlace, commit: str) -> bool:
+        assert place.work_tree is not None
+        self._throw_gitdir(place.work_tree)
+        # The order matters: a directory in the place of a tracked file must go before the file can come back.
+        steps = (("clean", "-ffdxq"), ("read-tree", "--reset", "-u", commit))
+        if not all(run_git(*step, place=place, timeout=_TIMEOUT).ok for step in steps):
+            return False
+        (place.git_dir / "clean").touch()
+        return True
+
+    def _give_gitdir(self, path: Path, place: GitPlace, commit: str) -> None:
+        self._throw_gitdir(path)
+        inner = path / ".git"
+        write_gitdir(inner, objects=[self._mirror.objects], head=commit, remote_url=self._mirror.remote_url)
+        (inner / "packed-refs").write_text(self._mirror.packed_refs(), errors="surrogateescape")
+        shutil.copy2(place.git_dir / "index", inner / "index")
+
+    def _throw_gitdir(self, path: Path) -> None:
+        inner = path / ".git"
+        if inner.is_symlink() or inner.is_file():
+            inner.unlink()
+        self._trash.throw(inner)
+
+    def _place(self, path: Path) -> GitPlace:
+        return GitPlace(git_dir=self._gitdirs / path.name, work_tree=path)
+
+    def _head(self, git_dir: Path) -> str | None:
+        try:
+            return (git_dir / "HEAD").read_text().strip()
+        except OSError:
+            return None
+
+
+def _copy_entry(source: Path, target: Path) -> None:
+    """Make ``target`` what ``source`` is: a file, a link, or nothing."""
+    if target.is_dir() and not target.is_symlink():
+        shutil.rmtree(target)
+    else:
+        target.unlink(missing_ok=True)
+    try:
+        mode = source.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if stat.S_ISDIR(mode):
+        shutil.copytree(source, target, symlinks=True)
+    elif stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="surrogateescape")

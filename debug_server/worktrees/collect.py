@@ -1,0 +1,100 @@
+"""Collects the files that a command left: found by glob, copied, hashed, their kind guessed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from debug_server.errors import InvalidInputError
+from debug_server.model import ArtifactKind
+
+_CHUNK = 1 << 20
+_JUNIT = (b"<testsuite", b"<testsuites")
+_ELF_CORE_TYPE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """One file that was collected."""
+
+    name: str  # relative to the workspace
+    path: Path  # the copy
+    size: int
+    sha256: str
+    kind: ArtifactKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """One match that was not collected."""
+
+    name: str
+    reason: str
+
+
+def collect(workspace: Path, patterns: Sequence[str], destination: Path) -> tuple[list[Collected], list[Refused]]:
+    """Copy what the globs match below ``workspace`` to ``destination``; links that leave the workspace are refused."""
+    root = workspace.resolve()
+    found, refused = [], []
+    for name in _matches(workspace, patterns):
+        source = (workspace / name).resolve()
+        if not source.is_relative_to(root):
+            refused.append(Refused(name=name, reason="it leads out of the workspace"))
+        elif item := _copy(name, source, destination / name):
+            found.append(item)
+        else:
+            refused.append(Refused(name=name, reason="it is not a regular file that can be read"))
+    return found, refused
+
+
+def _matches(workspace: Path, patterns: Sequence[str]) -> list[str]:
+    names: set[str] = set()
+    for pattern in patterns:
+        pure = PurePosixPath(pattern)
+        if not pattern or pure.is_absolute() or ".." in pure.parts:
+            raise InvalidInputError(f"artifact pattern {pattern!r} must be relative and stay in the workspace")
+        names.update(_files(workspace, pattern))
+    return sorted(names)
+
+
+def _files(workspace: Path, pattern: str) -> Iterator[str]:
+    for path in workspace.glob(pattern):
+        name = path.relative_to(workspace)
+        if name.parts[:1] != (".git",) and (path.is_symlink() or not path.is_dir()):
+            yield str(name)
+
+
+def _copy(name: str, source: Path, target: Path) -> Collected | None:
+    """Copy through one descriptor that follows no link, so that what was checked is what is read."""
+    try:
+        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as reader:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as writer:
+            shutil.copyfileobj(reader, writer, _CHUNK)
+    with target.open("rb") as copy:
+        digest = hashlib.file_digest(copy, "sha256").hexdigest()
+    return Collected(name=name, path=target, size=target.stat().st_size, sha256=digest, kind=_guess(target))
+
+
+def _guess(path: Path) -> ArtifactKind:
+    with path.open("rb") as reader:
+        head = reader.read(4096)
+    if head[:4] == b"\x7fELF" and len(head) > 17:
+        kind = int.from_bytes(head[16:18], "big" if head[5] == 2 else "little")
+        return ArtifactKind.CORE_DUMP if kind == _ELF_CORE_TYPE else ArtifactKind.CUSTOM
+    if any(mark in head for mark in _JUNIT):
+        return ArtifactKind.JUNIT
+    name = path.name.lower()
+    if b"<coverage" in head or name.startswith(".coverage") or name in ("lcov.info", "coverage.json"):
+        return ArtifactKind.COVERAGE
+    return ArtifactKind.LOG if name.endswith(".log") else ArtifactKind.CUSTOM

@@ -1,0 +1,218 @@
+"""Runs git: hardened, in its own session, under a deadline; nothing else in the product starts git."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from debug_server.errors import DebugServerError, RemoteUnreachableError, UnknownCommitError, WorktreePoolError
+
+ALLOWED_PROTOCOLS = ("file", "https", "http", "ssh", "git")
+DEFAULT_TIMEOUT = 120.0
+
+_PASSED_ON = (
+    *("PATH", "HOME", "TMPDIR", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO"),
+    *("http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
+)
+_FORCED_SETTINGS = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.askPass": "false",
+    "core.safecrlf": "false",
+    "core.autocrlf": "false",
+    "core.attributesFile": "/dev/null",
+    "core.excludesFile": "/dev/null",
+    "credential.helper": "",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "fetch.recurseSubmodules": "false",
+    "submodule.recurse": "false",
+    "advice.detachedHead": "false",
+    "protocol.version": "2",
+}
+_UNREACHABLE = (
+    "unable to access",
+    "could not read from remote",
+    "does not appear to be a git repository",
+    "could not resolve host",
+    "connection refused",
+    "connection timed out",
+    "unable to connect",
+    "authentication failed",
+    "could not read username",
+    "could not read password",
+    "not a git repository",
+    "the remote end hung up",
+    "early eof",
+)
+_UNKNOWN = ("couldn't find remote ref", "not our ref", "unknown revision", "not a valid object name")
+_CORRUPT = (
+    "unable to read",
+    "missing blob",
+    "missing tree",
+    "is corrupt",
+    "bad object",
+    "bad tree object",
+    "failed to read object",
+    "inflate:",
+    "does not match index",
+    "file not in",
+    "not a git repository",
+    "bad signature",
+    "unable to unpack",
+    "object file",
+    "too short to be a packfile",
+    "failed to unpack tree",
+    "unable to find",
+)
+_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitResult:
+    """What one git process said."""
+
+    returncode: int
+    stdout: bytes
+    stderr: str  # credentials in addresses are removed
+
+    @property
+    def ok(self) -> bool:
+        """Whether git was content."""
+        return self.returncode == 0
+
+    @property
+    def complaint(self) -> str:
+        """git's own last word, for an error message."""
+        lines = [line for line in self.stderr.splitlines() if line.strip()]
+        said = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
+        return said[-1] if said else f"git ended with status {self.returncode}"
+
+    @property
+    def corrupt(self) -> bool:
+        """Whether git complains about the object store rather than about the request."""
+        text = self.stderr.lower()
+        return not self.ok and "no space left" not in text and any(sign in text for sign in _CORRUPT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitPlace:
+    """Where git works: which gitdir it trusts and, if any, which tree and index it touches."""
+
+    git_dir: Path
+    work_tree: Path | None = None
+    index_file: Path | None = None
+
+    def variables(self) -> dict[str, str]:
+        """The environment that pins git to this place: it never discovers a gitdir by itself."""
+        named = {"GIT_DIR": self.git_dir, "GIT_WORK_TREE": self.work_tree, "GIT_INDEX_FILE": self.index_file}
+        return {name: str(path) for name, path in named.items() if path is not None}
+
+
+def run_git(
+    *arguments: str,
+    place: GitPlace | None = None,
+    stdin: bytes = b"",
+    timeout: float = DEFAULT_TIMEOUT,
+    max_file_bytes: int | None = None,
+) -> GitResult:
+    """Run git to its end; a non-zero status is a result, not an exception. Past ``timeout`` its group is killed."""
+    env = {**_environment(), **(place.variables() if place else {})}
+    cwd = (place.work_tree or place.git_dir) if place else Path("/")
+    try:
+        process = subprocess.Popen(
+            ["git", *arguments],
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise WorktreePoolError(f"git cannot be started in {cwd}: {error.strerror}") from error
+    with process:
+        return _finish(process, arguments, stdin=stdin, timeout=timeout, max_file_bytes=max_file_bytes)
+
+
+def _finish(
+    process: subprocess.Popen[bytes],
+    arguments: tuple[str, ...],
+    *,
+    stdin: bytes,
+    timeout: float,
+    max_file_bytes: int | None,
+) -> GitResult:
+    try:
+        if max_file_bytes is not None:
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (max_file_bytes, max_file_bytes))
+        out, err = process.communicate(stdin, timeout=timeout)
+    except subprocess.TimeoutExpired as error:
+        raise WorktreePoolError(f"git {arguments[0]} did not end within {timeout:g} s and was stopped") from error
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    text = _USERINFO.sub("", err.decode(errors="replace"))
+    return GitResult(returncode=process.returncode, stdout=out, stderr=text)
+
+
+def require(result: GitResult, doing: str) -> bytes:
+    """The output, or the error of our tree that git's complaint means."""
+    if result.ok:
+        return result.stdout
+    raise error_for(result, doing)
+
+
+def error_for(result: GitResult, doing: str) -> DebugServerError:
+    """Map git's complaint to our error tree; ``doing`` says what could not be done."""
+    text = result.stderr.lower()
+    message = f"{doing}: {result.complaint}"
+    if "no space left" in text:
+        return WorktreePoolError(f"{doing}: no space left on the disk")
+    if "signal 25" in text or "file size limit" in text or "file too large" in text:
+        return WorktreePoolError(f"{doing}: the repository is larger than the fetch limit")
+    if "transport" in text and "not allowed" in text:
+        return WorktreePoolError(f"{doing}: only the protocols {', '.join(ALLOWED_PROTOCOLS)} are allowed")
+    if any(sign in text for sign in _UNKNOWN):
+        return UnknownCommitError(message)
+    if any(sign in text for sign in _UNREACHABLE):
+        return RemoteUnreachableError(message)
+    return WorktreePoolError(message)
+
+
+def _environment() -> dict[str, str]:
+    passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    return {**passed, **_hardening()}
+
+
+@cache
+def _hardening() -> Mapping[str, str]:
+    fixed = {
+        "LC_ALL": "C.UTF-8",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": str(Path(__file__).with_name("gitconfig")),
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "false",
+        "SSH_ASKPASS": "false",
+        "GIT_SSH_COMMAND": "ssh -oBatchMode=yes",
+        "GIT_ALLOW_PROTOCOL": ":".join(ALLOWED_PROTOCOLS),
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_PAGER": "cat",
+        "GIT_EDITOR": "false",
+        "GIT_CONFIG_COUNT": str(len(_FORCED_SETTINGS)),
+    }
+    for number, (key, value) in enumerate(_FORCED_SETTINGS.items()):
+        fixed |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return fixed

@@ -1,0 +1,80 @@
+"""The private gitdir of a workspace or of a scratch operation: own refs, index and configuration, borrowed objects."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_NO_HEAD = "ref: refs/heads/none"
+_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+
+# checkStat=minimal and trustctime=false: across an overlay mount device, inode and ctime of an unchanged file differ,
+# and git would hash every file at the first status.
+_CONFIG = """\
+[core]
+	repositoryformatversion = 0
+	filemode = true
+	bare = false
+	logallrefupdates = true
+	checkStat = minimal
+	trustctime = false
+[gc]
+	auto = 0
+[user]
+	name = debug-server
+	email = debug-server@localhost
+[advice]
+	detachedHead = false
+"""
+
+
+def write_gitdir(git_dir: Path, *, objects: Sequence[Path], head: str, remote_url: str | None = None) -> None:
+    """Create a gitdir that borrows ``objects``; the remote's address is kept without credentials."""
+    (git_dir / "objects" / "info").mkdir(parents=True)
+    (git_dir / "refs").mkdir()
+    (git_dir / "objects" / "info" / "alternates").write_text("".join(f"{path}\n" for path in objects))
+    (git_dir / "config").write_text(_CONFIG + _remote(remote_url))
+    write_head(git_dir, head)
+
+
+def write_head(git_dir: Path, head: str) -> None:
+    """Point HEAD at a commit (or, as ``ref: NAME``, at a branch)."""
+    (git_dir / "HEAD").write_text(f"{head}\n")
+
+
+@contextmanager
+def scratch_gitdir(objects: Sequence[Path], *, head: str = _NO_HEAD) -> Iterator[Path]:
+    """A gitdir of ours for work on a tree whose own ``.git`` cannot be trusted: its configuration may name programs."""
+    with tempfile.TemporaryDirectory(prefix="debug-server-git-") as folder:
+        git_dir = Path(folder) / "git"
+        write_gitdir(git_dir, objects=objects, head=head)
+        yield git_dir
+
+
+def empty_gitdir(folder: Path) -> Path:
+    """A gitdir without objects that is kept in ``folder`` for work that reads no history."""
+    git_dir = folder / ".empty.git"
+    if not git_dir.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=".empty-", dir=folder))
+        write_gitdir(fresh / "git", objects=[], head=_NO_HEAD)
+        with suppress(OSError):  # somebody else was faster
+            (fresh / "git").rename(git_dir)
+        shutil.rmtree(fresh)
+    return git_dir
+
+
+def without_credentials(url: str) -> str:
+    """The address as it may be shown."""
+    return _USERINFO.sub("", url)
+
+
+def _remote(url: str | None) -> str:
+    if url is None:
+        return ""
+    shown = without_credentials(url).replace("\\", "\\\\").replace('"', '\\"')
+    return f'[remote "origin"]\n\turl = "{shown}"\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n'

@@ -1,0 +1,119 @@
+"""The right to use a workspace: limited in time, fenced by generation.
+
+idle --lease--> reserved --prepared--> busy --release--> idle
+                   |                     |
+                   +------ expires ------+--> leased anew (generation + 1) once nothing runs in it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from debug_server.errors import LeaseLostError
+from debug_server.model import Worktree
+
+if TYPE_CHECKING:
+    from debug_server.worktrees.patches import SessionPatch
+    from debug_server.worktrees.pool import WorktreePool
+
+InUse = Callable[[Worktree], bool]
+
+
+class WorktreeStore(Protocol):
+    """What leasing needs of the metadata store."""
+
+    def add_worktree(self, repository_id: int, path: str, backend: str) -> Worktree:
+        """A new idle row."""
+
+    def list_worktrees(self, repository_id: int) -> list[Worktree]:
+        """A repository's rows."""
+
+    def lease_worktree(
+        self,
+        *,
+        worktree_id: int,
+        owner: str,
+        lease_token: str,
+        commit_sha: str,
+        environment_hash: str | None,
+        expires_at: datetime,
+    ) -> Worktree | None:
+        """Take an idle or expired row, generation + 1; None if somebody else has it."""
+
+    def mark_busy(self, worktree_id: int, lease_token: str, generation: int) -> bool:
+        """reserved -> busy, if the lease is still ours."""
+
+    def renew_lease(self, worktree_id: int, lease_token: str, generation: int, expires_at: datetime) -> bool:
+        """Extend, if the lease is still ours."""
+
+    def release_worktree(
+        self,
+        worktree_id: int,
+        lease_token: str,
+        generation: int,
+        *,
+        commit_sha: str | None,
+        environment_hash: str | None,
+    ) -> bool:
+        """Back to idle; False if it is idle already, ConflictError if somebody else holds it."""
+
+    def list_expired_leases(self, now: datetime) -> list[Worktree]:
+        """Leased rows whose time is over."""
+
+    def clear_worktree(self, worktree_id: int) -> Worktree:
+        """Forget the commit and the environment."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class WorktreeLease:
+    """A workspace that is ours until it is released or expires; leaving the ``with`` block releases it."""
+
+    worktree: Worktree
+    lease_token: str = field(repr=False)
+    path: Path
+    commit_sha: str  # full
+    environment_hash: str | None
+    needs_dependency_sync: bool  # the workspace was last used with other dependencies
+    pool: WorktreePool = field(repr=False)
+    generation: int
+    released: bool = False
+
+    def release(self, clean: bool = True) -> None:
+        """Give the workspace back; a second call does nothing. LeaseLostError if it is no longer ours."""
+        self.pool.release(self, clean=clean)
+
+    def renew(self) -> None:
+        """Start the lease's time anew; LeaseLostError if it is no longer ours."""
+        self.pool.renew(self)
+
+    def diff(self) -> bytes:
+        """What was changed since the commit, as a patch that applies to it."""
+        return self.pool.diff(self)
+
+    def reset(self, patch: SessionPatch | None = None) -> None:
+        """Back to the commit, plus the patch."""
+        self.pool.reset(self, patch)
+
+    def fork(self, count: int, *, owner: str | None = None) -> list[WorktreeLease]:
+        """``count`` new leases whose files are as ours are now."""
+        return self.pool.fork(self, count, owner=owner)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.release()
+        except LeaseLostError:
+            if error is None:  # the first error is the one to see
+                raise
+
+
+__all__ = ["InUse", "WorktreeLease", "WorktreeStore"]

@@ -1,0 +1,52 @@
+"""File locks between threads and processes, with a deadline."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from debug_server.errors import WorktreePoolError
+
+
+@contextmanager
+def file_lock(path: Path, *, timeout: float, shared: bool = False) -> Iterator[None]:
+    """Hold the lock at ``path``; it falls with the process. WorktreePoolError when ``timeout`` seconds pass."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _wait(descriptor, path, timeout=timeout, kind=fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def try_lock(path: Path) -> Iterator[bool]:
+    """Hold the lock if nobody else does; the value says whether we do."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        yield _take(descriptor, fcntl.LOCK_EX)
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _wait(descriptor: int, path: Path, *, timeout: float, kind: int) -> None:
+    # flock has no deadline of its own and a signal may not interrupt a thread: look again, a little later each time.
+    deadline = time.monotonic() + timeout
+    pause = 0.0005
+    while not _take(descriptor, kind):
+        if time.monotonic() >= deadline:
+            raise WorktreePoolError(f"the lock {path} was not free within {timeout:g} s: is another server stuck?")
+        time.sleep(pause)
+        pause = min(pause * 2, 0.02)

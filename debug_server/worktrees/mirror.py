@@ -1,0 +1,255 @@
+"""The one bare mirror of a repository: fetched when a commit is missing, rebuilt when it is broken."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+import time
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+
+from debug_server.errors import InvalidInputError, RemoteUnreachableError, UnknownCommitError
+from debug_server.worktrees.git import ALLOWED_PROTOCOLS, GitPlace, GitResult, error_for, require, run_git
+from debug_server.worktrees.gitdir import without_credentials
+from debug_server.worktrees.locks import file_lock
+
+_FULL = re.compile(r"[0-9a-f]{40}")
+_HEX = re.compile(r"[0-9a-fA-F]{4,40}")
+_NAME = re.compile(r"[^\s\x00-\x20\x7f~^:?*\[\\-][^\s\x00-\x20\x7f~^:?*\[\\]{0,254}")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(::|://)")
+_HISTORY = 200  # how far back a nearby tree is looked for
+_HISTORIES = 64
+_CONFIG = """\
+[core]
+	repositoryformatversion = 0
+	filemode = true
+	bare = true
+[remote "origin"]
+	url = "{url}"
+	fetch = +refs/heads/*:refs/heads/*
+	fetch = +refs/tags/*:refs/tags/*
+"""
+
+
+class Mirror:
+    """A bare copy at ``bare_path`` of the repository at ``remote_url``."""
+
+    def __init__(
+        self,
+        bare_path: Path,
+        remote_url: str,
+        *,
+        fetch_timeout: float = 600.0,
+        max_fetch_bytes: int | None = None,
+        refresh_age: float = 0.0,
+    ) -> None:
+        self.bare_path = bare_path.absolute()
+        self.remote_url = check_remote_url(remote_url)
+        self.place = GitPlace(git_dir=self.bare_path)
+        self._fetch_timeout = fetch_timeout
+        self._max_fetch_bytes = max_fetch_bytes
+        self._refresh_age = refresh_age
+        self._stamp = self._beside("fetched")
+        self._histories: dict[str, list[str]] = {}
+        self._packed: tuple[float, str] | None = None  # when it was fetched, and the refs since then
+
+    @property
+    def objects(self) -> Path:
+        """The object store that workspaces borrow."""
+        return self.bare_path / "objects"
+
+    def ensure(self) -> Path:
+        """The mirror's path; it is cloned when it is missing or not a repository."""
+        if not self._whole():
+            with self._lock():
+                if not self._whole():
+                    self._build()
+        self._adopt_url()
+        return self.bare_path
+
+    def resolve(self, ref: str) -> str:
+        """The full commit that a branch, tag, short or full sha names; the remote is asked when it has to be."""
+        self.ensure()
+        found = self._resolve_hex(ref) if _HEX.fullmatch(ref) else self._resolve_name(ref)
+        if found is None:
+            shown = without_credentials(self.remote_url)
+            raise UnknownCommitError(f"{shown} has no commit, branch or tag {ref!r}: check it, or push it first")
+        return found
+
+    def ancestors(self, commit: str) -> list[str]:
+        """The commit and a few hundred before it, nearest first; empty if the mirror has no such commit."""
+        if commit not in self._histories:
+            listed = self._read("rev-list", f"--max-count={_HISTORY}", "--ignore-missing", "--end-of-options", commit)
+            found = require(listed, f"the history of {commit} cannot be read").decode().split()
+            if not found:
+                return []
+            self._histories[commit] = found
+            while len(self._histories) > _HISTORIES:
+                self._histories.pop(next(iter(self._histories)), None)
+        return self._histories[commit]
+
+    def packed_refs(self) -> str:
+        """The mirror's branches and tags in packed form, branches as those of the remote ``origin``."""
+        fetched = self._last_fetch()
+        if self._packed is None or self._packed[0] != fetched:
+            self._packed = (fetched, self._list_refs())
+        return self._packed[1]
+
+    def rebuild(self) -> None:
+        """Replace a broken mirror by a fresh clone; the old one stays if the remote cannot be reached."""
+        with self._lock():
+            self._build()
+
+    def fetch(self) -> None:
+        """Bring branches and tags up to date, pruning what is gone."""
+        started = time.time()
+        with self._lock():
+            if self._fetched_since(started):  # somebody else did it while we waited
+                return
+            self._fetch_locked()
+
+    def _list_refs(self) -> str:
+        listed = run_git("for-each-ref", "--format=%(objectname) %(refname)", place=self.place)
+        text = require(listed, "the mirror's refs cannot be listed").decode(errors="surrogateescape")
+        lines = [line.replace(" refs/heads/", " refs/remotes/origin/", 1) for line in text.splitlines()]
+        lines.sort(key=lambda line: line.split(" ", 1)[1])
+        return "# pack-refs with: sorted \n" + "".join(f"{line}\n" for line in lines)
+
+    def _resolve_hex(self, ref: str) -> str | None:
+        if found := self._commit(ref.lower()):
+            return found
+        self.fetch()
+        found = self._commit(ref.lower())
+        if found is None and _FULL.fullmatch(ref.lower()):
+            with self._lock():  # reachable from no branch or tag: a server may still hand it out by name
+                self._fetch_from("origin", ref.lower())
+            found = self._commit(ref.lower())
+        return found
+
+    def _resolve_name(self, ref: str) -> str | None:
+        if not _NAME.fullmatch(ref) or ".." in ref:
+            raise UnknownCommitError(f"{ref!r} is not the name of a commit, branch or tag")
+        if not self._fetched_since(time.time() - self._refresh_age):
+            self.fetch()
+        if ref == "HEAD":
+            ref = self._default_branch()
+        plain = ref.removeprefix("origin/")
+        names = [f"refs/heads/{ref}", f"refs/tags/{ref}", f"refs/heads/{plain}"]
+        if ref.startswith("refs/"):
+            names.insert(0, ref)
+        return next(filter(None, map(self._commit, names)), None)
+
+    def _default_branch(self) -> str:
+        result = run_git("ls-remote", "--symref", "origin", "HEAD", place=self.place, timeout=self._fetch_timeout)
+        text = require(result, "the remote's default branch cannot be read").decode(errors="replace")
+        match = re.search(r"^ref: (refs/heads/\S+)\tHEAD$", text, re.MULTILINE)
+        return match[1] if match else text.split("\t", 1)[0]
+
+    def _commit(self, name: str) -> str | None:
+        if _FULL.fullmatch(name):
+            return next(iter(self.ancestors(name)), None)
+        result = self._read("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        if "ambiguous" in result.stderr:
+            raise UnknownCommitError(f"{name!r} is the beginning of several commits: give more digits")
+        return result.stdout.decode().strip() if result.ok else None
+
+    def _read(self, *arguments: str) -> GitResult:
+        """Ask the mirror; a broken one is replaced first."""
+        result = run_git(*arguments, place=self.place)
+        if result.corrupt:
+            self.rebuild()
+            result = run_git(*arguments, place=self.place)
+        return result
+
+    def _fetch_locked(self) -> None:
+        self._clear_leftovers()
+        started = time.time()
+        result = self._fetch_from("origin")
+        if result.corrupt and not isinstance(error_for(result, ""), RemoteUnreachableError):
+            self._build()
+            return
+        require(result, f"fetching {without_credentials(self.remote_url)}")
+        self._stamp.write_text(repr(started))
+
+    def _fetch_from(self, *what: str, place: GitPlace | None = None) -> GitResult:
+        return run_git(
+            *("fetch", "--quiet", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", *what),
+            place=place or self.place,
+            timeout=self._fetch_timeout,
+            max_file_bytes=self._max_fetch_bytes,
+        )
+
+    def _build(self) -> None:
+        """Clone beside the final place and rename: a mirror is whole or absent."""
+        for leftover in self.bare_path.parent.glob(f".{self.bare_path.name}.[no]*-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        fresh = self._beside(f"new-{secrets.token_hex(4)}")
+        try:
+            started = time.time()
+            made = run_git("init", "--quiet", "--bare", "--template=", str(fresh))
+            require(made, f"the mirror {self.bare_path} cannot be created")
+            self._write_config(fresh)
+            result = self._fetch_from("origin", place=GitPlace(git_dir=fresh))
+            require(result, f"fetching {without_credentials(self.remote_url)}")
+            old = self._beside(f"old-{secrets.token_hex(4)}")
+            with suppress(FileNotFoundError):
+                self.bare_path.rename(old)
+            fresh.rename(self.bare_path)
+            self._stamp.write_text(repr(started))
+            shutil.rmtree(old, ignore_errors=True)
+            self._histories.clear()
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+    def _clear_leftovers(self) -> None:
+        """Remove what a killed git left: we hold the mirror's only write lock, so nobody else can own it."""
+        for folder, pattern in (("", "*.lock"), ("refs", "**/*.lock"), ("objects/pack", "tmp_*")):
+            for path in (self.bare_path / folder).glob(pattern):
+                path.unlink(missing_ok=True)
+
+    def _whole(self) -> bool:
+        return (self.bare_path / "HEAD").is_file() and self.objects.is_dir() and (self.bare_path / "refs").is_dir()
+
+    def _adopt_url(self) -> None:
+        config = self.bare_path / "config"
+        if not config.is_file() or config.read_text(errors="replace") != self._config_text():
+            with self._lock():
+                self._write_config(self.bare_path)
+
+    def _write_config(self, git_dir: Path) -> None:
+        fresh = git_dir / f"config.new-{secrets.token_hex(4)}"
+        fresh.touch(mode=0o600)  # the address may hold a password
+        fresh.write_text(self._config_text())
+        fresh.rename(git_dir / "config")
+
+    def _config_text(self) -> str:
+        return _CONFIG.format(url=self.remote_url.replace("\\", "\\\\").replace('"', '\\"'))
+
+    def _fetched_since(self, moment: float) -> bool:
+        return self._last_fetch() >= moment
+
+    def _last_fetch(self) -> float:
+        try:
+            return float(self._stamp.read_text())
+        except (OSError, ValueError):
+            return 0.0
+
+    def _beside(self, suffix: str) -> Path:
+        return self.bare_path.parent / f".{self.bare_path.name}.{suffix}"
+
+    def _lock(self) -> AbstractContextManager[None]:
+        self.bare_path.parent.mkdir(parents=True, exist_ok=True)
+        return file_lock(self._beside("lock"), timeout=self._fetch_timeout + 60)
+
+
+def check_remote_url(url: str) -> str:
+    """Return ``url`` if git may be pointed at it; a relative local path becomes absolute."""
+    if not url or url.startswith("-") or any(ord(character) < 32 for character in url):
+        raise InvalidInputError(f"remote_url {url!r} is not an address: give a git URL or a path")
+    scheme = _SCHEME.match(url)
+    if scheme and (scheme[2] == "::" or scheme[1].lower() not in ALLOWED_PROTOCOLS):
+        raise InvalidInputError(f"remote_url {url!r} uses {scheme[1]!r}: use one of {', '.join(ALLOWED_PROTOCOLS)}")
+    if scheme or re.match(r"[^/]+:", url):  # the second is scp's user@host:path
+        return url
+    return str(Path(url).expanduser().absolute())

@@ -1,0 +1,128 @@
+"""Workspaces as overlay mounts over shared trees."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from debug_server.errors import WorktreePoolError
+from debug_server.worktrees.mirror import Mirror
+from debug_server.worktrees.mount import detach, mount_overlay
+from debug_server.worktrees.trash import Trash
+from debug_server.worktrees.trees import Tree, TreeCache
+
+_COPY_TIMEOUT = 300.0
+
+
+class OverlayBackend:
+    """A workspace is a mount; what its holder writes lies in ``uppers/<name>`` and is dropped as one directory."""
+
+    name = "overlay"
+
+    def __init__(self, state_dir: Path, mirror: Mirror, *, tree_budget: int | None = None) -> None:
+        self._uppers = state_dir / "uppers"
+        trash = state_dir / "trash"
+        for path in (self._uppers, trash):
+            path.mkdir(parents=True, exist_ok=True)
+        self._trash = Trash(trash)
+        self._trees = TreeCache(state_dir, mirror, self._trash)
+        self._tree_budget = tree_budget
+
+    def knows(self, commit: str) -> bool:
+        """Whether the commit's tree is there."""
+        return self._trees.find(commit) is not None
+
+    def warm(self, commit: str) -> None:
+        """Build the commit's tree."""
+        if self._trees.find(commit) is None:
+            with self._trees.hold(commit):
+                pass
+            if self._tree_budget is not None:
+                self._trees.collect(unused_since=0, budget=self._tree_budget)
+
+    def prepare(self, path: Path, commit: str, *, keep: bool) -> None:
+        """Mount the commit's tree at ``path`` under an empty upper directory."""
+        note = self._uppers / path.name / "commit"
+        if keep and path.is_mount() and note.is_file() and note.read_text() == commit:
+            return
+        with self._trees.hold(commit) as tree:
+            self._mount(path, tree)
+
+    def clean(self, path: Path) -> None:
+        """Unmount; the upper directory is deleted in the background."""
+        detach(path)
+        self._trash.throw(self._uppers / path.name)
+
+    def discard(self, path: Path) -> None:
+        """Unmount and remove the mount point."""
+        self.clean(path)
+        if path.is_dir():
+            path.rmdir()
+
+    def fork(self, source: Path, target: Path, commit: str) -> None:
+        """Mount ``target`` over a copy of what ``source`` has written."""
+        with self._trees.hold(commit) as tree:
+            self._mount(target, tree, copy_of=self._uppers / source.name / "files")
+
+    def index(self, path: Path, commit: str) -> Path:
+        """The index that came with the tree."""
+        del path
+        with self._trees.hold(commit) as tree:
+            return tree.index
+
+    def recover(self) -> None:
+        """Remove half-built trees and what was not deleted before a crash."""
+        self._trees.recover()
+        self._trash.empty()
+
+    def collect(self, *, unused_since: float) -> None:
+        """Drop trees that nobody used since, and those beyond the budget."""
+        self._trees.collect(unused_since=unused_since, budget=self._tree_budget)
+
+    def _mount(self, path: Path, tree: Tree, *, copy_of: Path | None = None) -> None:
+        place = self._uppers / path.name
+        self.clean(path)
+        path.mkdir(parents=True, exist_ok=True)
+        try:
+            (place / "work").mkdir(parents=True)
+            if copy_of is None:
+                (place / "files").mkdir()
+            else:
+                _copy_layer(copy_of, place / "files")
+            (place / "commit").write_text(tree.commit)
+            mount_overlay(path, lower=tree.layers, upper=place / "files", work=place / "work")
+        except OSError as error:
+            self.clean(path)
+            raise WorktreePoolError(f"the workspace {path} cannot be mounted: {error.strerror}") from error
+
+
+def why_overlay_fails(folder: Path) -> str | None:
+    """Mount once below ``folder``, write through it and unmount: the reason why that fails, or None."""
+    if os.geteuid() != 0:
+        return "mounting needs root"
+    with tempfile.TemporaryDirectory(prefix="probe-", dir=folder) as name:
+        place = Path(name)
+        for part in ("lower", "upper", "work", "view"):
+            (place / part).mkdir()
+        try:
+            (place / "lower" / "file").touch()
+            mount_overlay(place / "view", lower=[place / "lower"], upper=place / "upper", work=place / "work")
+            (place / "view" / "file").unlink()
+        except OSError as error:
+            return f"an overlay cannot be mounted there ({error.strerror})"
+        finally:
+            detach(place / "view")
+    return None
+
+
+def _copy_layer(source: Path, target: Path) -> None:
+    # cp keeps what a layer is made of (whiteouts, overlay attributes, links) and shares blocks where it can.
+    arguments = ["cp", "-a", "--reflink=auto", "--", str(source), str(target)]
+    try:
+        done = subprocess.run(arguments, capture_output=True, text=True, timeout=_COPY_TIMEOUT, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise WorktreePoolError(f"copying {source} took longer than {_COPY_TIMEOUT:g} s") from error
+    if done.returncode:
+        raise WorktreePoolError(f"the files of {source} cannot be copied: {done.stderr.strip().splitlines()[-1]}")

@@ -1,0 +1,131 @@
+"""Reads a patch as git would, far enough to know which files and hunks it names; refuses paths that leave the tree."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from debug_server.errors import PatchApplicationError
+
+_HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_NAMES = (b"rename from ", b"rename to ", b"copy from ", b"copy to ")
+_ESCAPES = {"n": 10, "t": 9, "r": 13, "a": 7, "b": 8, "v": 11, "f": 12, '"': 34, "\\": 92}
+# What HFS+ ignores inside a name, and what NTFS drops at its end: ".g\u200cit" and ".git. " are ".git" somewhere.
+_IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hunk:
+    """One @@ section."""
+
+    number: int  # 1, 2, 3 within its file
+    old_start: int
+    line: int  # of the patch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    """What a patch says about one file."""
+
+    paths: tuple[str, ...]  # every name it mentions, old and new
+    hunks: tuple[Hunk, ...]
+
+
+def read_patch(data: bytes) -> list[FileChange]:
+    """The patch's files; PatchApplicationError if it names no file or one outside the tree."""
+    changes = _parse(data)
+    if not changes:
+        raise PatchApplicationError("the patch names no file: give a unified diff, as `git diff` prints it")
+    for change in changes:
+        for path in change.paths:
+            check_inside(path)
+    return changes
+
+
+def check_inside(path: str) -> str:
+    """Return ``path`` if it can only mean a file of the tree."""
+    parts = path.split("/")
+    if path.startswith("/") or "\\" in path:
+        raise PatchApplicationError(f"the patch names {path!r}: paths must be relative to the repository")
+    if any(part in ("", ".", "..") for part in parts):
+        raise PatchApplicationError(f"the patch names {path!r}: it must not leave the repository")
+    if any(_is_git_folder(part) for part in parts):
+        raise PatchApplicationError(f"the patch names {path!r}: git's own files cannot be patched")
+    return path
+
+
+def _is_git_folder(part: str) -> bool:
+    plain = _IGNORED.sub("", part).split(":", 1)[0].rstrip(" .").lower()
+    return plain in (".git", "git~1")
+
+
+def _parse(data: bytes) -> list[FileChange]:
+    changes: list[FileChange] = []
+    paths: list[str] = []
+    hunks: list[Hunk] = []
+
+    def close() -> None:
+        if paths:
+            changes.append(FileChange(paths=tuple(dict.fromkeys(paths)), hunks=tuple(hunks)))
+        paths.clear()
+        hunks.clear()
+
+    left_old = left_new = 0
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if left_old > 0 or left_new > 0:
+            left_old -= line[:1] in (b" ", b"-", b"")
+            left_new -= line[:1] in (b" ", b"+", b"")
+        elif match := _HUNK.match(line):
+            left_old, left_new = int(match[2] or 1), int(match[4] or 1)
+            hunks.append(Hunk(number=len(hunks) + 1, old_start=int(match[1]), line=number))
+        elif line.startswith(b"diff --git ") or (line.startswith(b"--- ") and hunks):
+            close()
+            paths.extend(_header_paths(line))
+        else:
+            paths.extend(_header_paths(line))
+    close()
+    return changes
+
+
+def _header_paths(line: bytes) -> list[str]:
+    if line.startswith((b"--- ", b"+++ ")):
+        name = _unquote(line[4:].split(b"\t", 1)[0])
+        return [] if name == "/dev/null" else [_strip(name)]
+    for word in _NAMES:
+        if line.startswith(word):
+            return [_unquote(line[len(word) :])]
+    if line.startswith(b"diff --git "):
+        return _both_names(line[len(b"diff --git ") :].rstrip(b"\r"))
+    return []
+
+
+def _both_names(rest: bytes) -> list[str]:
+    """The two names of a ``diff --git`` line; unquoted ones with spaces are told apart by being equal."""
+    if rest.startswith(b'"') or rest.endswith(b'"'):
+        quoted = re.findall(rb'"(?:[^"\\]|\\.)*"|[^" ]+', rest)
+        return [_strip(_unquote(name)) for name in quoted[:2]]
+    middle = len(rest) // 2
+    if rest[middle : middle + 1] == b" ":
+        old, new = rest[:middle], rest[middle + 1 :]
+        if old.partition(b"/")[2] == new.partition(b"/")[2]:
+            return [_strip(_unquote(new))]
+    words = rest.split(b" ")
+    return [_strip(_unquote(word)) for word in words] if len(words) == 2 else []
+
+
+def _strip(name: str) -> str:
+    """Without the ``a/`` or ``b/`` that git apply drops; an absolute name stays what it is."""
+    return name if name.startswith("/") else name.partition("/")[2] or name
+
+
+def _unquote(name: bytes) -> str:
+    name = name.rstrip(b"\r")
+    if not (name.startswith(b'"') and name.endswith(b'"') and len(name) >= 2):
+        return name.decode(errors="surrogateescape")
+    raw = re.sub(rb"\\([0-7]{3}|.)", _unescape, name[1:-1])
+    return raw.decode(errors="surrogateescape")
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    text = match[1].decode("latin-1")
+    return bytes([int(text, 8) & 255 if len(text) == 3 else _ESCAPES.get(text, ord(text))])

@@ -1,0 +1,124 @@
+"""Patches on a workspace: checked, then applied, all or nothing, and kept once by their hash."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.errors import PatchApplicationError
+from debug_server.worktrees.git import GitPlace, GitResult, run_git
+from debug_server.worktrees.gitdir import empty_gitdir
+from debug_server.worktrees.patch_text import FileChange, read_patch
+
+_FAILED_AT = re.compile(r"^error: patch failed: (?P<path>.*):(?P<line>\d+)$", re.MULTILINE)
+_REFUSED = re.compile(r"^error: (?P<path>.*): (?P<why>[^:]+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPatch:
+    """A unified diff as ``git diff --binary`` prints it; give bytes where text would change line ends."""
+
+    diff: str | bytes
+    description: str | None = None
+
+    @property
+    def data(self) -> bytes:
+        """The exact bytes."""
+        return self.diff if isinstance(self.diff, bytes) else self.diff.encode(errors="surrogateescape")
+
+    @property
+    def sha256(self) -> str:
+        """The name by which it is kept."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    mode: int
+    data: bytes  # the file's, or where the link leads
+
+
+def apply_patch(workspace: Path, patch: SessionPatch, *, patches_dir: Path) -> Path:
+    """Apply ``patch`` to the files in ``workspace``, or change nothing; returns where the patch is kept."""
+    changes = read_patch(patch.data)
+    paths = sorted({path for change in changes for path in change.paths})
+    _refuse_links(workspace, paths)
+    # The workspace's own gitdir is not read: its configuration may name programs to run.
+    place = GitPlace(git_dir=empty_gitdir(patches_dir), work_tree=workspace)
+    before = {path: _remember(workspace / path) for path in paths}
+    # git apply checks the whole patch before it writes the first file; a separate --check would cost a process more.
+    applied = run_git("apply", "--whitespace=nowarn", "-", place=place, stdin=patch.data)
+    if not applied.ok:
+        # Checked and still broken off in the middle: the disk is full, or the files changed under our hands.
+        _restore(workspace, {path: old for path, old in before.items() if _remember(workspace / path) != old})
+        raise _explain(applied, changes)
+    return store_patch(patch, patches_dir)
+
+
+def store_patch(patch: SessionPatch, patches_dir: Path) -> Path:
+    """Keep the patch as ``<sha256[:12]>.patch``, once."""
+    patches_dir.mkdir(parents=True, exist_ok=True)
+    path = patches_dir / f"{patch.sha256[:12]}.patch"
+    if not path.exists():
+        fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        fresh.write_bytes(patch.data)
+        fresh.rename(path)
+    return path
+
+
+def _refuse_links(workspace: Path, paths: Sequence[str]) -> None:
+    for path in paths:
+        for parent in list(Path(path).parents)[:-1]:
+            if (workspace / parent).is_symlink():
+                raise PatchApplicationError(f"the patch names {path!r}: {str(parent)!r} is a symbolic link")
+
+
+def _remember(path: Path) -> _Entry | None:
+    try:
+        mode = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if stat.S_ISLNK(mode):
+        return _Entry(mode=mode, data=os.fsencode(path.readlink()))
+    return _Entry(mode=mode, data=path.read_bytes()) if stat.S_ISREG(mode) else None
+
+
+def _restore(workspace: Path, before: Mapping[str, _Entry | None]) -> None:
+    for path in before:  # first make room
+        target = workspace / path
+        if target.is_symlink() or target.is_file():
+            target.unlink()
+    for path, entry in before.items():
+        target = workspace / path
+        if entry is not None:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if stat.S_ISLNK(entry.mode):
+                target.symlink_to(os.fsdecode(entry.data))
+            else:
+                target.write_bytes(entry.data)
+                target.chmod(stat.S_IMODE(entry.mode))
+
+
+def _explain(result: GitResult, changes: Sequence[FileChange]) -> PatchApplicationError:
+    text = result.stderr
+    if failed := _FAILED_AT.search(text):
+        path, line = failed["path"], int(failed["line"])
+        hunk = _hunk_at(changes, path, line)
+        where = f"hunk {hunk}, line {line}" if hunk else f"line {line}"
+        return PatchApplicationError(f"the patch does not apply to {path} ({where}): the file differs there")
+    if refused := _REFUSED.search(text):
+        return PatchApplicationError(f"the patch does not apply to {refused['path']}: {refused['why'].strip()}")
+    return PatchApplicationError(f"the patch cannot be read: {result.complaint}")
+
+
+def _hunk_at(changes: Sequence[FileChange], path: str, line: int) -> int | None:
+    for change in changes:
+        if path in change.paths:
+            return next((hunk.number for hunk in change.hunks if hunk.old_start == line), None)
+    return None

@@ -1,0 +1,317 @@
+"""A repository's workspaces: who may have which one, and what is done before and after."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from debug_server.errors import (
+    CapacityExhaustedError,
+    ConflictError,
+    InvalidInputError,
+    LeaseLostError,
+    WorktreePoolError,
+)
+from debug_server.model import Repository, Worktree, WorktreeStatus
+from debug_server.worktrees.backend import WorkspaceBackend, choose_backend
+from debug_server.worktrees.leases import InUse, WorktreeLease, WorktreeStore
+from debug_server.worktrees.locks import file_lock
+from debug_server.worktrees.mirror import Mirror
+from debug_server.worktrees.patches import SessionPatch, apply_patch
+from debug_server.worktrees.settings import WorktreePoolSettings
+from debug_server.worktrees.snapshots import diff_workspace
+from debug_server.worktrees.usage import processes_under
+from debug_server.worktrees.waiting import WaitingLine
+
+_LOCK_TIMEOUT = 60.0
+_HEX_DIGITS = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    commit: str
+    owner: str
+    environment_hash: str | None
+
+
+class WorktreePool:
+    """Leases workspaces of one repository on this machine; any number of threads and processes may share it."""
+
+    def __init__(
+        self,
+        metadata_store: WorktreeStore,
+        settings: WorktreePoolSettings,
+        *,
+        now: Callable[[], datetime] | None = None,
+        in_use: InUse | None = None,
+    ) -> None:
+        self.settings = settings
+        self._store = metadata_store
+        self._now = now or (lambda: datetime.now(UTC))
+        self._in_use = in_use
+        self._recovered = False
+        self.mirror = Mirror(
+            settings.bare_path,
+            settings.remote_url,
+            fetch_timeout=settings.fetch_timeout,
+            max_fetch_bytes=settings.max_fetch_bytes,
+            refresh_age=settings.refresh_age.total_seconds(),
+        )
+
+    @cached_property
+    def backend(self) -> WorkspaceBackend:
+        """What makes the workspaces here."""
+        return choose_backend(self.settings, self.mirror)
+
+    @cached_property
+    def _line(self) -> WaitingLine:
+        return WaitingLine(self.settings.state_dir / "waiting")
+
+    def ensure_bare_repo(self) -> Path:
+        """The mirror's path, cloned if it is not there."""
+        return self.mirror.ensure()
+
+    def acquire_worktree(
+        self, *, commit_sha: str, owner: str, environment_hash: str | None, timeout: float | None = None
+    ) -> WorktreeLease:
+        """Lease a clean workspace of a commit (or branch, tag, short sha); waits in line when all are leased."""
+        if not owner:
+            raise InvalidInputError("owner is empty: say who leases the workspace")
+        self._recover_once()
+        commit = self._resolve(commit_sha)
+        self.backend.warm(commit)
+        wait = self.settings.acquire_timeout if timeout is None else timeout
+        request = _Request(commit=commit, owner=owner, environment_hash=environment_hash)
+        lease = self._line.take(lambda: self._try_lease(request), timeout=wait)
+        if lease is None:
+            raise CapacityExhaustedError(
+                f"all {self.settings.max_worktrees} workspaces of repository {self.settings.repository_id} stayed "
+                f"leased for {wait:g} s (capacity exhausted): release one, wait longer or raise max_worktrees"
+            )
+        return self._prepared(lease)
+
+    def release(self, lease: WorktreeLease, *, clean: bool = True) -> None:
+        """Drop the holder's changes (unless ``clean`` is false) and offer the workspace to the next in line."""
+        if lease.released:
+            return
+        self.renew(lease)  # fences, and leaves time for the cleaning
+        if clean and self.settings.clean_checkout:
+            self.backend.clean(lease.path)
+        self._give_back(lease, commit=lease.commit_sha, environment=lease.worktree.environment_hash)
+
+    def renew(self, lease: WorktreeLease) -> None:
+        """Start the lease's time anew; LeaseLostError if it was taken over or released."""
+        if lease.released or not self._store.renew_lease(
+            lease.worktree.id, lease.lease_token, lease.generation, self._now() + self.settings.lease_ttl
+        ):
+            raise LeaseLostError(
+                f"the lease of {lease.path} (generation {lease.generation}) is over: another holder may be using it"
+            )
+
+    def diff(self, lease: WorktreeLease) -> bytes:
+        """What the holder changed, as a patch against the leased commit."""
+        index = self.backend.index(lease.path, lease.commit_sha)
+        return diff_workspace(lease.path, lease.commit_sha, objects=self.mirror.objects, index=index)
+
+    def reset(self, lease: WorktreeLease, patch: SessionPatch | None = None) -> None:
+        """Make the workspace the commit plus the patch again; processes inside keep the old files."""
+        self.renew(lease)
+        self.backend.prepare(lease.path, lease.commit_sha, keep=False)
+        if patch is not None:
+            apply_patch(lease.path, patch, patches_dir=self.settings.state_dir / "patches")
+
+    def fork(self, lease: WorktreeLease, count: int, *, owner: str | None = None) -> list[WorktreeLease]:
+        """New leases of the same commit with the files that this one has now; all of them or none."""
+        self.renew(lease)
+        made: list[WorktreeLease] = []
+        try:
+            for _ in range(count):
+                made.append(
+                    self.acquire_worktree(
+                        commit_sha=lease.commit_sha,
+                        owner=owner or lease.worktree.owner or "fork",
+                        environment_hash=lease.environment_hash,
+                    )
+                )
+                self.backend.fork(lease.path, made[-1].path, lease.commit_sha)
+        except WorktreePoolError:
+            for fresh in made:
+                self.release(fresh)
+            raise
+        return made
+
+    def recover(self) -> list[Path]:
+        """Clean every workspace whose lease expired and in which nothing runs, and what killed processes left."""
+        paths = []
+        for row in self._store.list_expired_leases(self._now()):
+            if not self._is_ours(row) or self._busy(row):
+                continue
+            with self._lock():
+                lease = self._lease(row, _Request(commit=row.commit_sha or "", owner="recover", environment_hash=None))
+            if lease is not None:
+                self.backend.clean(lease.path)
+                self._give_back(lease, commit=row.commit_sha, environment=None)
+                paths.append(lease.path)
+        self.backend.recover()
+        return paths
+
+    def reclaim_stale_worktrees(self, *, max_idle_age: timedelta) -> list[Path]:
+        """Remove workspaces that were idle for longer than ``max_idle_age``, and trees unused for as long."""
+        self.recover()
+        limit = self._now() - max_idle_age
+        removed = []
+        with self._lock():
+            for row in self._rows():
+                path = Path(row.path)
+                old = row.status is WorktreeStatus.IDLE and row.updated_at <= limit
+                if old and (row.commit_sha or path.exists()):
+                    self.backend.discard(path)
+                    self._store.clear_worktree(row.id)
+                    removed.append(path)
+        self.backend.collect(unused_since=limit.timestamp())
+        return removed
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The pool's workspaces as plain mappings, for people and surfaces."""
+        return [
+            {
+                "id": row.id,
+                "path": row.path,
+                "status": row.status.value,
+                "commit": row.commit_sha,
+                "environment_hash": row.environment_hash,
+                "owner": row.owner,
+                "lease_expires_at": row.lease_expires_at,
+                "generation": row.generation,
+                "backend": row.backend,
+                "updated_at": row.updated_at,
+            }
+            for row in self._rows()
+        ]
+
+    def _resolve(self, ref: str) -> str:
+        if len(ref) == 40 and _HEX_DIGITS.issuperset(ref) and self.backend.knows(ref):
+            return ref
+        return self.mirror.resolve(ref)
+
+    def _try_lease(self, request: _Request) -> WorktreeLease | None:
+        with self._lock():
+            rows = self._rows()
+            for row in self._candidates(rows, request):
+                if lease := self._lease(row, request):
+                    return lease
+            if len(rows) >= self.settings.max_worktrees:
+                return None
+            path = self.settings.worktree_root.absolute() / f"wt-{secrets.token_hex(5)}"
+            row = self._store.add_worktree(self.settings.repository_id, str(path), self.backend.name)
+            return self._lease(row, request)
+
+    def _candidates(self, rows: list[Worktree], request: _Request) -> Iterator[Worktree]:
+        def fit(row: Worktree) -> tuple[bool, bool, datetime]:
+            return (
+                row.environment_hash != request.environment_hash,
+                row.commit_sha != request.commit,
+                row.updated_at,
+            )
+
+        yield from sorted((row for row in rows if row.status is WorktreeStatus.IDLE), key=fit)
+        now = self._now()
+        for row in rows:
+            expired = row.status is not WorktreeStatus.IDLE and row.lease_expires_at and row.lease_expires_at <= now
+            if expired and not self._busy(row):
+                yield row
+
+    def _lease(self, row: Worktree, request: _Request) -> WorktreeLease | None:
+        token = secrets.token_urlsafe(24)
+        leased = self._store.lease_worktree(
+            worktree_id=row.id,
+            owner=request.owner,
+            lease_token=token,
+            commit_sha=request.commit,
+            environment_hash=request.environment_hash,
+            expires_at=self._now() + self.settings.lease_ttl,
+        )
+        if leased is None:
+            return None
+        wanted = request.environment_hash
+        return WorktreeLease(
+            worktree=leased,
+            lease_token=token,
+            path=Path(leased.path),
+            commit_sha=request.commit,
+            environment_hash=wanted,
+            needs_dependency_sync=wanted is not None and wanted != row.environment_hash,
+            pool=self,
+            generation=leased.generation,
+        )
+
+    def _prepared(self, lease: WorktreeLease) -> WorktreeLease:
+        try:
+            self.backend.prepare(lease.path, lease.commit_sha, keep=not self.settings.clean_checkout)
+            busy = self._store.mark_busy(lease.worktree.id, lease.lease_token, lease.generation)
+        except BaseException:
+            self.backend.clean(lease.path)
+            self._give_back(lease, commit=None, environment=None)
+            raise
+        if not busy:
+            raise LeaseLostError(f"preparing {lease.path} took longer than the lease of {self.settings.lease_ttl}")
+        return lease
+
+    def _give_back(self, lease: WorktreeLease, *, commit: str | None, environment: str | None) -> None:
+        lease.released = True
+        try:
+            self._store.release_worktree(
+                lease.worktree.id,
+                lease.lease_token,
+                lease.generation,
+                commit_sha=commit,
+                environment_hash=environment,
+            )
+        except ConflictError as error:
+            raise LeaseLostError(f"the lease of {lease.path} ended while it was being released") from error
+        finally:
+            self._line.wake()
+
+    def _recover_once(self) -> None:
+        if not self._recovered:
+            self._recovered = True
+            self.recover()
+
+    def _rows(self) -> list[Worktree]:
+        return [row for row in self._store.list_worktrees(self.settings.repository_id) if self._is_ours(row)]
+
+    def _is_ours(self, row: Worktree) -> bool:
+        ours = Path(row.path).parent == self.settings.worktree_root.absolute()
+        return ours and row.repository_id == self.settings.repository_id
+
+    def _busy(self, row: Worktree) -> bool:
+        return bool(self._in_use and self._in_use(row)) or bool(processes_under(Path(row.path)))
+
+    def _lock(self) -> AbstractContextManager[None]:
+        self.settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return file_lock(self.settings.state_dir / "pool.lock", timeout=_LOCK_TIMEOUT)
+
+
+def build_pool_from_repository(
+    store: WorktreeStore, repository: Repository, *, bare_path: Path, worktree_root: Path
+) -> WorktreePool:
+    """The pool of a registered repository; its ``settings`` may carry ``max_worktrees`` and ``lease_ttl_seconds``."""
+    options: dict[str, Any] = {}
+    if (count := repository.settings.get("max_worktrees")) is not None:
+        options["max_worktrees"] = int(count)
+    if (seconds := repository.settings.get("lease_ttl_seconds")) is not None:
+        options["lease_ttl"] = timedelta(seconds=float(seconds))
+    settings = WorktreePoolSettings(
+        repository_id=repository.id,
+        remote_url=repository.remote_url,
+        bare_path=bare_path,
+        worktree_root=worktree_root,
+        **options,
+    )
+    return WorktreePool(store, settings)

@@ -1,0 +1,43 @@
+"""What a pool is told: which repository, where on the disk, how many workspaces, for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from debug_server.errors import ConfigurationError
+
+BACKENDS = ("auto", "overlay", "pool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorktreePoolSettings:
+    """One repository's workspaces on this machine."""
+
+    repository_id: int
+    remote_url: str
+    bare_path: Path  # the mirror
+    worktree_root: Path  # workspaces are its wt-<10 hex>; trees and scratch lie in its .pool-<repository_id>
+    lease_ttl: timedelta = timedelta(minutes=30)
+    max_worktrees: int = 16
+    clean_checkout: bool = True  # False: a released workspace keeps its files for the next lease of the same commit
+    backend: str = "auto"  # overlay where a mount really works, else pool
+    acquire_timeout: float = 30.0  # seconds in the queue when every workspace is leased
+    refresh_age: timedelta = timedelta(0)  # a branch name is good for this long without asking the remote
+    fetch_timeout: float = 600.0
+    max_fetch_bytes: int | None = None  # no single file of the mirror may be larger
+    tree_budget_bytes: int | None = None  # the least recently used trees go when all together are larger
+
+    def __post_init__(self) -> None:
+        if self.max_worktrees < 1:
+            raise ConfigurationError(f"max_worktrees={self.max_worktrees} must be at least 1")
+        if self.lease_ttl <= timedelta(0):
+            raise ConfigurationError(f"lease_ttl={self.lease_ttl} must be above zero")
+        if self.backend not in BACKENDS:
+            raise ConfigurationError(f"backend={self.backend!r} is unknown: use one of {', '.join(BACKENDS)}")
+
+    @property
+    def state_dir(self) -> Path:
+        """Where the pool keeps what callers do not see."""
+        return self.worktree_root.absolute() / f".pool-{self.repository_id}"

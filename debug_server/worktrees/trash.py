@@ -1,0 +1,73 @@
+"""Removes directories out of the caller's way: renamed at once, deleted in the background."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import stat
+import threading
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+
+class Trash:
+    """A directory whose contents are being deleted; what a killed process left is deleted by ``empty``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._queue: SimpleQueue[Path] = SimpleQueue()
+        self._guard = threading.Lock()
+        self._working = False
+
+    def throw(self, path: Path) -> None:
+        """Make ``path`` vanish now; a missing one is fine."""
+        grave = self._folder / secrets.token_hex(8)
+        try:
+            path.rename(grave)
+        except FileNotFoundError:
+            return
+        self._queue.put(grave)
+        with self._guard:
+            if not self._working:
+                self._working = True
+                threading.Thread(target=self._work, name="worktree-trash", daemon=True).start()
+
+    def empty(self) -> None:
+        """Delete everything that is here, in the caller's thread."""
+        for path in self._folder.iterdir():
+            remove_tree(path)
+
+    def _work(self) -> None:
+        while True:
+            with self._guard:
+                try:
+                    path = self._queue.get_nowait()
+                except Empty:
+                    self._working = False
+                    return
+            remove_tree(path)
+
+
+def remove_tree(path: Path) -> None:
+    """Delete a directory, also one whose owner took away the right to; somebody else deleting too is fine."""
+    with suppress(FileNotFoundError):
+        try:
+            shutil.rmtree(path)
+        except PermissionError:
+            _make_removable(path)
+            shutil.rmtree(path, ignore_errors=True)
+        except OSError:  # another process deletes the same directory
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _make_removable(path: Path) -> None:
+    with suppress(OSError):
+        path.chmod(stat.S_IRWXU)
+    for folder, names, _ in os.walk(path):
+        for name in names:
+            child = Path(folder, name)
+            if not child.is_symlink():
+                with suppress(OSError):
+                    child.chmod(stat.S_IRWXU)

@@ -1,0 +1,42 @@
+"""Who works below a directory right now, as the kernel tells it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def processes_under(path: Path) -> list[int]:
+    """Pids with their working directory, root, program or an open file at or below ``path``."""
+    root = os.fspath(path)
+    return [pid for pid in _pids() if any(_below(link, root) for link in _links(pid))]
+
+
+def _pids() -> Iterator[int]:
+    for name in os.listdir("/proc"):  # noqa: PTH208  the names alone, hundreds of them
+        if name.isdigit():
+            yield int(name)
+
+
+def _links(pid: int) -> Iterator[str]:
+    for name in ("cwd", "root", "exe"):
+        yield _target(f"/proc/{pid}/{name}")
+    folder = f"/proc/{pid}/fd"
+    try:
+        numbers = os.listdir(folder)  # noqa: PTH208
+    except OSError:  # it ended, or belongs to somebody else
+        return
+    for number in numbers:
+        yield _target(f"{folder}/{number}")
+
+
+def _target(link: str) -> str:
+    try:
+        return os.readlink(link)  # noqa: PTH115  the text as the kernel gives it, also "… (deleted)"
+    except OSError:
+        return ""
+
+
+def _below(target: str, root: str) -> bool:
+    return target == root or target.startswith(root + "/")

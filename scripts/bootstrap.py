@@ -1,0 +1,138 @@
+"""Makes ``.venv`` complete: uv by pip, then every package of the lock, then this project; standard library only."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+LOCK = ROOT / "requirements" / "dev.txt"
+PYTHON = VENV / "bin" / "python"
+UV = VENV / "bin" / "uv"
+
+# What pip calls it, and the variable from which uv takes it, with the separator uv wants in a list.
+PIP_TO_UV = {
+    "index-url": ("UV_DEFAULT_INDEX", " "),
+    "extra-index-url": ("UV_INDEX", " "),
+    "find-links": ("UV_FIND_LINKS", ","),
+    "trusted-host": ("UV_INSECURE_HOST", " "),
+    "no-index": ("UV_NO_INDEX", " "),
+    "cert": ("SSL_CERT_FILE", " "),
+}
+
+
+def main() -> None:
+    """Run the steps, each with its seconds."""
+    began = time.monotonic()
+    say(f"Python {sys.version.split()[0]} at {sys.executable}")
+    make_venv()
+    install_uv()
+    environ = uv_environment()
+    say(f"installing the {len(locked_names())} packages of {LOCK.relative_to(ROOT)}")
+    run(uv_command("sync"), "--require-hashes", str(LOCK), environ=environ)
+    say("installing this project in place")
+    run(uv_command("install"), "--no-deps", "--no-build-isolation", "--editable", str(ROOT), environ=environ)
+    say(f"done in {time.monotonic() - began:.1f} s")
+
+
+def say(text: str) -> None:
+    """One line of progress."""
+    print(f"setup: {text}", flush=True)
+
+
+def run(command: Sequence[str], *more: str, environ: dict[str, str] | None = None) -> None:
+    """Run a program that speaks for itself; end with its status when it fails."""
+    status = subprocess.run([*command, *more], cwd=ROOT, env=environ, check=False).returncode
+    if status:
+        sys.exit(f"setup: failed with status {status}: {shlex.join([*command, *more])}")
+
+
+def make_venv() -> None:
+    """Create the virtual environment unless a working one is there."""
+    if works(PYTHON, "-c", "import sys; sys.exit(sys.version_info < (3, 11))") and not was_moved():
+        return
+    if importlib.util.find_spec("ensurepip") is None:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        sys.exit(
+            f"setup: {sys.executable} cannot make virtual environments: its module ensurepip is missing.\n"
+            f"setup: on Debian and Ubuntu run: apt-get install python{version}-venv"
+        )
+    say(f"creating {VENV.name}")
+    run([sys.executable, "-m", "venv", "--clear", str(VENV)])
+
+
+def was_moved() -> bool:
+    """Whether the environment was made for another folder, which its programs still name in their first lines."""
+    made_by = re.search(r"^command = .* -m venv (.*)$", (VENV / "pyvenv.cfg").read_text(), re.MULTILINE)
+    return made_by is not None and not made_by[1].endswith(str(VENV))
+
+
+def works(program: Path, *arguments: str) -> bool:
+    """Whether a program is there and ends with status 0."""
+    return program.exists() and subprocess.run([program, *arguments], capture_output=True, check=False).returncode == 0
+
+
+def install_uv() -> None:
+    """Install the locked uv by pip, whose hash check makes the mirror it came from irrelevant."""
+    stanza = next(item for item in stanzas() if item.startswith("uv=="))
+    version = stanza.removeprefix("uv==").split()[0]
+    if works(UV, "--version") and subprocess.check_output([UV, "--version"], text=True).split()[1] == version:
+        return
+    say(f"installing uv {version}")
+    if not works(PYTHON, "-m", "pip", "--version"):
+        run([str(PYTHON), "-m", "ensurepip"])
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write(stanza)
+        file.flush()
+        pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-deps"]
+        run(pip, "--require-hashes", "-r", file.name)
+
+
+def stanzas() -> list[str]:
+    """The lock's requirements, each with its hashes."""
+    return re.findall(r"^[a-z0-9].*(?:\n +--hash.*)*", LOCK.read_text(), flags=re.MULTILINE)
+
+
+def locked_names() -> list[str]:
+    """The names in the lock."""
+    return [re.split(r"[=\[ ]", item, maxsplit=1)[0] for item in stanzas()]
+
+
+def uv_command(verb: str) -> list[str]:
+    """``uv pip`` on our environment."""
+    # Hashes decide what is installed, so a package may come from whichever configured index has that very file.
+    return [str(UV), "pip", verb, "--quiet", "--python", str(PYTHON), "--index-strategy", "unsafe-best-match"]
+
+
+def uv_environment() -> dict[str, str]:
+    """Our environment, in which uv uses the indexes that pip is configured with unless it has its own."""
+    environ = {"UV_PYTHON_DOWNLOADS": "never", **os.environ}
+    if not os.access(Path.home(), os.W_OK):
+        environ.setdefault("UV_CACHE_DIR", str(ROOT / ".cache" / "uv"))
+    command = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "config", "list"]
+    listing = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return uv_variables(listing) | environ
+
+
+def uv_variables(listing: str) -> dict[str, str]:
+    """uv's variables for what ``pip config list`` says about where packages come from."""
+    found = {}
+    for name, value in re.findall(r"^(?:global|install|:env:)\.([a-z-]+)=(.+)$", listing, re.MULTILINE):
+        if name in PIP_TO_UV:
+            variable, separator = PIP_TO_UV[name]
+            found[variable] = separator.join(ast.literal_eval(value).split())
+    return {variable: value for variable, value in found.items() if value}
+
+
+if __name__ == "__main__":
+    main()

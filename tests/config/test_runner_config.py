@@ -1,0 +1,84 @@
+"""The runner's settings and the files that show them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from debug_server.config import RunnerConfig, load, settings_of, settings_page
+from debug_server.model import Limits
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_shipped_file_says_the_defaults() -> None:
+    """config/runner.toml loads, and every value in it is the declared default."""
+    assert load(RunnerConfig, files=[ROOT / "config/runner.toml"]).value == load(RunnerConfig).value
+
+
+def test_the_shipped_file_shows_every_setting(tmp_path: Path) -> None:
+    """config/runner.toml names each declared setting, with what is commented out valid as well."""
+    shown = (ROOT / "config/runner.toml").read_text().replace("\n# ", "\n")
+    lines = [line for line in shown.splitlines() if line.startswith("[") or " = " in line]
+    path = tmp_path / "runner.toml"
+    path.write_text("\n".join(lines))
+    assert "default" not in load(RunnerConfig, files=[path]).sources.values()
+
+
+def test_missing_paths_follow_artifacts(tmp_path: Path) -> None:
+    """With only paths.artifacts set, logs, environments and patches lie below it; a given one stays as given."""
+    path = tmp_path / "runner.toml"
+    path.write_text('[paths]\nartifacts = "here"\npatches = "there"\n')
+    got = load(RunnerConfig, files=[path]).value.paths
+    assert (got.logs, got.environments, got.patches) == (Path("here/logs"), Path("here/envs"), Path("there"))
+
+
+def test_limits_become_the_value_that_commands_carry(tmp_path: Path) -> None:
+    """Every key of [limits] reaches its own field of Limits, sizes in bytes."""
+    path = tmp_path / "runner.toml"
+    path.write_text(
+        '[limits]\nmemory = "64M"\ncpus = 2\ncpu_seconds = 3\npids = 4\nopen_files = 5\n'
+        'file_size = "6K"\noutput = 7\ntimeout = 8\nidle_timeout = 9.5\n'
+    )
+    assert load(RunnerConfig, files=[path]).value.limits.to_limits() == Limits(
+        memory_bytes=64 << 20,
+        cpus=2.0,
+        cpu_seconds=3.0,
+        pids=4,
+        open_files=5,
+        file_size_bytes=6 << 10,
+        output_bytes=7,
+        wall_seconds=8.0,
+        idle_seconds=9.5,
+    )
+
+
+def test_no_limits_by_default() -> None:
+    """A machine without a [limits] table bounds nothing."""
+    assert load(RunnerConfig).value.limits.to_limits().asked() == {}
+
+
+def test_variables_are_unique_and_sentences_are_sentences() -> None:
+    """No two settings share a variable, and each is explained by a sentence."""
+    found = settings_of(RunnerConfig).values()
+    assert len({item.variable for item in found}) == len(found)
+    assert all(item.sentence[0].isupper() and item.sentence.endswith(".") for item in found)
+
+
+def test_the_settings_page_is_fresh() -> None:
+    """docs/settings.md is what the declarations say; `make docs` writes it anew."""
+    assert (ROOT / "docs/settings.md").read_text() == settings_page(), "run `make docs`"
+
+
+def test_importing_settings_is_cheap() -> None:
+    """Reading TOML settings does not import the YAML library."""
+    code = "import sys, debug_server.config as c; c.load(c.RunnerConfig); sys.exit('yaml' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_pyproject_and_config_are_toml() -> None:
+    """Every TOML file that is shipped parses."""
+    for path in [ROOT / "pyproject.toml", *ROOT.glob("config/*.toml")]:
+        tomllib.loads(path.read_text())

@@ -1,0 +1,175 @@
+"""The seal: what is checked on every reuse, what by verify, and what happens to a damaged environment."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from debug_server.errors import InvalidInputError
+from debug_server.runner.environment import EnvironmentHandle, EnvironmentManager, EnvironmentRequest
+from tests.runner.environment_support import hook, make_wheel, requirements, run_python
+
+
+@pytest.fixture
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EnvironmentManager:
+    """A manager of its own, with a uv cache of its own."""
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv-cache"))
+    return EnvironmentManager(tmp_path / "envs")
+
+
+@pytest.fixture
+def request_(tmp_path: Path) -> EnvironmentRequest:
+    """tinya and tinyb from local wheels."""
+    make_wheel(tmp_path / "wheels", "tinya", "1.0", "ANSWER = 42\n")
+    make_wheel(tmp_path / "wheels", "tinyb", "1.0")
+    manifest = requirements(tmp_path / "requirements.txt", tmp_path / "wheels", "tinya", "tinyb")
+    return EnvironmentRequest("e", [manifest])
+
+
+def _site(handle: EnvironmentHandle) -> Path:
+    return next(handle.path.glob("lib/python3*/site-packages"))
+
+
+def _seal(manager: EnvironmentManager, handle: EnvironmentHandle) -> Path:
+    return manager.root / ".seals" / f"{(handle.fingerprint or '')[:20]}.json"
+
+
+def test_seal_says_what_it_seals(manager: EnvironmentManager, request_: EnvironmentRequest) -> None:
+    """The seal names fingerprint, interpreter, packages and a digest over all files."""
+    handle = manager.ensure(request_)
+    seal = json.loads(_seal(manager, handle).read_text())
+    assert seal["fingerprint"] == handle.fingerprint
+    assert seal["packages"] == ["tinya==1.0", "tinyb==1.0"]
+    assert json.loads(seal["interpreter"])["implementation"]
+    assert len(seal["inventory"]) == 64
+    assert manager.verify(handle.fingerprint or "") == {}
+
+
+def test_tampered_file_is_found_and_rebuilt(manager: EnvironmentManager, request_: EnvironmentRequest) -> None:
+    """Content changed in place, same size, is found; rebuilt is the original, though uv's cache had the link."""
+    handle = manager.ensure(request_)
+    module = _site(handle) / "tinya.py"
+    with module.open("r+") as file:
+        file.write("ANSWER = 13\n")
+    assert run_python(handle, "import tinya; print(tinya.ANSWER)") == "13"
+    assert manager.verify(handle.fingerprint or "") == {str(module.relative_to(handle.path)): "has another content"}
+    rebuilt = manager.ensure(request_)
+    assert rebuilt.path != handle.path
+    assert rebuilt.build is not None
+    assert rebuilt.build.reason.startswith("damaged: ")
+    assert run_python(rebuilt, "import tinya; print(tinya.ANSWER)") == "42"
+    assert manager.verify(rebuilt.fingerprint or "") == {}
+
+
+def test_ensure_can_verify_first(manager: EnvironmentManager, request_: EnvironmentRequest) -> None:
+    """ensure(verify=True) serves a whole environment as it is and rebuilds a damaged one at once."""
+    handle = manager.ensure(request_)
+    assert manager.ensure(request_, verify=True) == handle
+    (_site(handle) / "tinyb.py").unlink()
+    rebuilt = manager.ensure(request_, verify=True)
+    assert rebuilt.path != handle.path
+    assert (_site(rebuilt) / "tinyb.py").exists()
+
+
+@pytest.mark.parametrize("damage", ["added", "removed", "mode", "record", "script", "link"])
+def test_every_kind_of_damage_is_found(manager: EnvironmentManager, request_: EnvironmentRequest, damage: str) -> None:
+    """Added, removed, re-moded and re-linked files are found, and so is a RECORD made to fit a changed file."""
+    handle = manager.ensure(request_)
+    site = _site(handle)
+    if damage == "added":
+        (site / "evil.pth").write_text("import os\n")
+    elif damage == "removed":
+        (site / "tinya.py").unlink()
+    elif damage == "mode":
+        (handle.bin_path / "activate").chmod(0o777)
+    elif damage == "record":
+        record = next(site.glob("tinya-*.dist-info/RECORD"))
+        record.write_text(record.read_text().replace("tinya.py,sha256=", "tinya.py,sha256=x"))
+    elif damage == "script":
+        (handle.path / "pyvenv.cfg").write_bytes((handle.path / "pyvenv.cfg").read_bytes()[::-1])
+    else:
+        handle.python_path.unlink()
+        handle.python_path.symlink_to("/bin/true")
+    assert manager.verify(handle.fingerprint or "")
+    assert manager.ensure(request_).path != handle.path
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"fingerprint": "x"}'])
+def test_torn_seal_is_no_seal(manager: EnvironmentManager, request_: EnvironmentRequest, content: bytes) -> None:
+    """A seal that cannot be read is not believed: the environment is built again."""
+    handle = manager.ensure(request_)
+    _seal(manager, handle).write_bytes(content)
+    again = manager.ensure(request_)
+    assert again.build is not None
+    assert not again.build.hit
+    assert run_python(again, "import tinya; print(tinya.ANSWER)") == "42"
+
+
+def test_missing_interpreter_is_noticed_on_reuse(manager: EnvironmentManager, request_: EnvironmentRequest) -> None:
+    """A link to an interpreter that is gone is not served."""
+    handle = manager.ensure(request_)
+    handle.python_path.unlink()
+    handle.python_path.symlink_to(manager.root / "gone")
+    again = manager.ensure(request_)
+    assert again.build is not None
+    assert again.build.reason == "its files or its interpreter are gone"
+    assert again.python_path.exists()
+
+
+def test_sizes_are_checked_once_after_a_reboot(manager: EnvironmentManager, request_: EnvironmentRequest) -> None:
+    """Files of an earlier boot are looked at again, because a crash of the machine can empty them."""
+    handle = manager.ensure(request_)
+    seal = _seal(manager, handle)
+    seal.write_text(json.dumps({**json.loads(seal.read_text()), "boot": "earlier"}))
+    assert manager.ensure(request_) == handle
+    assert json.loads(seal.read_text())["boot"] != "earlier"
+    seal.write_text(json.dumps({**json.loads(seal.read_text()), "boot": "earlier"}))
+    module = _site(handle) / "tinya.py"
+    module.unlink()
+    module.touch()
+    assert manager.ensure(request_).path != handle.path
+
+
+def test_bytecode_is_sealed_with_the_rest(manager: EnvironmentManager, request_: EnvironmentRequest) -> None:
+    """After compile_bytecode the environment verifies, has bytecode, and is still served."""
+    handle = manager.ensure(request_)
+    assert not list(_site(handle).rglob("*.pyc"))
+    manager.compile_bytecode(handle)
+    assert list(_site(handle).glob("__pycache__/tinya.*.pyc"))
+    assert manager.verify(handle.fingerprint or "") == {}
+    assert manager.ensure(request_) == handle
+
+
+def test_bytecode_of_a_run_is_no_damage(manager: EnvironmentManager, request_: EnvironmentRequest) -> None:
+    """Bytecode that a run has written is removed by verify, whatever it holds, and the environment stays."""
+    handle = manager.ensure(request_)
+    run_python(handle, "import tinya")
+    assert list(_site(handle).rglob("*.pyc"))
+    assert manager.verify(handle.fingerprint or "") == {}
+    assert not list(_site(handle).rglob("*.pyc"))
+    assert manager.ensure(request_) == handle
+
+
+def test_wheel_with_a_wrong_record_is_rebuilt_once(tmp_path: Path, manager: EnvironmentManager) -> None:
+    """A RECORD that was wrong from the start condemns the first build and no later one."""
+    wheel = make_wheel(tmp_path / "wheels", "liar", "1.0", "X = 1\n")
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name: archive.read(name).decode() for name in archive.namelist()}
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text.replace("liar.py,sha256=", "liar.py,sha256=x"))
+    request = EnvironmentRequest("l", [requirements(tmp_path / "requirements.txt", wheel.parent, "liar")])
+    handle = manager.ensure(request)
+    assert manager.verify(handle.fingerprint or "")
+    rebuilt = manager.ensure(request)
+    assert manager.verify(rebuilt.fingerprint or "") == {}
+
+
+def test_verify_of_something_unknown(manager: EnvironmentManager, tmp_path: Path) -> None:
+    """A fingerprint that was never built is an error that repeats it."""
+    with pytest.raises(InvalidInputError, match="abc"):
+        manager.verify("abc")
+    assert manager.ensure(hook("true", root=tmp_path)).path.is_dir()

@@ -1,0 +1,38 @@
+"""A writer that is killed at a random moment."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from debug_server.model import CommandStatus
+from debug_server.store import open_store
+
+from . import programs
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kill_9_leaves_whole_transactions(database_url: str, seed: int) -> None:
+    """After kill -9 of a writing process every acknowledged end is there, and no transaction shows by halves."""
+    with open_store(database_url) as store:
+        session = store.create_session()
+    process = programs.start("live", database_url, str(session.id))
+    assert process.stdout is not None
+    acknowledged = [int(process.stdout.readline())]
+    time.sleep(random.Random(seed).uniform(0.0, 0.2))  # the moment of the kill, not a wait for something
+    process.kill()
+    acknowledged += [int(line) for line in process.communicate(timeout=30)[0].splitlines()]
+    with open_store(database_url) as store:
+        commands = store.list_commands(session.id)
+        ended = [command for command in commands if command.status is CommandStatus.SUCCEEDED]
+        assert [command.sequence for command in commands] == list(range(1, len(commands) + 1))
+        assert set(acknowledged) <= {command.id for command in ended}
+        assert len(commands) - len(ended) <= 1
+        assert [artifact.command_id for artifact in store.list_artifacts(session.id)] == [item.id for item in ended]
+        events = store.read_events(limit=100_000)
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
+        finished = [event.command_id for event in events if event.kind == "command.finished"]
+        assert finished == [command.id for command in ended]
+        assert store.add_command(session_id=session.id, argv=["x"]).sequence == len(commands) + 1

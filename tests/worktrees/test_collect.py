@@ -1,0 +1,60 @@
+"""Collecting what a command left."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from debug_server.errors import InvalidInputError
+from debug_server.model import ArtifactKind
+from debug_server.worktrees.collect import collect
+
+
+def test_collects_with_kind_size_and_hash(tmp_path: Path) -> None:
+    """Files are copied under their names, with size, sha256 and a guess of what they are."""
+    work = tmp_path / "work"
+    files = {
+        "junit-1.xml": (b'<?xml version="1.0"?><testsuites/>', ArtifactKind.JUNIT),
+        "cov/coverage.xml": (b'<?xml version="1.0"?><coverage/>', ArtifactKind.COVERAGE),
+        ".coverage": (b"SQLite format 3\0", ArtifactKind.COVERAGE),
+        "core.12": (b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x04\x00" + bytes(50), ArtifactKind.CORE_DUMP),
+        "prog": (b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00" + bytes(50), ArtifactKind.CUSTOM),
+        "out/data.txt": (b"data", ArtifactKind.CUSTOM),
+    }
+    for name, (content, _) in files.items():
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_bytes(content)
+    found, refused = collect(work, ["*.xml", "**/coverage.xml", ".cov*", "core.*", "prog", "out/**/*"], tmp_path / "to")
+    assert refused == []
+    assert {item.name: item.kind for item in found} == {name: kind for name, (_, kind) in files.items()}
+    for item in found:
+        content = files[item.name][0]
+        assert item.path.read_bytes() == content
+        assert (item.size, item.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+
+
+def test_refuses_what_leads_out(tmp_path: Path) -> None:
+    """Links out of the workspace and things that are no files are refused by name; links inside are followed."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (tmp_path / "secret").write_text("s")
+    (work / "real").write_text("r")
+    (work / "out").symlink_to("../secret")
+    (work / "folder").symlink_to("..")
+    (work / "in").symlink_to("real")
+    (work / "dangling").symlink_to("nowhere")
+    os.mkfifo(work / "pipe")
+    found, refused = collect(work, ["*", "folder/*"], tmp_path / "to")
+    assert {item.name for item in found} == {"real", "in"}
+    assert {"out", "folder", "dangling", "pipe", "folder/secret"} <= {item.name for item in refused}
+    assert not (tmp_path / "to" / "out").exists()
+
+
+@pytest.mark.parametrize("pattern", ["../*", "/etc/*", "", "a/../../b"])
+def test_pattern_is_checked(tmp_path: Path, pattern: str) -> None:
+    """A pattern that leaves the workspace is refused."""
+    with pytest.raises(InvalidInputError, match="artifact pattern"):
+        collect(tmp_path, [pattern], tmp_path / "to")

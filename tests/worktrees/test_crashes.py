@@ -1,0 +1,83 @@
+"""A process killed anywhere leaks nothing for longer than its lease."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from debug_server.worktrees import WorktreePool
+from debug_server.worktrees.mount import list_mounts
+from tests.worktrees.places import Remote, fingerprint, open_pool, random_remote, reference
+
+ROOT = Path(__file__).parents[2]
+STEPS = [
+    (moment, step)
+    for step in (
+        "add_worktree",
+        "lease_worktree",
+        "warm",
+        "prepare",
+        "mark_busy",
+        "renew_lease",
+        "clean",
+        "release_worktree",
+    )
+    for moment in ("before", "after")
+]
+
+
+def later() -> datetime:
+    return datetime.now(UTC) + timedelta(hours=1)
+
+
+def assert_nothing_leaked(pool: WorktreePool, base: Path) -> None:
+    pool.recover()
+    pool.recover()  # what the first one threw away is gone as well
+    assert list_mounts(base) == []
+    assert {row["status"] for row in pool.describe()} <= {"idle"}
+    state = pool.settings.state_dir
+    for name in ("building", "uppers", "trash"):
+        assert not (state / name).exists() or not list((state / name).iterdir()), name
+
+
+@pytest.mark.parametrize(("moment", "step"), STEPS)
+def test_killed_at_each_step(base: Path, remote: Remote, backend: str, moment: str, step: str) -> None:
+    """Killed before or after any step of acquire and release: after the TTL everything is free, clean and usable."""
+    program = [sys.executable, "-m", "tests.worktrees.programs.die_at"]
+    arguments = [str(base), str(remote.path), backend, moment, step, remote.commits[0]]
+    done = subprocess.run([*program, *arguments], cwd=ROOT, capture_output=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    pool = open_pool(base, remote, backend, now=later, max_worktrees=1)
+    assert_nothing_leaked(pool, base)
+    expected = reference(remote.path, remote.commits[0], base / "reference")
+    with pool.acquire_worktree(commit_sha=remote.commits[0], owner="t", environment_hash=None, timeout=0) as lease:
+        assert fingerprint(lease.path) == fingerprint(expected)
+
+
+def test_killed_at_random(base: Path, backend: str) -> None:
+    """Killed at random moments of a busy life, half-built trees are never served and nothing stays mounted."""
+    remote = random_remote(base / "remote", commits=40, seed=9)
+    rng = random.Random(13)
+    for _ in range(6):
+        arguments = [str(base), str(remote.path), backend, *rng.sample(remote.commits, 8)]
+        child = subprocess.Popen(
+            [sys.executable, "-m", "tests.worktrees.programs.churn", *arguments], cwd=ROOT, stdout=subprocess.PIPE
+        )
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        time.sleep(rng.random() * 0.3)  # the moment of death is the point, not a wait for anything
+        child.kill()
+        child.communicate()
+    pool = open_pool(base, remote, backend, now=later)
+    assert_nothing_leaked(pool, base)
+    for number, commit in enumerate(rng.sample(remote.commits, 10)):
+        expected = reference(remote.path, commit, base / f"reference{number}")
+        with pool.acquire_worktree(commit_sha=commit, owner="t", environment_hash=None) as lease:
+            assert fingerprint(lease.path) == fingerprint(expected)

@@ -1,0 +1,112 @@
+"""A repository or a holder that wants to run something through our git does not get to."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from debug_server.worktrees import SessionPatch, apply_patch, diff_workspace, reset_workspace
+from tests.worktrees.places import Remote, fingerprint, git, make_remote, open_pool, reference
+
+
+def booby_trap(git_dir: Path, mark: Path) -> None:
+    """Every way we know by which git runs a program that a repository names."""
+    program = git_dir / "trap.sh"
+    program.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
+    program.chmod(0o755)
+    config = git_dir / "config"
+    config.write_text(
+        config.read_text()
+        + f"[core]\n\tfsmonitor = {program}\n\thooksPath = {git_dir}/hooks\n\tsshCommand = {program}\n\tpager = {program}\n"
+        + f'[filter "evil"]\n\tclean = {program}\n\tsmudge = {program}\n\tprocess = {program}\n\trequired = true\n'
+        + f'[diff "evil"]\n\ttextconv = {program}\n\tcommand = {program}\n'
+        + f'[diff]\n\texternal = {program}\n[merge "evil"]\n\tdriver = {program}\n'
+        + f"[uploadpack]\n\tpackObjectsHook = {program}\n[credential]\n\thelper = {program}\n[gpg]\n\tprogram = {program}\n"
+    )
+    hooks = git_dir / "hooks"
+    hooks.mkdir(exist_ok=True)
+    for name in ("post-checkout", "post-index-change", "reference-transaction", "pre-commit", "post-merge"):
+        hook = hooks / name
+        hook.write_text(f"#!/bin/sh\ntouch {mark}\n")
+        hook.chmod(hook.stat().st_mode | stat.S_IXUSR)
+
+
+def test_hostile_remote(base: Path, backend: str) -> None:
+    """Hooks and configuration of the remote, and attributes that name its drivers, run nothing on our side."""
+    mark = base / "pwned"
+    remote = make_remote(base / "remote")
+    first = remote.commit({".gitattributes": "* filter=evil diff=evil merge=evil\n", "a.txt": "a\n"})
+    second = remote.commit({"a.txt": "b\n"})
+    booby_trap(remote.path / ".git", mark)
+    pool = open_pool(base, remote, backend)
+    for commit, text in ((first, "a\n"), (second, "b\n"), (first, "a\n")):
+        with pool.acquire_worktree(commit_sha=commit, owner="t", environment_hash=None) as lease:
+            assert (lease.path / "a.txt").read_text() == text
+    assert not mark.exists()
+
+
+def test_hostile_holder(base: Path, remote: Remote, backend: str) -> None:
+    """A holder who traps the workspace's own ``.git`` does not make the service run anything."""
+    mark = base / "pwned"
+    pool = open_pool(base, remote, backend)
+    lease = pool.acquire_worktree(commit_sha=remote.commits[0], owner="t", environment_hash=None)
+    (lease.path / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    (lease.path / "README").write_text("changed\n")
+    booby_trap(lease.path / ".git", mark)
+    patch = lease.diff()
+    assert b"+changed" in patch
+    assert b"+changed" in diff_workspace(lease.path, remote.commits[0])
+    (fork,) = lease.fork(1)
+    lease.reset(SessionPatch(patch))
+    booby_trap(lease.path / ".git", mark)
+    reset_workspace(lease.path, remote.commits[0])
+    assert (lease.path / "README").read_text() == "one\n"
+    apply_patch(lease.path, SessionPatch(patch), patches_dir=base / "patches")
+    fork.release()
+    lease.release()
+    pool.acquire_worktree(commit_sha=remote.commits[1], owner="t", environment_hash=None).release()
+    assert not mark.exists()
+
+
+def test_names_that_are_hard_to_hold(base: Path, backend: str) -> None:
+    """Case-colliding, 255-byte, quoted, dashed and non-UTF-8 names arrive as git checks them out."""
+    remote = make_remote(base / "remote")
+    names = [
+        "README",
+        "readme",
+        "ReadMe",
+        "x" * 255,
+        "-rf",
+        "a b",
+        'q"uote',
+        "new\nline",
+        "tab\there",
+        "\udcff\udcfe",
+        "é",
+    ]
+    first = remote.commit({f"d/{name}": f"{number}\n" for number, name in enumerate(names)})
+    second = remote.commit({f"d/{names[0]}": "other\n", f"d/{names[3]}": None, f"d/{names[7]}": "changed\n"})
+    pool = open_pool(base, remote, backend)
+    for number, commit in enumerate((first, second, first)):
+        expected = reference(remote.path, commit, base / f"reference{number}")
+        with pool.acquire_worktree(commit_sha=commit, owner="t", environment_hash=None) as lease:
+            assert fingerprint(lease.path) == fingerprint(expected)
+            for name in names[:3]:
+                (lease.path / "d" / name).write_text("again\n")
+            assert SessionPatch(lease.diff()).sha256
+            (fork,) = lease.fork(1)
+            assert fingerprint(fork.path) == fingerprint(lease.path)
+            fork.release()
+
+
+@pytest.mark.parametrize("odd", ["a:b", "a,b", "a\\b", "a b"])
+def test_odd_folder_names(base: Path, remote: Remote, backend: str, odd: str) -> None:
+    """The pool may live in a folder whose name means something to mount(8) or git."""
+    place = base / odd
+    place.mkdir()
+    pool = open_pool(place, remote, backend)
+    for commit in remote.commits:
+        with pool.acquire_worktree(commit_sha=commit, owner="t", environment_hash=None) as lease:
+            assert git("status", "--porcelain", cwd=lease.path) == ""

@@ -1,0 +1,223 @@
+"""The mirror: fetched when it has to be, whole or rebuilt, and clear about what it cannot reach."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from debug_server.errors import InvalidInputError, RemoteUnreachableError, UnknownCommitError, WorktreePoolError
+from debug_server.worktrees.git import GitPlace, run_git
+from debug_server.worktrees.mirror import Mirror
+from tests.worktrees.places import Remote, git, open_pool
+
+
+@pytest.fixture
+def mirror(base: Path, remote: Remote) -> Mirror:
+    """A mirror of the small repository."""
+    return Mirror(base / "repo.bare", str(remote.path))
+
+
+def test_real_refspecs(mirror: Mirror, remote: Remote) -> None:
+    """Branches and tags are mirrored under their own names, and pruned when they are gone."""
+    git("branch", "side/one", cwd=remote.path)
+    git("tag", "v1", cwd=remote.path)
+    assert mirror.resolve("side/one") == remote.commits[-1]
+    refs = git("for-each-ref", "--format=%(refname)", cwd=mirror.bare_path).split()
+    assert refs == ["refs/heads/main", "refs/heads/side/one", "refs/tags/v1"]
+    git("branch", "-D", "side/one", cwd=remote.path)
+    git("branch", "side", cwd=remote.path)  # a name where a folder was
+    mirror.fetch()
+    assert "refs/heads/side/one" not in git("for-each-ref", cwd=mirror.bare_path)
+    assert mirror.resolve("side") == remote.commits[-1]
+
+
+def test_known_commits_need_no_remote(mirror: Mirror, remote: Remote, base: Path) -> None:
+    """A commit that the mirror has is served while the remote is away; a name is not guessed."""
+    mirror.ensure()
+    remote.path.rename(base / "away")
+    assert mirror.resolve(remote.commits[0]) == remote.commits[0]
+    assert mirror.resolve(remote.commits[0][:7]) == remote.commits[0]
+    with pytest.raises(RemoteUnreachableError):
+        mirror.resolve("main")
+
+
+def test_refresh_age(base: Path, remote: Remote) -> None:
+    """Within the refresh age a branch is what it was at the last fetch."""
+    patient = Mirror(base / "repo.bare", str(remote.path), refresh_age=3600)
+    first = patient.resolve("main")
+    remote.commit({"README": "later\n"})
+    assert patient.resolve("main") == first
+    assert Mirror(base / "repo.bare", str(remote.path)).resolve("main") == remote.commits[-1]
+
+
+def test_commit_of_no_branch(mirror: Mirror, remote: Remote) -> None:
+    """A commit that only its full sha names is fetched by it."""
+    mirror.ensure()
+    lonely = remote.commit({"README": "lonely\n"})
+    git("reset", "-q", "--hard", "HEAD~1", cwd=remote.path)
+    git("update-ref", "refs/pull/1/head", lonely, cwd=remote.path)
+    assert mirror.resolve(lonely) == lonely
+
+
+def test_ambiguous_short_sha(base: Path) -> None:
+    """A beginning that several commits share is refused with the advice to give more digits."""
+    from tests.worktrees.places import make_remote
+
+    remote = make_remote(base / "many")
+    seen: dict[str, str] = {}
+    stream = "".join(
+        f"commit refs/heads/main\ncommitter t <t@localhost> {1_600_000_000 + number} +0000\ndata 0\n"
+        for number in range(1500)
+    )
+    git("fast-import", "--quiet", cwd=remote.path, stdin=stream.encode())
+    twins = ""
+    for commit in git("rev-list", "main", cwd=remote.path).split():
+        twins = commit[:4] if commit[:4] in seen else twins
+        seen[commit[:4]] = commit
+    assert twins
+    with pytest.raises(UnknownCommitError, match="more digits"):
+        Mirror(base / "many.bare", str(remote.path)).resolve(twins)
+
+
+@pytest.mark.parametrize("address", ["ext::sh -c id", "gopher://host/x", "-x", "", "a\nb", "fd::3"])
+def test_address_is_checked(base: Path, address: str) -> None:
+    """An address that would run something, or is none, is refused before git sees it."""
+    with pytest.raises(InvalidInputError, match="remote_url"):
+        Mirror(base / "x.bare", address)
+
+
+def test_unreachable_remote(base: Path) -> None:
+    """A remote that is not there is a RemoteUnreachableError, and leaves no half mirror."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    for address in (str(base / "nowhere"), f"http://user:secret@127.0.0.1:{port}/x.git", f"git://127.0.0.1:{port}/x"):
+        with pytest.raises(RemoteUnreachableError) as caught:
+            Mirror(base / "x.bare", address).ensure()
+        assert "secret" not in str(caught.value)
+        assert not (base / "x.bare").exists()
+    assert [path.name for path in base.iterdir()] == [".x.bare.lock"]
+
+
+def test_silent_remote_is_given_up(base: Path) -> None:
+    """A remote that accepts and never answers costs the time limit and leaves no git behind."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"git://127.0.0.1:{server.getsockname()[1]}/x"
+        with pytest.raises(WorktreePoolError, match="did not end within 0.5 s"):
+            Mirror(base / "x.bare", address, fetch_timeout=0.5).ensure()
+    mine = [Path(f"/proc/{pid}/cmdline") for pid in os.listdir("/proc") if pid.isdigit()]
+    texts = [path.read_bytes() for path in mine if path.exists()]
+    assert not any(address.encode() in text for text in texts)
+
+
+def test_fetch_limit(base: Path, remote: Remote) -> None:
+    """A repository larger than the limit is refused, and no part of it stays."""
+    remote.commit({"big.bin": os.urandom(3_000_000)})
+    with pytest.raises(WorktreePoolError, match="larger than the fetch limit"):
+        Mirror(base / "x.bare", str(remote.path), max_fetch_bytes=1_000_000).ensure()
+    assert not (base / "x.bare").exists()
+
+
+def break_head(bare: Path) -> None:
+    (bare / "HEAD").unlink()
+
+
+def break_refs(bare: Path) -> None:
+    shutil.rmtree(bare / "refs")
+
+
+def break_packs(bare: Path) -> None:
+    for path in bare.glob("objects/pack/*.pack"):
+        path.chmod(0o600)
+        path.write_bytes(path.read_bytes()[:40])
+    shutil.rmtree(bare / "objects" / "00", ignore_errors=True)
+
+
+def break_objects(bare: Path) -> None:
+    shutil.rmtree(bare / "objects")
+
+
+def break_config(bare: Path) -> None:
+    (bare / "config").write_text("[core\n")
+
+
+@pytest.mark.parametrize("harm", [break_head, break_refs, break_packs, break_objects, break_config])
+def test_broken_mirror_is_rebuilt(base: Path, remote: Remote, backend: str, harm: object) -> None:
+    """Whatever of the mirror is damaged, the next workspace is right, without anyone's help."""
+    pool = open_pool(base, remote, backend)
+    bare = pool.ensure_bare_repo()
+    git("-c", "gc.auto=0", "repack", "-adq", cwd=bare)
+    assert callable(harm)
+    harm(bare)
+    with pool.acquire_worktree(commit_sha=remote.commits[1], owner="t", environment_hash=None) as lease:
+        assert (lease.path / "README").read_text() == "two\n"
+        assert git("log", "--format=%H", cwd=lease.path).split() == remote.commits[1::-1]
+
+
+def test_half_fetched_mirror(base: Path, remote: Remote, backend: str) -> None:
+    """A mirror that has the commit but not all of its files is noticed at checkout and rebuilt."""
+    pool = open_pool(base, remote, backend)
+    bare = pool.ensure_bare_repo()
+    for pack in list(bare.glob("objects/pack/*.pack")):
+        moved = base / pack.name
+        pack.rename(moved)
+        git("unpack-objects", "-q", cwd=bare, stdin=moved.read_bytes())
+    blob = git("rev-parse", f"{remote.commits[0]}:README", cwd=bare)
+    (bare / "objects" / blob[:2] / blob[2:]).unlink()
+    with pool.acquire_worktree(commit_sha=remote.commits[0], owner="t", environment_hash=None) as lease:
+        assert (lease.path / "README").read_text() == "one\n"
+
+
+def test_leftovers_of_a_killed_fetch(mirror: Mirror, remote: Remote) -> None:
+    """Lock files and half packs of a killed git do not stop the next fetch, and go."""
+    mirror.ensure()
+    remote.commit({"README": "more\n"})
+    lock, half = mirror.bare_path / "refs" / "heads" / "main.lock", mirror.objects / "pack" / "tmp_pack_x"
+    for path in (lock, half, mirror.bare_path / "packed-refs.lock"):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert mirror.resolve("main") == remote.commits[-1]
+    assert not half.exists()
+
+
+def test_changed_address(base: Path, remote: Remote) -> None:
+    """A repository that moved is fetched from its new address."""
+    Mirror(base / "repo.bare", str(remote.path)).ensure()
+    remote.path.rename(base / "moved")
+    remote.path = base / "moved"
+    newest = remote.commit({"README": "moved\n"})
+    assert Mirror(base / "repo.bare", str(base / "moved")).resolve("main") == newest
+
+
+def test_many_fetch_once(base: Path, remote: Remote) -> None:
+    """Eight threads that ask for a new mirror at once all get it, and one clone is made."""
+    mirrors = [Mirror(base / "repo.bare", str(remote.path)) for _ in range(8)]
+    threads = [threading.Thread(target=item.ensure) for item in mirrors]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert mirrors[0].resolve(remote.commits[0]) == remote.commits[0]
+    assert sorted(path.name for path in base.iterdir() if "repo.bare" in path.name) == [
+        ".repo.bare.fetched",
+        ".repo.bare.lock",
+        "repo.bare",
+    ]
+
+
+def test_git_runs_with_our_configuration_only(base: Path, remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the user's configuration nor git variables of the server reach our git."""
+    home = base / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text("[alias]\n\tx = !touch pwned\n[test]\n\tvalue = user\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GIT_DIR", "/nonexistent")
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'test.value=variable'")
+    place = GitPlace(git_dir=remote.path / ".git", work_tree=remote.path)
+    assert run_git("config", "test.value", place=place).stdout == b""
+    assert run_git("config", "core.hooksPath", place=place).stdout == b"/dev/null\n"
+    assert run_git("config", "credential.helper", place=place).stdout == b"\n"
