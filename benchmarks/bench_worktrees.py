@@ -11,10 +11,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from debug_server.store import open_store
-from debug_server.worktrees import SessionPatch, WorktreePool, WorktreePoolSettings, apply_patch
+from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, WorktreePoolSettings, apply_patch
 
 ENVIRONMENT = {
     "PATH": os.environ["PATH"],
@@ -86,7 +87,7 @@ def measure(base: Path, *, backend: str, commits: list[str], remote: Path, round
         held.append(pool.acquire_worktree(commit_sha=commit, owner="bench", environment_hash="e"))
         return (time.perf_counter() - started) * 1000
 
-    held: list = []  # type: ignore[type-arg]
+    held: list[WorktreeLease] = []
     known = commits[150]
     show(f"{backend}: first commit ever", [acquire(known)])
     held.pop().release()
@@ -105,7 +106,7 @@ def measure(base: Path, *, backend: str, commits: list[str], remote: Path, round
     for number in range(rounds):
         acquire(known)
         path = held[-1].path
-        statuses.append(timed(lambda path=path: git("status", "--porcelain", cwd=path)))
+        statuses.append(timed(partial(git, "status", "--porcelain", cwd=path)))
         changed = sorted(path.glob("pkg0*/sub*/*.py"))[:10]
         for name in changed:
             name.write_text(f"# patched {number}\n" + name.read_text())
@@ -113,7 +114,7 @@ def measure(base: Path, *, backend: str, commits: list[str], remote: Path, round
         held.pop().release()
         acquire(known)
         patch, path = SessionPatch(diff), held[-1].path
-        patches.append(timed(lambda p=patch, w=path: apply_patch(w, p, patches_dir=base / "patches")))
+        patches.append(timed(partial(apply_patch, path, patch, patches_dir=base / "patches")))
         held.pop().release()
     show(f"{backend}: first git status", statuses)
     show(f"{backend}: patch of 10 files", patches)
@@ -143,9 +144,7 @@ def main() -> None:
         plain = []
         for number in range(3):
             plain.append(
-                timed(
-                    lambda n=number: git("worktree", "add", "--detach", str(base / f"p{n}"), commits[150], cwd=remote)
-                )
+                timed(partial(git, "worktree", "add", "--detach", str(base / f"p{number}"), commits[150], cwd=remote))
             )
         show("git worktree add", plain)
         warm = base / "p0"

@@ -63,8 +63,12 @@ class LaunchOrder:
 
 
 def run_dir_for(keepers_dir: Path, command_id: int, attempt: int) -> Path:
-    """Where the keeper of one attempt lives."""
-    return keepers_dir / f"{command_id}-{attempt}"
+    """Where the keeper of one attempt lives; absolute, for the keeper has a working directory of its own."""
+    return keepers_dir.absolute() / f"{command_id}-{attempt}"
+
+
+class DetachedError(Exception):
+    """This process let go of a command that goes on under its keeper."""
 
 
 class RunningCommand:
@@ -75,14 +79,17 @@ class RunningCommand:
     ) -> None:
         self._connection = connection
         self._pool = pool  # whoever started it gives the keeper back
+        self._detached = False
         self.run_dir = run_dir
         self.handle = handle
 
     def wait(self) -> ExitRecord:
-        """Block until it has ended, whatever becomes of its keeper."""
+        """Block until it has ended, whatever becomes of its keeper; DetachedError after ``detach``."""
         connection = self._connection
         message = connection.wait_for("exit") if connection is not None else None
         self._connection = None
+        if self._detached and message is None:
+            raise DetachedError
         if message is None:
             return settle_dead(self.run_dir, self.handle)
         if connection is not None:
@@ -101,6 +108,12 @@ class RunningCommand:
     def cancel(self, message: str = "cancelled on request") -> None:
         """Ask the keeper to end the tree; ``wait`` returns when it is empty."""
         self.send({"op": "cancel", "message": message})
+
+    def detach(self) -> None:
+        """Let go of it: whoever waits gets DetachedError, and another process may adopt it."""
+        self._detached = True
+        if self._connection is not None:
+            self._connection.hang_up()
 
     def clean(self) -> None:
         """Remove the run directory; call when the end is in the store."""
@@ -131,6 +144,7 @@ def launch(pool: KeeperPool, keepers_dir: Path, order: LaunchOrder) -> RunningCo
         connection.close()
         if (handle := read_json(run_dir / HANDLE)) is not None:  # killed after it took the command
             return RunningCommand(None, run_dir, handle, None)
+    remove_run_dir(run_dir)
     raise KeeperError("three keepers in a row died before they could start the command: run `debug-server doctor`")
 
 

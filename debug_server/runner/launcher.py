@@ -96,6 +96,11 @@ class KeeperConnection:
                 return reply
         raise KeeperError("the keeper went away before it answered")
 
+    def hang_up(self) -> None:
+        """End the conversation from another thread than the one that receives."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Hang up; the command goes on."""
         self._connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import deque
@@ -25,6 +26,7 @@ class LogFollower:
         self._appear_by = time.monotonic() + appear_within
         self._cursor = LogCursor(path, offset)
         self._watch = watch_log(path)
+        self._since = math.inf
         self._closed = False
         self.completed = False  # the log's end was reached
         self._read: deque[LogSegment] = deque()
@@ -36,7 +38,7 @@ class LogFollower:
         while not self._closed:
             if self._read:
                 return self._read.popleft()
-            self._read.extend(self._cursor.read(READ_SIZE))
+            self._read.extend(self._cursor.read(READ_SIZE, since=self._since))
             if self._cursor.ended:
                 self.completed = not self._closed
                 self.close()
@@ -51,7 +53,7 @@ class LogFollower:
             if patience <= 0:
                 self.close()
                 raise NotFoundError(f"no log appeared at {self._path} within {self._appear_within:g} s: check the path")
-        self._watch.wait(patience)
+        self._since = self._watch.noticed_at if self._watch.wait(patience) else math.inf
 
     def close(self) -> None:
         """End the iteration, here and now; a second call does nothing."""

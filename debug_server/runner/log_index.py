@@ -28,6 +28,7 @@ class LogFiles:
     def __init__(self, path: str) -> None:
         self._path = path
         self.serial = next(_serials)
+        self.vain_look: tuple[int, int, float] | None = None  # offset, record, monotonic time: there was nothing new
         self._references = 0
         self._log = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._index = _open_index(path)
@@ -133,7 +134,7 @@ class Place:
 
     offset: int
     record: int  # the first record that may cover bytes from ``offset`` on
-    sealed: bool = False  # the record before that one says that nothing follows
+    sealed: bool = False  # that record is the last and says that nothing follows
     stale: bool = False  # another index lies there now, with other record numbers
 
 
@@ -141,17 +142,20 @@ def next_spans(files: LogFiles, place: Place, limit: int, *, live: bool) -> list
     """The spans of up to ``limit`` bytes from ``place``; an empty list means there are no more at present.
 
     With ``live`` the bytes of the newest record are held back until all of it is there: a writer on a full disk takes
-    half a write back, and nobody shall have seen it.
+    half a write back, and nobody shall have seen it. And reads end at round numbers, so that all who follow a log pass
+    the same places and can share what one of them read.
     """
     while True:
         # The size is read first: by the time the index is read, every byte below it has its record.
         size = files.size()
-        records = files.records(place.record, BATCH + 1)
-        before = place.record
-        spans = _cover(records, place, min(size, place.offset + limit), _open_end(records, size) if live else None)
-        if not spans and place.offset < size and place.record == before + len(records) and len(records) <= BATCH:
+        goal = min(size, place.offset + limit - (place.offset % limit if live else 0))
+        count = BATCH - (place.record % BATCH if live else 0)
+        before, records = place.record, files.records(place.record, count + 1)
+        spans = _cover(records, place, goal, count, live=live, size=size)
+        all_covered = len(records) <= count and place.record + place.sealed == before + len(records)
+        if not spans and all_covered and place.offset < size:
             place.stale = files.index_replaced()
-            return [] if place.stale else _uncovered(files, place, min(size, place.offset + limit))
+            return [] if place.stale else _uncovered(files, place, goal)
         if spans or place.record == before:
             return spans
 
@@ -162,28 +166,31 @@ def _uncovered(files: LogFiles, place: Place, end: int) -> list[Span]:
     return [(start, end, STDOUT, files.changed_ns())]
 
 
-def _cover(records: list[Record], place: Place, goal: int, open_end: int | None) -> list[Span]:
-    """Move ``place`` over ``records`` up to ``goal``, and say whose bytes those are."""
+def _cover(records: list[Record], place: Place, goal: int, count: int, *, live: bool, size: int) -> list[Span]:
+    """Move ``place`` over the first ``count`` records, up to ``goal``, and say whose bytes those are."""
     spans: list[Span] = []
     position = place.offset
-    ends = _effective_ends(records)
-    for number, (offset, _, stream, time_ns) in enumerate(records[:BATCH]):
-        if ends[number] >= offset and min(offset, goal) > position:
+    place.sealed = False
+    newest = len(records) - 1 if len(records) <= count else -1
+    for number, ((offset, length, stream, time_ns), end) in enumerate(
+        zip(records[:count], _ends(records), strict=False)
+    ):
+        if end >= offset and min(offset, goal) > position:
             spans.append((position, min(offset, goal), STDOUT, time_ns))
             position = min(offset, goal)
-        end = min(ends[number], goal)
-        if end > position and number != open_end:
-            spans.append((position, end, stream, time_ns))
-            position = end
-        if ends[number] > position:
+        complete = number != newest or not live or offset + length <= size
+        if min(end, goal) > position and complete:
+            spans.append((position, min(end, goal), stream, time_ns))
+            position = min(end, goal)
+        place.sealed = number == newest and stream == END
+        if end > position or place.sealed:
             break
         place.record += 1
-        place.sealed = stream == END
     place.offset = position
     return spans
 
 
-def _effective_ends(records: list[Record]) -> list[int]:
+def _ends(records: list[Record]) -> list[int]:
     """Where each record really ends: at its own length or at the next known record; 0 for one that says nothing."""
     ends = [0] * len(records)
     following = 1 << 64
@@ -195,14 +202,6 @@ def _effective_ends(records: list[Record]) -> list[int]:
             ends[number] = min(offset + length, following) if stream != END else offset
         following = offset
     return ends
-
-
-def _open_end(records: list[Record], size: int) -> int | None:
-    """The position in the batch of the index's newest record if its bytes are not all there."""
-    if not records or len(records) > BATCH:
-        return None
-    offset, length, _, _ = records[-1]
-    return len(records) - 1 if offset + length > size else None
 
 
 def _plausible(record: Record, low: int, high: int) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import filecmp
+import math
 import os
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,13 +53,14 @@ class LogReader:
 
     def read(self, offset: int, limit: int = READ_SIZE) -> list[LogSegment]:
         """Up to ``limit`` bytes from ``offset``; empty at the end."""
-        place = Place(offset=_checked(offset, limit), record=find_record(self._files, offset))
-        return _read(self._files, place, limit, live=False)
+        return list(self._between(_checked(offset, limit), offset + limit))
 
     def segments(self, offset: int = 0) -> Iterator[LogSegment]:
         """Everything from ``offset`` to the present end."""
-        place = Place(offset=_checked(offset, READ_SIZE), record=find_record(self._files, offset))
-        end = self.size()
+        return self._between(_checked(offset, READ_SIZE), self.size())
+
+    def _between(self, start: int, end: int) -> Iterator[LogSegment]:
+        place = Place(offset=start, record=find_record(self._files, start))
         while place.offset < end:
             found = _read(self._files, place, min(READ_SIZE, end - place.offset), live=False)
             if not found:
@@ -121,23 +124,26 @@ class LogCursor:
         """Whether the log existed at some read."""
         return self._files is not None
 
-    def read(self, limit: int = READ_SIZE) -> list[LogSegment]:
-        """Up to ``limit`` bytes that are new; empty when there are none yet, or when ``ended``."""
+    def read(self, limit: int = READ_SIZE, *, since: float = math.inf) -> list[LogSegment]:
+        """Up to ``limit`` bytes that are new; empty when there are none yet, or when ``ended``.
+
+        With ``since``, a monotonic time, a look that another cursor in this process took after it is as good as ours.
+        """
         with self._lock:
             while not self.ended and (files := self._open()) is not None:
                 sealed = self._place.sealed
-                if segments := self._read(files, limit):
+                # The last bytes precede the seal: only a look that comes after seeing it can tell that there are none.
+                if segments := self._read(files, limit, math.inf if sealed else since):
                     self._idle = False
                     return segments
-                # The last bytes precede the seal: only a look that comes after seeing it can tell that there are none.
                 self.ended = sealed
                 if not sealed and not self._place.sealed and not self._inspect(files):
                     break
         return []
 
-    def _read(self, files: LogFiles, limit: int) -> list[LogSegment]:
+    def _read(self, files: LogFiles, limit: int, since: float) -> list[LogSegment]:
         if files.shared:
-            return _recent.read(files, self._place, limit)
+            return _recent.read(files, self._place, limit, since)
         return _read(files, self._place, limit, live=True)
 
     def _inspect(self, files: LogFiles) -> bool:
@@ -179,16 +185,21 @@ class RecentReads:
         self._reads: dict[tuple[int, int, int, int], tuple[list[LogSegment], Place]] = {}
         self._lock = threading.Lock()
 
-    def read(self, files: LogFiles, place: Place, limit: int) -> list[LogSegment]:
-        """As ``_read`` does, perhaps with less than there is by now."""
+    def read(self, files: LogFiles, place: Place, limit: int, since: float) -> list[LogSegment]:
+        """As ``_read`` does, perhaps with less than there is by now, but not less than there was at ``since``."""
         key = (files.serial, place.offset, place.record, limit)
         known = self._reads.get(key)
         if known is not None:
             place.offset, place.record, place.sealed = known[1].offset, known[1].record, known[1].sealed
-            return known[0]
+            return known[0].copy()
+        if (look := files.vain_look) and look[:2] == (place.offset, place.record) and look[2] >= since:
+            return []
+        started = time.monotonic()
         segments = _read(files, place, limit, live=True)
         if segments and limit <= READ_SIZE:
-            self._store(key, (segments, replace(place)))
+            self._store(key, (segments.copy(), replace(place)))
+        elif not place.sealed and (files.serial, place.offset, place.record, limit) == key:
+            files.vain_look = (place.offset, place.record, started)
         return segments
 
     def _store(self, key: tuple[int, int, int, int], value: tuple[list[LogSegment], Place]) -> None:

@@ -4,14 +4,15 @@ Only the log is watched, not its index: a record is written before its bytes, so
 both are there; and sealing a log touches it. A wake-up says "look again" and carries nothing: subscribe, then look,
 then wait, and nothing is missed.
 
-The more watch one log, the less often they are woken while it grows without a pause, so that two hundred cost little
-more than ten. The first write after a pause wakes everybody at once.
+The more watch one log, the less often they are woken while it grows without a pause: that bounds what a crowd costs the
+machine. The first write after a pause wakes everybody at once.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import threading
 import time
@@ -85,6 +86,7 @@ class Watch(Signal):
         super().__init__()
         self.path = path
         self.target: _Target | None = None  # the watcher's
+        self.noticed_at = math.inf  # monotonic: what was noticed until then has been told by a wake-up
         self._watcher = watcher
 
     def wait(self, timeout: float) -> bool:
@@ -92,6 +94,7 @@ class Watch(Signal):
         if self._watcher.forked():
             self._watcher = _shared()
             self._watcher.attach(self)
+            self.noticed_at = math.inf
             return True  # nobody was watching since the fork
         return super().wait(timeout)
 
@@ -214,7 +217,9 @@ class LogWatcher:
             self._pause()
             with self._lock:
                 woken = [*self._noticed(), *self._polls(time.monotonic()), *self._due(time.monotonic())]
+            now = time.monotonic()
             for watch in woken:
+                watch.noticed_at = now  # the same for all, so that one's look at the log can serve the others
                 watch.wake()
 
     def _pause(self) -> None:

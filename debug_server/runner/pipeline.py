@@ -107,7 +107,7 @@ class Pipeline:
 
         PatchApplicationError, EnvironmentBuildError and CommandExecutionError are raised after the row has ended.
         """
-        log_path = self.log_path(job.command)
+        log_path = self._new_log(job.command)
         try:
             with ExitStack() as stack:
                 running = self._start(job, log_path, stack)
@@ -122,6 +122,10 @@ class Pipeline:
         if record.reason is ExitReason.SPAWN_FAILED:
             raise CommandExecutionError(f"command {job.command.id} could not be started: {record.message}")
         return result
+
+    def refuse(self, command: Command, error: DebugServerError) -> None:
+        """End a claimed command that cannot even be prepared."""
+        self._fail(command, self._new_log(command), error)
 
     def follow_adopted(self, command: Command, running: RunningCommand, log_path: Path) -> CommandResult:
         """Wait for a command that another process had started."""
@@ -140,6 +144,12 @@ class Pipeline:
         running.cancel(message)
         return True
 
+    def detach_all(self) -> None:
+        """Let go of everything that runs here; it carries on and can be adopted."""
+        with self._lock:
+            for running in self._running.values():
+                running.detach()
+
     @property
     def running(self) -> list[int]:
         """The commands under way here."""
@@ -147,12 +157,19 @@ class Pipeline:
             return sorted(self._running)
 
     def log_path(self, command: Command) -> Path:
-        """Where a command's log lies; its folder is made."""
+        """Where a command's log lies."""
         folder = self._paths.logs_dir / check_name(str(command.session_id), what="session")
-        if folder not in self._log_dirs:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._log_dirs.add(folder)
         return folder / f"{command.log_name}-{command.id}.log"
+
+    def _new_log(self, command: Command) -> Path:
+        """The path of a log that does not exist yet, in a folder that does."""
+        path = self.log_path(command)
+        if path.parent not in self._log_dirs:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._log_dirs.add(path.parent)
+        if path.exists():
+            _set_aside(path)
+        return path
 
     def plan(self, job: Job) -> LaunchOrder:
         """What would be started, with nothing prepared: the limits, the environment, the places."""
@@ -161,7 +178,6 @@ class Pipeline:
     # -- stages ---------------------------------------------------------------------------------------------------
 
     def _start(self, job: Job, log_path: Path, stack: ExitStack) -> RunningCommand:
-        _set_aside(log_path)
         log = StageLog(log_path)
         stack.callback(log.close)
         if job.observers:
@@ -326,8 +342,7 @@ def resolve_cwd(workspace: Path, cwd: Path | None) -> Path:
 
 def _set_aside(log_path: Path) -> None:
     """A log of that name belongs to a command of an earlier store: it is kept, under another name."""
-    if log_path.exists():
-        suffix = f".{time.time_ns()}.old"
-        log_path.rename(f"{log_path}{suffix}")
-        with contextlib.suppress(FileNotFoundError):
-            Path(index_path(log_path)).rename(f"{index_path(log_path)}{suffix}")
+    suffix = f".{time.time_ns()}.old"
+    log_path.rename(f"{log_path}{suffix}")
+    with contextlib.suppress(FileNotFoundError):
+        Path(index_path(log_path)).rename(f"{index_path(log_path)}{suffix}")

@@ -88,7 +88,6 @@ class Commands(StorePart):
             raise InvalidInputError(f"cwd {cwd!r} must not hold NUL characters")
         if key_limit < 1:
             raise InvalidInputError(f"key_limit {key_limit} must be at least 1")
-        queue_name = f"session:{session_id}"
         before = (argv_text(argv), cwd, encode(sorted(env)) if env else "[]")
         after = (
             check_name(log_name, what="log name"),
@@ -97,7 +96,7 @@ class Commands(StorePart):
             0 if claim_owner is None else 1,
             claim_owner,
             priority,
-            queue_name if queue_key is None else queue_key,
+            f"session:{session_id}" if queue_key is None else queue_key,
             key_limit,
             int(tty),
             idempotency_key,
@@ -106,15 +105,8 @@ class Commands(StorePart):
         with self._database.write() as transaction:
             now = self._now()
             bound = max_pending if claim_owner is None else None
-            if bound is not None:
-                transaction.lock("queue")  # before the session's lock, always: two orders would be a deadlock
-            transaction.lock(queue_name)
-            if idempotency_key is not None:
-                known = transaction.one(_BY_KEY, (session_id, idempotency_key))
-                if known is not None:
-                    return command_from(known)
-            if bound is not None:
-                _check_room(transaction, bound)
+            if known := _admit(transaction, session_id, idempotency_key, bound):
+                return command_from(known)
             sequence = found(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)[0]
             sealed = self._sealer.seal(env, _place(session_id, sequence)) if env else None
             row = transaction.one(_INSERT, (session_id, sequence, *before, sealed, *after, now, now))
@@ -224,6 +216,18 @@ def _append(transaction: Transaction, now: float, kind: str, command: Command, d
 
 def _current(transaction: Transaction, command_id: int) -> Row:
     return found(transaction.one(_GET, (command_id,)), "command", command_id)
+
+
+def _admit(transaction: Transaction, session_id: int, key: str | None, bound: int | None) -> Row | None:
+    """Hold the session's numbering, return the key's earlier command if there is one, else check the bound."""
+    if bound is not None:
+        transaction.lock("queue")  # before the session's lock, always: two orders would be a deadlock
+    transaction.lock(f"session:{session_id}")
+    if key is not None and (known := transaction.one(_BY_KEY, (session_id, key))):
+        return known
+    if bound is not None:
+        _check_room(transaction, bound)
+    return None
 
 
 def _check_room(transaction: Transaction, max_pending: int) -> None:

@@ -57,7 +57,7 @@ class MetadataStore(Repositories, Worktrees, Sessions, Commands, Queue, Artifact
 
 def open_store(url: str, *, now: Callable[[], datetime] | None = None) -> MetadataStore:
     """Open, and bring up to date, the store that a URL or a plain path names (see ``address``)."""
-    database = _open_database(url)
+    database = open_database(url)
     try:
         return MetadataStore(database, Sealer(seal_key_path(url, os.environ)), now or utc_now)
     except BaseException:
@@ -65,7 +65,8 @@ def open_store(url: str, *, now: Callable[[], datetime] | None = None) -> Metada
         raise
 
 
-def _open_database(url: str) -> Database:
+def open_database(url: str) -> Database:
+    """The database alone, as it is: for migrations and repair."""
     if not is_postgres(url):
         return SqliteDatabase(sqlite_path(url))
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from debug_server.errors import WorktreePoolError
 from debug_server.worktrees.git import GitPlace, GitResult, error_for, require, run_git
 from debug_server.worktrees.gitdir import write_gitdir, write_head
+from debug_server.worktrees.index_dates import date_back, forget_touched
 from debug_server.worktrees.mirror import Mirror
 from debug_server.worktrees.trash import Trash
 from debug_server.worktrees.usage import processes_under
@@ -111,6 +112,8 @@ class CheckoutBackend:
         if not result.ok:
             self.discard(path)
             raise error_for(result, f"checking out {commit}")
+        listed = require(run_git("ls-files", "-z", place=place), f"listing {path}")
+        date_back(path, place.git_dir / "index", listed.split(b"\0"))
 
     def _read_tree(self, place: GitPlace, commit: str) -> GitResult:
         arguments = ("-c", "checkout.workers=0", "read-tree", "--reset", "-u", commit)
@@ -119,10 +122,11 @@ class CheckoutBackend:
     def _switch(self, path: Path, place: GitPlace, commit: str) -> None:
         before = self._head(place.git_dir) or ""
         # Unchanged files are not written again, so new attributes would not reach them.
-        compared = run_git(*("diff-tree", "-r", "--name-only", before, commit), place=place)
+        compared = run_git("diff-tree", "-r", "-z", "--name-only", before, commit, place=place)
         if compared.ok and b".gitattributes" not in compared.stdout:
             switched = run_git("read-tree", "-m", "-u", before, commit, place=place, timeout=_TIMEOUT)
             if switched.ok:
+                date_back(path, place.git_dir / "index", compared.stdout.split(b"\0"))
                 write_head(place.git_dir, commit)
                 return
         self._create(path, place, commit)
@@ -131,9 +135,12 @@ class CheckoutBackend:
         assert place.work_tree is not None
         self._throw_gitdir(place.work_tree)
         # The order matters: a directory in the place of a tracked file must go before the file can come back.
-        steps = (("clean", "-ffdxq"), ("read-tree", "--reset", "-u", commit))
-        if not all(run_git(*step, place=place, timeout=_TIMEOUT).ok for step in steps):
+        if not run_git("clean", "-ffdxq", place=place, timeout=_TIMEOUT).ok:
             return False
+        touched = forget_touched(place.work_tree, place.git_dir / "index")
+        if not run_git("read-tree", "--reset", "-u", commit, place=place, timeout=_TIMEOUT).ok:
+            return False
+        date_back(place.work_tree, place.git_dir / "index", touched)
         (place.git_dir / "clean").touch()
         return True
 

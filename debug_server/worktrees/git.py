@@ -56,6 +56,7 @@ _UNREACHABLE = (
 _UNKNOWN = ("couldn't find remote ref", "not our ref", "unknown revision", "not a valid object name")
 _CORRUPT = (
     "unable to read",
+    "cannot read object",
     "missing blob",
     "missing tree",
     "is corrupt",

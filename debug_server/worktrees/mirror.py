@@ -149,7 +149,7 @@ class Mirror:
     def _commit(self, name: str) -> str | None:
         if _FULL.fullmatch(name):
             return next(iter(self.ancestors(name)), None)
-        result = self._read("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        result = self._read("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
         if "ambiguous" in result.stderr:
             raise UnknownCommitError(f"{name!r} is the beginning of several commits: give more digits")
         return result.stdout.decode().strip() if result.ok else None

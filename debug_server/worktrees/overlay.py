@@ -58,8 +58,7 @@ class OverlayBackend:
     def discard(self, path: Path) -> None:
         """Unmount and remove the mount point."""
         self.clean(path)
-        if path.is_dir():
-            path.rmdir()
+        self._trash.throw(path)
 
     def fork(self, source: Path, target: Path, commit: str) -> None:
         """Mount ``target`` over a copy of what ``source`` has written."""

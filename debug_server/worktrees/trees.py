@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pathlib import Path
 from debug_server.errors import WorktreePoolError
 from debug_server.worktrees.git import GitPlace, error_for, run_git
 from debug_server.worktrees.gitdir import write_gitdir, write_head
+from debug_server.worktrees.index_dates import date_back
 from debug_server.worktrees.locks import file_lock, try_lock
 from debug_server.worktrees.mirror import Mirror
 from debug_server.worktrees.mount import detach, list_mounts, mount_overlay
@@ -123,7 +123,11 @@ class TreeCache:
             self._write_refs(view / ".git", commit)
         finally:
             detach(view)
-        return _layer_is_exact(root)
+        names = _files_of(root)
+        if _is_exact(names):
+            date_back(root, root / ".git" / "index", names)
+            return True
+        return False
 
     def _build_whole(self, commit: str) -> None:
         with self._site(commit) as site:
@@ -134,8 +138,7 @@ class TreeCache:
             place = GitPlace(git_dir=root / ".git", work_tree=root)
             self._check_out(commit, place)
             self._write_refs(root / ".git", commit)
-            _backdate(root)
-            run_git("update-index", "-q", "--refresh", place=place, timeout=_BUILD_TIMEOUT)
+            date_back(root, root / ".git" / "index", _files_of(root))
             self._publish(commit, site, [commit])
 
     def _check_out(self, commit: str, place: GitPlace) -> None:
@@ -212,25 +215,22 @@ class TreeCache:
         return any(commit in note.read_text().split()[1:] for note in notes)
 
 
-def _layer_is_exact(root: Path) -> bool:
+def _files_of(root: Path) -> list[bytes]:
+    """Every entry of a layer that is no folder, as git names it; whiteouts of removed files too."""
+    top = os.fsencode(root)
+    names = []
+    for folder, folders, files in os.walk(top):
+        if folder == top:
+            folders[:] = [name for name in folders if name != b".git"]
+            names.extend(files)
+        else:
+            names.extend(folder[len(top) + 1 :] + b"/" + name for name in files)
+    return names
+
+
+def _is_exact(names: list[bytes]) -> bool:
     """A changed ``.gitattributes`` changes files that the layer does not hold; a huge layer is no saving."""
-    changed = 0
-    for folder, _, files in os.walk(root):
-        if ".git" in Path(folder).parts[len(root.parts) :]:
-            continue
-        changed += len(files)
-        if ".gitattributes" in files or changed > MAX_LAYER_FILES:
-            return False
-    return True
-
-
-def _backdate(root: Path) -> None:
-    """Date the files before the index: git hashes again whatever is not older than its index."""
-    moment = time.time() - 10
-    for folder, _, files in os.walk(root):
-        if ".git" not in Path(folder).parts[len(root.parts) :]:
-            for name in files:
-                os.utime(os.path.join(folder, name), (moment, moment), follow_symlinks=False)  # noqa: PTH118
+    return len(names) <= MAX_LAYER_FILES and not any(name.rsplit(b"/", 1)[-1] == b".gitattributes" for name in names)
 
 
 def _disk_bytes(root: Path) -> int:
@@ -245,6 +245,3 @@ def _recorded_bytes(tree: Path) -> int:
         return int((tree / "bytes").read_text())
     except (OSError, ValueError):
         return 0
-
-
-__all__ = ["Tree", "TreeCache"]

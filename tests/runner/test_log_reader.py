@@ -301,6 +301,21 @@ def test_readers_of_one_log_share_its_descriptors(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_a_shared_look_never_ends_a_cursor_early(tmp_path: Path) -> None:
+    """A cursor may rely on another's look that found nothing, but not once it has seen the seal."""
+    path = tmp_path / "a.log"
+    write(path, [(STDOUT, b"first")], end=False)
+    with contextlib.closing(LogCursor(path)) as one, contextlib.closing(LogCursor(path)) as other:
+        assert joined(other.read(100)) == joined(drain(one, 100)) == b"first"
+        write(path, [(STDERR, b"last")])
+        assert other.read(100, since=0) == [], "that was the other's look"
+        assert joined(other.read(100, since=0)) == b"last"
+        assert joined(one.read(100)) == b"last"
+        assert one.read(100) == other.read(100) == []
+        assert one.ended
+        assert other.ended
+
+
 def test_a_log_made_anew_is_not_mistaken_for_the_old_one(tmp_path: Path) -> None:
     """While somebody still reads a deleted log, a new one at its path is read as itself."""
     path = tmp_path / "a.log"

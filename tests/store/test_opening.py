@@ -13,7 +13,7 @@ from debug_server.errors import ConfigurationError, DebugServerError, InvalidInp
 from debug_server.store import MetadataStore, default_url, open_store
 from debug_server.store.address import without_secrets
 from debug_server.store.connection import Database
-from debug_server.store.metadata import _open_database
+from debug_server.store.metadata import open_database
 from debug_server.store.migrations import LATEST, migrate, schema_version
 from debug_server.store.sealing import Sealer
 from debug_server.store.sqlite import SqliteDatabase
@@ -31,7 +31,7 @@ def tables(database: Database, url: str) -> set[str]:
 
 def test_migrations_go_up_and_down(database_url: str) -> None:
     """Up, down and up again: the tables come, go and come, and the store works on the result."""
-    database = _open_database(database_url)
+    database = open_database(database_url)
     migrate(database)
     assert {"commands", "events"} <= tables(database, database_url)
     migrate(database, 0)
@@ -49,7 +49,7 @@ def test_a_failing_step_leaves_nothing(database_url: str, monkeypatch: pytest.Mo
     from debug_server.store import migrations, schema
 
     broken = schema.Migration(version=2, up=("CREATE TABLE half (id BIGINT)", "NONSENSE"), down=())
-    database = _open_database(database_url)
+    database = open_database(database_url)
     migrate(database)
     monkeypatch.setattr(migrations, "MIGRATIONS", (*schema.MIGRATIONS, broken))
     monkeypatch.setattr(migrations, "LATEST", 2)
@@ -63,7 +63,7 @@ def test_a_failing_step_leaves_nothing(database_url: str, monkeypatch: pytest.Mo
 
 def test_a_newer_database_is_left_alone(database_url: str) -> None:
     """A schema of a later program is refused with both versions and advice."""
-    database = _open_database(database_url)
+    database = open_database(database_url)
     migrate(database)
     with database.write() as transaction:
         transaction.run("UPDATE schema_version SET version = ?", (LATEST + 1,))

@@ -123,7 +123,7 @@ def test_sixteen_claimers_in_two_processes(store: MetadataStore, database_url: s
 
 def test_claiming_is_quick_in_a_long_queue(store: MetadataStore, session: Session) -> None:
     """With thousands waiting, half of them behind a key at its limit, a claim still takes a few milliseconds."""
-    for number in range(1000):
+    for number in range(600):
         add(store, session, "full", priority=1)
         add(store, session, f"k{number}")
     claim(store)

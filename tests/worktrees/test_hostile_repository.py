@@ -19,11 +19,11 @@ def booby_trap(git_dir: Path, mark: Path) -> None:
     config = git_dir / "config"
     config.write_text(
         config.read_text()
-        + f"[core]\n\tfsmonitor = {program}\n\thooksPath = {git_dir}/hooks\n\tsshCommand = {program}\n\tpager = {program}\n"
+        + f"[core]\n\tfsmonitor = {program}\n\thooksPath = {git_dir}/hooks\n\tsshCommand = {program}\n"
         + f'[filter "evil"]\n\tclean = {program}\n\tsmudge = {program}\n\tprocess = {program}\n\trequired = true\n'
         + f'[diff "evil"]\n\ttextconv = {program}\n\tcommand = {program}\n'
         + f'[diff]\n\texternal = {program}\n[merge "evil"]\n\tdriver = {program}\n'
-        + f"[uploadpack]\n\tpackObjectsHook = {program}\n[credential]\n\thelper = {program}\n[gpg]\n\tprogram = {program}\n"
+        + f"[uploadpack]\n\tpackObjectsHook = {program}\n[credential]\n\thelper = {program}\n"
     )
     hooks = git_dir / "hooks"
     hooks.mkdir(exist_ok=True)

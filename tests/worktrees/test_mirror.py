@@ -13,7 +13,7 @@ import pytest
 from debug_server.errors import InvalidInputError, RemoteUnreachableError, UnknownCommitError, WorktreePoolError
 from debug_server.worktrees.git import GitPlace, run_git
 from debug_server.worktrees.mirror import Mirror
-from tests.worktrees.places import Remote, git, open_pool
+from tests.worktrees.places import Remote, git, make_remote, open_pool
 
 
 @pytest.fixture
@@ -66,8 +66,6 @@ def test_commit_of_no_branch(mirror: Mirror, remote: Remote) -> None:
 
 def test_ambiguous_short_sha(base: Path) -> None:
     """A beginning that several commits share is refused with the advice to give more digits."""
-    from tests.worktrees.places import make_remote
-
     remote = make_remote(base / "many")
     seen: dict[str, str] = {}
     stream = "".join(
@@ -107,7 +105,7 @@ def test_silent_remote_is_given_up(base: Path) -> None:
     """A remote that accepts and never answers costs the time limit and leaves no git behind."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"git://127.0.0.1:{server.getsockname()[1]}/x"
-        with pytest.raises(WorktreePoolError, match="did not end within 0.5 s"):
+        with pytest.raises(WorktreePoolError, match=r"did not end within 0\.5 s"):
             Mirror(base / "x.bare", address, fetch_timeout=0.5).ensure()
     mine = [Path(f"/proc/{pid}/cmdline") for pid in os.listdir("/proc") if pid.isdigit()]
     texts = [path.read_bytes() for path in mine if path.exists()]

@@ -182,10 +182,11 @@ def test_paths_that_leave_the_tree(workspace: Path, base: Path, name: str, form:
     (workspace / "link").unlink()
     (workspace / "link").symlink_to(base)
     prefixed = name if name.startswith("/") else f"b/{name}"
+    added = "@@ -0,0 +1 @@\n+x\n"
     diff = {
-        "create": f"diff --git a/{name} b/{name}\nnew file mode 100644\n--- /dev/null\n+++ {prefixed}\n@@ -0,0 +1 @@\n+x\n",
+        "create": f"diff --git a/{name} b/{name}\nnew file mode 100644\n--- /dev/null\n+++ {prefixed}\n{added}",
         "rename": f"diff --git a/text b/{name}\nsimilarity index 100%\nrename from text\nrename to {name}\n",
-        "plain": f"--- /dev/null\n+++ {prefixed}\n@@ -0,0 +1 @@\n+x\n",
+        "plain": f"--- /dev/null\n+++ {prefixed}\n{added}",
     }[form]
     before = fingerprint(workspace)
     with pytest.raises(PatchApplicationError):

@@ -52,7 +52,7 @@ def test_folder_rename_inside(pool: WorktreePool, remote: Remote) -> None:
 
 
 def test_release_drops_everything(pool: WorktreePool, remote: Remote) -> None:
-    """Edits, deletions, new, ignored and read-only files, nested repositories and links are gone for the next holder."""
+    """Edits, deletions, new, ignored and read-only files, nested repositories and links are gone for the next one."""
     with acquire(pool, remote.commits[0]) as lease:
         clean = fingerprint(lease.path)
         (lease.path / "README").unlink()

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
+import shutil
 
 from debug_server.errors import EnvironmentBuildError
-from debug_server.runner.environments.conda_builders import (
-    CONDA_PROGRAMS,
-    CondaProgramBuilder,
-    RattlerBuilder,
-    find_conda_program,
-)
 from debug_server.runner.environments.hook_builder import HookBuilder
 from debug_server.runner.environments.manifests import ManifestKind, ManifestSet
 from debug_server.runner.environments.plan import Builder
@@ -20,6 +14,7 @@ from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.environments.uv_builder import UvBuilder, find_uv
 from debug_server.runner.environments.venv_builder import VenvBuilder
 
+CONDA_PROGRAMS = ("micromamba", "mamba", "conda")
 _CONDA = (ManifestKind.CONDA, ManifestKind.CONDA_EXPLICIT)
 _SUPPORTED = "requirements*.txt, constraints*.txt, pyproject.toml, uv.lock, environment.yml, an @EXPLICIT list"
 _CHOICES = ("uv", "venv", "rattler", *CONDA_PROGRAMS, "hook")
@@ -64,16 +59,23 @@ def _uv(probes: ProbeCache) -> UvBuilder | None:
     return None if program is None or version is None else UvBuilder(program=program, tool=version)
 
 
-def _rattler(probes: ProbeCache) -> RattlerBuilder | None:
+def _rattler(probes: ProbeCache) -> Builder | None:
     if importlib.util.find_spec("rattler") is None:
         return None
-    return RattlerBuilder(tool=f"py-rattler {importlib.metadata.version('py-rattler')}", uv=_uv(probes))
+    # Imported here: with YAML and asyncio it would double the time to load this package for everybody else.
+    from importlib.metadata import version
+
+    from debug_server.runner.environments.conda_builders import RattlerBuilder
+
+    return RattlerBuilder(tool=f"py-rattler {version('py-rattler')}", uv=_uv(probes))
 
 
-def _conda_program(names: tuple[str, ...], probes: ProbeCache) -> CondaProgramBuilder:
-    found = find_conda_program(names)
-    if found is None:
+def _conda_program(names: tuple[str, ...], probes: ProbeCache) -> Builder:
+    from debug_server.runner.environments.conda_builders import CondaProgramBuilder
+
+    found = [(name, program) for name in names if (program := shutil.which(name)) is not None]
+    if not found:
         raise EnvironmentBuildError(f"conda manifests need the py-rattler package or one of {', '.join(names)}")
-    name, program = found
+    name, program = found[0]
     version = probes.ask(program, ("--version",)) or "of unknown version"
     return CondaProgramBuilder(name=name, program=program, tool=f"{name} {version}")

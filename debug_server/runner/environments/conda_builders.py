@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -22,7 +21,6 @@ from debug_server.runner.environments.uv_builder import UvBuilder
 if TYPE_CHECKING:
     from rattler import RepoDataRecord
 
-CONDA_PROGRAMS = ("micromamba", "mamba", "conda")
 _PACKAGE_URL = re.compile(
     r"(?P<url>(?P<channel>.+)/(?P<subdir>[^/]+)/(?P<file>(?P<name>[^/]+)-(?P<version>[^/-]+)-(?P<build>[^/-]+)"
     r"(?:\.conda|\.tar\.bz2)))(?:#(?P<kind>sha256:)?(?P<hash>[0-9a-fA-F]+))?"
@@ -181,9 +179,3 @@ def _text(path: Path) -> str:
 def _rattler_cache() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(os.environ.get("RATTLER_CACHE_DIR") or cache / "rattler" / "cache")
-
-
-def find_conda_program(names: Sequence[str] = CONDA_PROGRAMS) -> tuple[str, str] | None:
-    """The first of ``names`` on the search path, as (name, path)."""
-    found = ((name, shutil.which(name)) for name in names)
-    return next(((name, path) for name, path in found if path is not None), None)

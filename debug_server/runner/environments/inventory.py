@@ -14,14 +14,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 ADDED = "was added"
 _ALIKE = 3  # problems that are spelled out before the rest is only counted
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One file or symbolic link."""
+class Entry(NamedTuple):
+    """One file or symbolic link; a tuple because thousands are made within a build's time."""
 
     mode: int
     size: int
@@ -47,8 +47,7 @@ class Inventory:
 
     def encode(self) -> bytes:
         """As JSON; the seal holds the digest of these bytes."""
-        rows = {path: [item.mode, item.size, item.target, item.digest] for path, item in self.entries.items()}
-        return json.dumps(rows, separators=(",", ":")).encode()
+        return json.dumps(self.entries, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Inventory:
@@ -62,8 +61,7 @@ def take_inventory(root: Path, *, trust_records: bool) -> Inventory:
     covered = recorded_digests(root, entries) if trust_records else {}
     for path, entry in entries.items():
         if entry.target is None and path not in covered:
-            digest = _digest(root / path)
-            entries[path] = Entry(entry.mode, entry.size, None, digest)
+            entries[path] = entry._replace(digest=_digest(root / path))
     return Inventory(entries)
 
 
@@ -101,10 +99,10 @@ def describe(wrong: dict[str, str]) -> str:
 
 def owners(root: Path, paths: set[str], entries: dict[str, Entry]) -> list[str]:
     """The names of the distributions whose RECORD lists one of ``paths``, or which one of them describes."""
-    found = {name.partition("==")[0] for path in paths if (name := _package(path)) is not None}
+    found = {_distribution(path) for path in paths if ".dist-info/" in path}
     for record, listed in _records(root, entries):
         if any(path in paths for path, _ in listed):
-            found.add(_package(record).partition("==")[0])  # type: ignore[union-attr]
+            found.add(_distribution(record))
     return sorted(found)
 
 
@@ -139,12 +137,15 @@ def _package(path: str) -> str | None:
     if name == "METADATA" and folder.endswith(".dist-info"):
         distribution, _, version = folder.rpartition("/")[2].removesuffix(".dist-info").partition("-")
         return f"{distribution}=={version}"
-    if name == "RECORD" and folder.endswith(".dist-info"):
-        return _package(f"{folder}/METADATA")
     if folder == "conda-meta" and name.endswith(".json"):
         distribution, version, _ = name.removesuffix(".json").rsplit("-", 2)
         return f"{distribution}=={version}"
     return None
+
+
+def _distribution(path: str) -> str:
+    """The name in ``…/name-version.dist-info/…``."""
+    return path.partition(".dist-info/")[0].rpartition("/")[2].partition("-")[0]
 
 
 def _walk(root: str) -> dict[str, Entry]:

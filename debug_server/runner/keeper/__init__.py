@@ -3,6 +3,7 @@
 Standard library only, and little of it: every keeper is a fork of a pre-warmed process and what is imported here is
 carried by each of them. The server's side is ``debug_server.runner.launcher``.
 
-Reading order: ``forkserver`` (makes keepers), ``keeper`` (owns one command), ``embryo`` (becomes the command),
-``tree`` (holds and empties the process tree), ``verdict`` (says how it ended), ``frames`` (the socket's language).
+Reading order: ``forkserver`` (makes keepers), ``spare`` (waits), ``keeper`` (owns one command), ``nest`` (starts it),
+``tree`` (holds and empties it), ``ladder`` (stops it), ``verdict`` (says how it ended), ``frames`` (the language of the
+socket).
 """

@@ -152,9 +152,12 @@ class NamespaceContainment(Containment):
         ours, theirs = socket.socketpair()
         pid = clone(self.flags)
         if pid == 0:
-            ours.close()
-            os.close(status_read)
-            self._init(uid, gid, theirs, stdio, status_write)
+            try:
+                ours.close()
+                os.close(status_read)
+                self._init(uid, gid, theirs, stdio, status_write)
+            finally:
+                os._exit(127)
         theirs.close()
         os.close(status_write)
         nest = Nest(NamespaceTree(pid, start_time(pid) or 0))
@@ -170,9 +173,12 @@ class NamespaceContainment(Containment):
             os._exit(1)
         child = clone()
         if child == 0:
-            os.close(status)
-            stdio.keep_child_ends()
-            embryo.live(orders, stdio, [])
+            try:
+                os.close(status)
+                stdio.keep_child_ends()
+                embryo.live(orders, stdio, [])
+            finally:
+                os._exit(127)
         orders.close()
         for fd in (stdio.stdin, stdio.stdout, stdio.stderr, stdio.child_in, stdio.child_out, stdio.child_err):
             os.close(fd)

@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 
-from debug_server.runner.keeper import keeper
+from debug_server.runner.keeper import spare
 from debug_server.runner.keeper.cgroup import CgroupError
 from debug_server.runner.keeper.containment import Containment, choose
 from debug_server.runner.keeper.linux import become_subreaper, boot_id, set_process_name, start_time
@@ -124,7 +124,7 @@ def _become_keeper(connection: socket.socket, unwanted: list[int], containment: 
     for fd in unwanted:
         os.close(fd)
     try:
-        keeper.live(connection, containment, boot)
+        spare.live(connection, containment, boot)
     finally:
         os._exit(1)
 

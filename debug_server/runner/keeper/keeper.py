@@ -1,6 +1,6 @@
-"""One command's keeper, from spare process to exit record.
+"""One command's keeper, from its orders to its exit record.
 
-    spare --orders--> handle on disk --released--> running --leader gone, tree empty, pipes at end--> record --> gone
+    orders --> handle on disk --released--> running --leader gone, tree empty, pipes at end--> record --> spare again
 
 The handle is linked into place before the command is released: whoever links ``handle.json`` first decides, so a
 recovering server can fence off a keeper that is late, and no command ever starts twice.
@@ -12,16 +12,13 @@ import errno
 import json
 import os
 import signal
-import socket
-import sys
 import time
 
-from debug_server.runner.keeper import frames, limits, record, verbs
-from debug_server.runner.keeper.containment import STATUS, Containment
+from debug_server.runner.keeper import limits, record, verbs
+from debug_server.runner.keeper.containment import STATUS
 from debug_server.runner.keeper.control import Control
-from debug_server.runner.keeper.embryo import Stdio, explain
+from debug_server.runner.keeper.embryo import explain
 from debug_server.runner.keeper.ladder import Ladder, spawn_hook
-from debug_server.runner.keeper.linux import become_subreaper, set_process_name, start_time
 from debug_server.runner.keeper.loop import Loop
 from debug_server.runner.keeper.output import Output, RelayBuffer
 from debug_server.runner.keeper.stdin import Stdin
@@ -32,87 +29,13 @@ from debug_server.runner.log_format import STDERR, STDOUT, LogWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any
+
+    from debug_server.runner.keeper.spare import Spare
 
 HANDLE, SOCKET = "handle.json", "control.sock"
 _HELD_PIPE_SECONDS = 1.0  # a pipe end handed to a process outside the tree is not waited for longer
 _FOR_EVER = 3600.0
-_COMMANDS_PER_KEEPER = 200
-
-
-class Spare:
-    """A keeper between commands: whatever can be done before the orders arrive has been done.
-
-    A keeper serves one command at a time and several after each other: its pages are warm by then, which a fresh fork's
-    are not (0.8 ms of page faults a command here).
-    """
-
-    def __init__(self, connection: socket.socket, containment: Containment, boot: str) -> None:
-        os.setsid()
-        become_subreaper()
-        set_process_name("ds-keeper")
-        self.connection = connection
-        self._containment = containment
-        self._buffer = frames.FrameBuffer()
-        own = os.getpid()
-        self.identity = {"pid": own, "start_time": start_time(own), "boot_id": boot}
-        self.wakeup, wakeup_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
-
-    def prepare(self) -> None:
-        """Make pipes and a tree for the next command."""
-        os.chdir("/")
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self.stdio = Stdio()
-        self.nest = self._containment.prepare(self.stdio)
-
-    def await_orders(self) -> dict[str, Any] | None:
-        """Block until the server has a command; None when it went away."""
-        while received := _receive(self.connection, self._buffer):
-            for kind, payload in received:
-                message: dict[str, Any] = json.loads(payload) if kind == frames.JSON else {}
-                if "run_dir" in message:
-                    return message
-        return None
-
-
-def _receive(connection: socket.socket, buffer: frames.FrameBuffer) -> list[tuple[int, bytes]] | None:
-    try:
-        connection.setblocking(True)
-        return frames.receive(connection, buffer)
-    except OSError:  # closed while the last command ran
-        return None
-
-
-def live(connection: socket.socket, containment: Containment, boot: str) -> NoReturn:
-    """Serve commands on ``connection`` until the server goes away, then exit."""
-    spare = Spare(connection, containment, boot)
-    for left in reversed(range(_COMMANDS_PER_KEEPER)):
-        spare.prepare()
-        orders = spare.await_orders()
-        if orders is None:
-            spare.nest.abandon()
-            break
-        try:
-            os.chdir(orders["run_dir"])
-            Keeper(spare, orders, last=left == 0).run()
-        except BaseException:  # noqa: BLE001 - the process boundary: nothing above could end the tree
-            _report_crash(orders["run_dir"])
-            spare.nest.abandon()
-            break
-    os._exit(0)
-
-
-def _report_crash(run_dir: str) -> None:
-    """Keep the traceback of a bug of ours for whoever mends it."""
-    import traceback
-
-    try:
-        with open(os.path.join(run_dir, "keeper.err"), "w") as file:
-            traceback.print_exception(sys.exception() if hasattr(sys, "exception") else sys.exc_info()[1], file=file)
-    except OSError:
-        pass
 
 
 class Keeper:
@@ -120,7 +43,7 @@ class Keeper:
 
     def __init__(self, spare: Spare, orders: dict[str, Any], *, last: bool) -> None:
         self.orders = orders
-        self._last = last
+        self._last = last  # this process serves no other command after this one
         self.limits: limits.Plan = orders["limits"]
         self.nest, self.tree, self.stdio, self.loop = spare.nest, spare.nest.tree, spare.stdio, Loop()
         self.handle = {
@@ -186,6 +109,9 @@ class Keeper:
             self.spawn_error = str(error)
         except OSError as error:
             self.spawn_error = explain(error)
+        if self.streams.terminal is not None:
+            for fd in (self.stdio.stdin, self.stdio.stdout, self.stdio.stderr):
+                os.close(fd)
         if self.spawn_error is not None:
             self.started = self.leader_ended = time.monotonic()
             self.ladder.begin(self.started, hook=False)
@@ -224,8 +150,6 @@ class Keeper:
         self.streams.open(terminal, STDOUT)
         self.stdin = Stdin(terminal, terminal=True, loop=self.loop, control=self.control)
         self.streams.on_writable = self.stdin.pump
-        for fd in (self.stdio.stdin, self.stdio.stdout, self.stdio.stderr):
-            os.close(fd)
         return os.ttyname(self._follower)
 
     def _release(self, tty: str | None) -> None:
@@ -250,7 +174,10 @@ class Keeper:
     def _on_embryo(self, fd: int, _: int) -> None:
         """The orders socket closes when exec has happened, and speaks when it could not."""
         assert self.nest.orders is not None
-        data = self.nest.orders.recv(1 << 16)
+        try:
+            data = self.nest.orders.recv(1 << 16)
+        except OSError:
+            data = b"it ended before it could be started"
         if data:
             self.spawn_error = data.decode()
         self.loop.unwatch(fd)

@@ -54,9 +54,12 @@ def bear(stdio: embryo.Stdio, enter: list[str], fork: Callable[[], int] = clone)
     ours, theirs = socket.socketpair()
     pid = fork()
     if pid == 0:
-        ours.close()
-        stdio.keep_child_ends()
-        embryo.live(theirs, stdio, enter)
+        try:
+            ours.close()
+            stdio.keep_child_ends()
+            embryo.live(theirs, stdio, enter)
+        finally:
+            os._exit(127)  # whatever goes wrong, it must not go on as a second keeper
     theirs.close()
     return pid, ours
 

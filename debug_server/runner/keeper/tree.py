@@ -167,8 +167,8 @@ class NamespaceTree(Tree):
         if is_alive(self.init, self.started):
             send(self.init, signal.SIGKILL)
 
-    def empty(self) -> bool:
-        return not is_alive(self.init, self.started)
+    def remove(self) -> None:
+        self.kill()
 
 
 class SessionTree(Tree):

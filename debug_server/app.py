@@ -1,0 +1,88 @@
+"""The composition root: settings in, wired parts out; the only module that sees all layers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+
+from debug_server.config import RunnerConfig, load
+from debug_server.engine import LocalEngine
+from debug_server.runner.settings import RunnerSettings
+from debug_server.runner.worker import WorkerSupervisor
+from debug_server.store import MetadataStore, default_url, open_store
+from debug_server.surfaces.cli.sessions import print_plan, work_off
+from debug_server.telemetry import configure_logging, open_telemetry
+
+__all__ = ["Local", "print_plan", "work_off"]
+
+DEFAULT_CONFIG = Path("config/runner.toml")
+
+
+class Local:
+    """Everything on this machine, each part made when it is first used."""
+
+    def __init__(self, settings: RunnerSettings, database_url: str) -> None:
+        self.settings = settings
+        self._database_url = database_url
+        self.telemetry = open_telemetry()
+
+    @classmethod
+    def open(
+        cls,
+        *,
+        config: str | os.PathLike[str] | None = None,
+        database_url: str | None = None,
+        environ: Mapping[str, str] = os.environ,
+        log_level: str = "WARNING",
+    ) -> Local:
+        """From a settings file (or ``config/runner.toml`` here, or the defaults) and the environment."""
+        configure_logging(log_level)
+        files = [Path(config)] if config is not None else [DEFAULT_CONFIG] if DEFAULT_CONFIG.is_file() else []
+        settings = RunnerSettings.from_config(load(RunnerConfig, files=files, environ=environ).value)
+        return cls(settings, database_url or default_url(environ))
+
+    @cached_property
+    def store(self) -> MetadataStore:
+        """The metadata store, migrated."""
+        return open_store(self._database_url)
+
+    @cached_property
+    def supervisor(self) -> WorkerSupervisor:
+        """Runs commands in the calling thread, with the environments of the settings."""
+        return WorkerSupervisor.from_settings(
+            metadata_store=self.store, settings=self.settings, telemetry=self.telemetry
+        )
+
+    @cached_property
+    def bare_supervisor(self) -> WorkerSupervisor:
+        """The same without virtual environments: commands see the caller's own PATH."""
+        return WorkerSupervisor(
+            metadata_store=self.store,
+            paths=self.settings.paths,
+            environment_manager=None,
+            settings=self.settings,
+            telemetry=self.telemetry,
+        )
+
+    @cached_property
+    def engine(self) -> LocalEngine:
+        """The queue's engine, not yet started."""
+        return LocalEngine(store=self.store, supervisor=self.bare_supervisor, telemetry=self.telemetry)
+
+    def close(self) -> None:
+        """Close what was opened; running commands carry on."""
+        for name in ("supervisor", "bare_supervisor", "store"):
+            if name in self.__dict__:
+                self.__dict__[name].close()
+        self.telemetry.close()
+
+    def __enter__(self) -> Local:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,10 @@
+"""Which run goes where and when: the product's only queue.
+
+Imported by ``service`` and ``app``. ``local`` runs it in one process on one machine; a distributed engine replaces this
+package alone.
+"""
+
+from debug_server.engine.local import LocalEngine
+from debug_server.engine.workspace import SessionWorkspace, session_workspace
+
+__all__ = ["LocalEngine", "SessionWorkspace", "session_workspace"]

@@ -1,0 +1,216 @@
+"""The queue's engine in one process: claims waiting commands and runs each in a thread of its own.
+
+    start -> recover what dead owners left -> claim while there is room -> run -> ... -> stop (let go, keepers carry on)
+
+Any number of engines may work on one store: a claim is a compare-and-set, and only the commands of a dead owner are
+taken over.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from debug_server.engine.workspace import session_workspace
+from debug_server.errors import DebugServerError, KeeperError
+from debug_server.events import EventFeed
+from debug_server.model import Command, Limits
+from debug_server.ports import Telemetry
+from debug_server.runner.launch import DetachedError, run_dir_for
+from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.recovery import Adopted, recover
+from debug_server.runner.spec import CommandSpec
+from debug_server.runner.worker import WorkerSupervisor
+from debug_server.store import MetadataStore
+
+_LOG = logging.getLogger(__name__)
+_LOOK_AGAIN_SECONDS = 1.0
+_DELIVER_SECONDS = 5.0
+_DELIVER_RETRY = 0.01
+
+
+class LocalEngine:
+    """Works off the queue of one store on this machine."""
+
+    def __init__(
+        self,
+        *,
+        store: MetadataStore,
+        supervisor: WorkerSupervisor,
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        self._store = store
+        self._supervisor = supervisor
+        self._telemetry = telemetry
+        self._settings = supervisor.settings
+        self._feed = EventFeed(store)
+        self._lock = threading.Condition()
+        self._active = 0
+        self._stopping = False
+        self._dispatcher: threading.Thread | None = None
+
+    def start(self) -> list[int]:
+        """Recover, then begin to claim; returns the commands that were adopted."""
+        adopted = recover(self._store, self._supervisor.paths, self._supervisor.owner)
+        for item in adopted:
+            self._spawn(self._follow, item)
+        self._dispatcher = threading.Thread(target=self._dispatch, name="engine", daemon=True)
+        self._dispatcher.start()
+        return [item.command.id for item in adopted]
+
+    def submit(
+        self,
+        *,
+        session_id: int,
+        spec: CommandSpec,
+        priority: int = 0,
+        queue_key: str | None = None,
+        key_limit: int = 1,
+        idempotency_key: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Command:
+        """Put a command into the queue; QueueFullError when it is at its bound."""
+        return self._store.add_command(
+            session_id=session_id,
+            argv=spec.argv,
+            cwd=str(spec.cwd) if spec.cwd is not None else None,
+            env=spec.env,
+            log_name=spec.log_name,
+            limits=self._bounds(spec),
+            priority=priority,
+            queue_key=queue_key,
+            key_limit=key_limit,
+            tty=spec.tty,
+            idempotency_key=idempotency_key,
+            metadata={**(metadata or {}), "spec": spec.details()},
+            max_pending=self._settings.max_pending,
+        )
+
+    def _bounds(self, spec: CommandSpec) -> Limits:
+        """The command's own limits, and the configured ones where it has none."""
+        return Limits.from_json({**self._settings.limits.asked(), **spec.bounds.asked()})
+
+    def cancel(self, command_id: int, message: str = "cancelled on request") -> Command:
+        """End a command wherever it is; a terminal one is returned unchanged. Does not wait for the tree."""
+        command = self._store.request_cancel(command_id)
+        if not command.status.terminal and not self._supervisor.pipeline.cancel(command_id, message):
+            self._deliver(command_id, {"op": "cancel", "message": message})
+        return self._store.get_command(command_id)
+
+    def signal(self, command_id: int, number: int) -> None:
+        """Send a signal to a running command's first process; KeeperError when it does not run."""
+        self._request(self._store.get_command(command_id), {"op": "signal", "signal": number})
+
+    def _deliver(self, command_id: int, message: dict[str, Any]) -> None:
+        """To a command of another process; one that has not started yet reads the mark in its row when it does."""
+        deadline = time.monotonic() + _DELIVER_SECONDS
+        while time.monotonic() < deadline:
+            command = self._store.get_command(command_id)
+            if command.status != "running":
+                return
+            try:
+                self._request(command, message)
+            except KeeperError:
+                time.sleep(_DELIVER_RETRY)
+            else:
+                return
+
+    def _request(self, command: Command, message: dict[str, Any]) -> None:
+        run_dir = run_dir_for(self._supervisor.paths.keepers_dir, command.id, command.attempt)
+        with KeeperConnection.connect(run_dir) as connection:
+            reply = connection.request(message)
+        if not reply["ok"]:
+            raise KeeperError(f"command {command.id}: {reply['error']}")
+
+    def wait(self, command_id: int, timeout: float) -> Command:
+        """The command once it is terminal, or as it is after ``timeout`` seconds."""
+        deadline = time.monotonic() + timeout
+        after = self._store.last_event()
+        while True:
+            command = self._store.get_command(command_id)
+            left = deadline - time.monotonic()
+            if command.status.terminal or left <= 0:
+                return command
+            for event in self._feed.wait(after, min(left, _LOOK_AGAIN_SECONDS)):
+                after = event.seq
+
+    def stop(self, *, grace: float = 0.0) -> None:
+        """Claim no more; wait up to ``grace`` for what runs, then let it go on without us."""
+        self._stopping = True
+        self._feed.close()
+        with self._lock:
+            self._lock.notify_all()
+        if self._dispatcher is not None:
+            self._dispatcher.join()
+        deadline = time.monotonic() + grace
+        with self._lock:
+            self._lock.wait_for(lambda: self._active == 0, grace)
+        while self._active and time.monotonic() < deadline + _LOOK_AGAIN_SECONDS * 5:
+            self._supervisor.pipeline.detach_all()
+            with self._lock:
+                self._lock.wait_for(lambda: self._active == 0, 0.05)
+
+    # -- the dispatcher -------------------------------------------------------------------------------------------
+
+    def _dispatch(self) -> None:
+        after = self._store.last_event()
+        while not self._stopping:
+            with self._lock:
+                self._lock.wait_for(lambda: self._stopping or self._active < self._settings.max_concurrency)
+            command = None if self._stopping else self._claim()
+            if command is not None:
+                self._spawn(self._run, command)
+                continue
+            self._gauge("debug_server_queue_depth", self._store.queue_depth())
+            for event in self._feed.wait(after, _LOOK_AGAIN_SECONDS):
+                after = event.seq
+
+    def _claim(self) -> Command | None:
+        try:
+            return self._store.claim_next(self._supervisor.owner)
+        except DebugServerError as error:
+            _LOG.warning("claim_failed", extra={"error": str(error)})
+            time.sleep(_LOOK_AGAIN_SECONDS)
+            return None
+
+    def _spawn(self, work: Callable[[Any], None], item: Command | Adopted) -> None:
+        with self._lock:
+            self._active += 1
+            self._gauge("debug_server_keepers_live", self._active)
+        threading.Thread(target=self._work, args=(work, item), name="command", daemon=True).start()
+
+    def _work(self, work: Callable[[Any], None], item: Command | Adopted) -> None:
+        try:
+            work(item)
+        except DetachedError:
+            pass
+        except DebugServerError as error:  # the row has its end; this is for the operator
+            command = item.command if isinstance(item, Adopted) else item
+            _LOG.info("command_failed", extra={"command_id": command.id, "code": error.code, "error": str(error)})
+        finally:
+            with self._lock:
+                self._active -= 1
+                self._gauge("debug_server_keepers_live", self._active)
+                self._lock.notify_all()
+
+    def _run(self, command: Command) -> None:
+        waited = max(0.0, (command.updated_at - command.created_at).total_seconds())
+        if self._telemetry is not None:
+            self._telemetry.observe("debug_server_queue_wait_seconds", waited)
+        try:
+            spec = CommandSpec.from_command(command, self._store.read_environment(command.id))
+            lease = session_workspace(self._store, self._store.get_session(command.session_id))
+        except DebugServerError as error:
+            self._supervisor.pipeline.refuse(command, error)
+            raise
+        self._supervisor.run_claimed(command, spec, lease)
+
+    def _follow(self, item: Adopted) -> None:
+        self._supervisor.pipeline.follow_adopted(item.command, item.running, item.log_path)
+
+    def _gauge(self, name: str, value: float) -> None:
+        if self._telemetry is not None:
+            self._telemetry.gauge(name, value)

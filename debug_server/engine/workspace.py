@@ -1,0 +1,39 @@
+"""Where a session's commands run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from debug_server.errors import InvalidInputError
+from debug_server.model import Session, Worktree
+
+WORKSPACE = "workspace"  # metadata key of a session in a plain directory
+
+
+class WorktreeRows(Protocol):
+    """What finding a workspace needs of the store."""
+
+    def get_worktree(self, worktree_id: int) -> Worktree:
+        """The row, or NotFoundError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionWorkspace:
+    """A session's directory, as a lease for one command."""
+
+    path: Path
+    needs_dependency_sync: bool = False
+
+
+def session_workspace(rows: WorktreeRows, session: Session) -> SessionWorkspace:
+    """A session's worktree, or the plain directory that its metadata names."""
+    if session.worktree_id is not None:
+        return SessionWorkspace(path=Path(rows.get_worktree(session.worktree_id).path))
+    if directory := session.metadata.get(WORKSPACE):
+        return SessionWorkspace(path=Path(directory))
+    raise InvalidInputError(
+        f"session {session.id} has no workspace: open it with a repository and a commit, or name a directory "
+        f"in its metadata as {WORKSPACE!r}"
+    )

@@ -1,0 +1,55 @@
+"""The command line ``python -m debug_server.runner.supervisor`` and the names that users import from here.
+
+``--session ID`` takes the session's waiting commands in order and streams them, after carrying on what a dead process
+left running; ``--command`` adds one. ``--dry-run --command "pytest"`` prints the plan and starts nothing.
+Exit status: 0 when everything succeeded, else that of the first command that did not; 2 for a wrong request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from debug_server.errors import CommandExecutionError, DebugServerError, PatchApplicationError
+from debug_server.runner.worker import WorkerSupervisor
+
+__all__ = ["CommandExecutionError", "PatchApplicationError", "WorkerSupervisor", "main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    options = _parser().parse_args(argv)
+    if options.dry_run and options.command is None:
+        return _refuse('--dry-run needs --command "…"')
+    if not options.dry_run and options.session is None:
+        return _refuse("name a session with --session ID, or see a plan with --dry-run --command")
+    # Late: this shim is the one place of the package that may see the composition root.
+    from debug_server import app
+
+    try:
+        with app.Local.open(config=options.config, database_url=options.database_url) as local:
+            if options.dry_run:
+                return app.print_plan(local, options.command, session_id=options.session)
+            return app.work_off(local, options.session, add=options.command)
+    except DebugServerError as error:
+        return _refuse(str(error))
+
+
+def _refuse(message: str) -> int:
+    sys.stderr.write(f"supervisor: {message}\n")
+    return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="supervisor", description="Run a session's commands on this machine.")
+    parser.add_argument("--session", metavar="ID", help="the session whose waiting commands to run")
+    parser.add_argument("--command", metavar="TEXT", help="a shell command to add (or to plan, with --dry-run)")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and start nothing")
+    parser.add_argument("--config", metavar="FILE", help="settings (default: config/runner.toml if it is there)")
+    parser.add_argument("--database-url", metavar="URL", help="the store (default: DEBUG_SERVER_DB_URL)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

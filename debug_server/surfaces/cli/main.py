@@ -1,0 +1,60 @@
+"""The program's commands, declared; what they do lies in a file each."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from debug_server.errors import DebugServerError
+from debug_server.model import Limits, parse_size
+from debug_server.surfaces.cli.outcome import FAILURE
+from debug_server.surfaces.cli.parts import OpenLocal
+from debug_server.surfaces.cli.run import RunOptions, run_command_line
+
+
+def run_cli(open_local: OpenLocal) -> None:
+    """Parse the command line, do it and exit with its status."""
+    app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
+
+    @app.callback()
+    def root() -> None:
+        """Runs commands for people and coding agents, and never loses them."""
+
+    @app.command(context_settings={"ignore_unknown_options": True})
+    def run(
+        argv: Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]…", help="the program and its arguments")],
+        timeout: Annotated[float | None, typer.Option(help="wall-clock seconds")] = None,
+        idle_timeout: Annotated[float | None, typer.Option(help="seconds without output")] = None,
+        memory: Annotated[str | None, typer.Option(help="of the whole tree, such as 64M")] = None,
+        cpus: Annotated[float | None, typer.Option(help="cpu quota in cores")] = None,
+        cpu_seconds: Annotated[float | None, typer.Option(help="cpu time of the whole tree")] = None,
+        pids: Annotated[int | None, typer.Option(help="processes and threads at one time")] = None,
+        open_files: Annotated[int | None, typer.Option(help="of each process")] = None,
+        file_size: Annotated[str | None, typer.Option(help="of each written file, such as 1G")] = None,
+        output: Annotated[str | None, typer.Option(help="bytes of stdout and stderr together, such as 100M")] = None,
+        require: Annotated[list[str] | None, typer.Option(help="a limit that must really be enforced")] = None,
+        tty: Annotated[bool, typer.Option("--tty", help="give the command a terminal")] = False,
+        quiet: Annotated[bool, typer.Option("--quiet", help="say nothing about the end")] = False,
+    ) -> None:
+        """Run one command here and now: its streams are ours, and so is its exit status."""
+        try:
+            limits = Limits(
+                memory_bytes=parse_size(memory) if memory else None,
+                cpus=cpus,
+                cpu_seconds=cpu_seconds,
+                pids=pids,
+                open_files=open_files,
+                file_size_bytes=parse_size(file_size) if file_size else None,
+                output_bytes=parse_size(output) if output else None,
+                wall_seconds=timeout,
+                idle_seconds=idle_timeout,
+            )
+            names = [name for item in require or [] for name in item.split(",")]
+            options = RunOptions(argv=argv, limits=limits, require=names, tty=tty, quiet=quiet)
+        except DebugServerError as error:
+            typer.echo(f"debug-server: {error}", err=True)
+            raise typer.Exit(FAILURE) from error
+        raise typer.Exit(run_command_line(open_local, options))
+
+    app(prog_name="debug-server")

@@ -1,0 +1,57 @@
+"""How a command's end is told: one line for people, one exit status for programs.
+
+| status | meaning |
+|---|---|
+| the command's own | it ended by itself |
+| 123 | it went over a limit other than time or memory |
+| 124 | it ran, or was silent, for too long |
+| 125 | a failure of ours: environment, patch, lease or keeper |
+| 127 | the program could not be started |
+| 128 + n | it was ended by signal n (137 also when it ran out of memory, 130 when it was cancelled) |
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from debug_server.model import ExitReason, ExitRecord
+
+FAILURE = 125
+_STATUS = {
+    ExitReason.TIMED_OUT: 124,
+    ExitReason.IDLE_TIMED_OUT: 124,
+    ExitReason.LIMIT_EXCEEDED: 123,
+    ExitReason.OUT_OF_MEMORY: 137,
+    ExitReason.CANCELLED: 130,
+    ExitReason.SPAWN_FAILED: 127,
+}
+
+
+def exit_status(record: ExitRecord) -> int:
+    """What the program that ran the command exits with."""
+    if record.reason in (ExitReason.EXITED, ExitReason.NONZERO_EXIT):
+        return record.exit_code or 0
+    if record.reason is ExitReason.SIGNALED:
+        return 128 + (record.signal or 0)
+    return _STATUS.get(record.reason, FAILURE)
+
+
+def summary(record: ExitRecord, log_path: Path | None) -> str:
+    """One line: reason, sentence, cost, and where the log is."""
+    parts = [f"{record.wall_seconds:.2f} s", f"cpu {record.cpu_seconds:.2f} s"]
+    if record.peak_memory_bytes:
+        parts.append(f"peak {_size(record.peak_memory_bytes)}")
+    missing = [name for name, item in record.limits.items() if item["by"] is None]
+    if missing:
+        parts.append(f"NOT enforced: {', '.join(missing)}")
+    if log_path is not None:
+        parts.append(f"log {log_path}")
+    return f"[debug-server] {record.reason.value}: {record.message} ({', '.join(parts)})"
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"

@@ -1,0 +1,109 @@
+"""Working off one session's commands in this process, and showing what would be done."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from debug_server.engine import SessionWorkspace, session_workspace
+from debug_server.errors import DebugServerError, InvalidInputError
+from debug_server.model import Command, CommandStatus
+from debug_server.runner.log_listener import observe_log
+from debug_server.runner.pipeline import Job
+from debug_server.runner.recovery import Adopted, recover
+from debug_server.runner.spec import CommandSpec
+from debug_server.runner.worker import session_number
+from debug_server.surfaces.cli.outcome import FAILURE, exit_status, summary
+from debug_server.surfaces.cli.parts import LocalParts
+from debug_server.surfaces.cli.passthrough import Printer
+
+
+def work_off(local: LocalParts, session_id: str, *, add: str | None) -> int:
+    """Adopt what still runs, then run the waiting commands in order; returns the first status that is not 0."""
+    number = session_number(session_id)
+    session = local.store.get_session(number)
+    lease = _lease(local, number)
+    if add is not None:
+        local.store.add_command(session_id=session.id, argv=[local.settings.default_shell, "-c", add])
+    statuses = []
+    for item in recover(local.store, local.settings.paths, local.bare_supervisor.owner, session_id=number):
+        statuses.append(_carry_on(local, item))
+    while (command := local.store.claim_next(local.bare_supervisor.owner, session_id=number)) is not None:
+        statuses.append(_run(local, command, lease))
+    return next((status for status in statuses if status), 0)
+
+
+def _lease(local: LocalParts, number: int) -> SessionWorkspace:
+    try:
+        return session_workspace(local.store, local.store.get_session(number))
+    except InvalidInputError:
+        return SessionWorkspace(path=Path.cwd())
+
+
+def _carry_on(local: LocalParts, item: Adopted) -> int:
+    observed = observe_log(item.log_path, [Printer()])
+    result = local.bare_supervisor.pipeline.follow_adopted(item.command, item.running, item.log_path)
+    observed.finish(10.0)
+    sys.stderr.write(f"{summary(result.exit, result.log_path)}\n")
+    return exit_status(result.exit)
+
+
+def _run(local: LocalParts, command: Command, lease: SessionWorkspace) -> int:
+    try:
+        spec = CommandSpec.from_command(command, local.store.read_environment(command.id))
+        result = local.bare_supervisor.run_claimed(command, spec, lease, stream_observers=[Printer()])
+    except DebugServerError as error:
+        sys.stderr.write(f"[debug-server] {error}\n")
+        return FAILURE
+    sys.stderr.write(f"{summary(result.exit, result.log_path)}\n")
+    return exit_status(result.exit)
+
+
+def print_plan(local: LocalParts, text: str, *, session_id: str | None) -> int:
+    """What running ``text`` would mean: nothing is written and nothing is started but a probe of this machine."""
+    spec = CommandSpec([local.settings.default_shell, "-c", text], limits=local.settings.limits)
+    lease = _lease(local, session_number(session_id)) if session_id is not None else SessionWorkspace(path=Path.cwd())
+    command = _imagined(spec, session_number(session_id or 0))
+    order = local.bare_supervisor.pipeline.plan(Job(command=command, spec=spec, lease=lease))
+    capabilities = local.bare_supervisor.pool.capabilities
+    log_path = str(order.log_path).replace("-0.log", "-<id>.log")
+    lines = [f"argv         {shlex.join(order.argv)}", f"cwd          {order.cwd}", f"log          {log_path}"]
+    lines += [f"process tree {capabilities.mechanism} ({', '.join(sorted(capabilities.controllers)) or 'no limits'})"]
+    lines += [f"limit        {name} = {item['asked']} by {item['by']}" for name, item in order.limits.items()]
+    lines += [] if order.limits else ["limits       none asked"]
+    lines += [f"env          {name}={value}" for name, value in sorted(order.env.items())]
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
+def _imagined(spec: CommandSpec, session_id: int) -> Command:
+    now = datetime.now(UTC)
+    return Command(
+        id=0,
+        session_id=session_id,
+        sequence=0,
+        argv=tuple(spec.argv),
+        cwd=None,
+        env_names=(),
+        log_name=spec.log_name,
+        limits=spec.bounds,
+        status=CommandStatus.PENDING,
+        attempt=0,
+        owner=None,
+        priority=0,
+        queue_key="",
+        key_limit=1,
+        tty=False,
+        cancel_requested=False,
+        idempotency_key=None,
+        log_path=None,
+        exit_code=None,
+        exit_reason=None,
+        exit=None,
+        created_at=now,
+        updated_at=now,
+        started_at=None,
+        finished_at=None,
+    )

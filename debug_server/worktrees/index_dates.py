@@ -1,0 +1,96 @@
+"""Dates the files of a checkout, and their entries in git's index, a little back.
+
+git compares by content every file that is not older than its index. A checkout writes both within the same second, so
+the first ``git status`` would read everything. The entries are rewritten in place (index format 2 or 3, which is what
+git writes unless told otherwise): no file is read, and a file whose content git would normalise stays as clean as git
+left it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from debug_server.errors import WorktreePoolError
+
+_SECONDS_BACK = 10
+_HEADER = struct.Struct(">4sII")
+_STAMP = struct.Struct(">IIII")  # ctime and mtime, each as seconds and nanoseconds
+_FLAGS_AT = 60
+_EXTENDED = 0x4000
+_CHECKSUM = 20
+
+
+def date_back(root: Path, index: Path, names: Iterable[bytes]) -> None:
+    """Make the named files below ``root`` older than ``index``, which goes on calling them unchanged."""
+    moment = int(time.time()) - _SECONDS_BACK
+    stamps: dict[bytes, bytes] = {}
+    folder = os.fsencode(root) + b"/"
+    for name in names:
+        try:
+            os.utime(folder + name, (moment, moment), follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):  # the change was its removal
+            continue
+        changed = os.lstat(folder + name).st_ctime_ns
+        stamps[name] = _STAMP.pack(changed // 10**9, changed % 10**9, moment, 0)
+    if stamps:
+        data = _read(index)
+        for at, name in _entries(data):
+            if stamp := stamps.get(name):
+                data[at : at + _STAMP.size] = stamp
+        _write(index, data)
+
+
+def forget_touched(root: Path, index: Path) -> list[bytes]:
+    """Make git doubt every file whose inode changed since ``date_back``, by the nanosecond; returns their names.
+
+    git itself compares whole seconds: a file rewritten and dated back within one would pass for unchanged.
+    """
+    data = _read(index)
+    touched = []
+    folder = os.fsencode(root) + b"/"
+    for at, name in _entries(data):
+        seconds, nanoseconds, _, _ = _STAMP.unpack_from(data, at)
+        if _changed_at(folder + name) != seconds * 10**9 + nanoseconds:
+            data[at : at + _STAMP.size] = bytes(_STAMP.size)
+            touched.append(name)
+    if touched:
+        _write(index, data)
+    return touched
+
+
+def _changed_at(path: bytes) -> int:
+    try:
+        return os.lstat(path).st_ctime_ns
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+
+
+def _entries(data: bytearray) -> Iterator[tuple[int, bytes]]:
+    """Where each entry begins, and the path it is about."""
+    _, _, count = _HEADER.unpack_from(data)
+    at = _HEADER.size
+    for _ in range(count):
+        start = at + _FLAGS_AT + (4 if data[at + _FLAGS_AT] << 8 & _EXTENDED else 2)
+        end = data.index(0, start)
+        yield at, bytes(data[start:end])
+        at += (end - at + 8) & ~7  # entries are padded with one to eight NULs
+
+
+def _read(index: Path) -> bytearray:
+    data = bytearray(index.read_bytes())
+    signature, version, _ = _HEADER.unpack_from(data)
+    if signature != b"DIRC" or version not in (2, 3):
+        raise WorktreePoolError(f"git wrote an index of format {version} to {index}: formats 2 and 3 are understood")
+    return data
+
+
+def _write(index: Path, data: bytearray) -> None:
+    data[-_CHECKSUM:] = hashlib.sha1(data[:-_CHECKSUM], usedforsecurity=False).digest()
+    fresh = index.with_name("index.dated")
+    fresh.write_bytes(data)
+    fresh.rename(index)
