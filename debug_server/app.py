@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from debug_server.config import RunnerConfig, load
-from debug_server.engine import LocalEngine
+from debug_server.engine import LocalEngine, Sessions
 from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore, default_url, open_store
@@ -66,6 +66,11 @@ class Local:
             settings=self.settings,
             telemetry=self.telemetry,
         )
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        """Workspaces of registered repositories."""
+        return Sessions(store=self.store, paths=self.settings.paths)
 
     @cached_property
     def engine(self) -> LocalEngine:

@@ -154,7 +154,7 @@ def next_spans(files: LogFiles, place: Place, limit: int, *, live: bool) -> list
         spans = _cover(records, place, goal, count, live=live, size=size)
         all_covered = len(records) <= count and place.record + place.sealed == before + len(records)
         if not spans and all_covered and place.offset < size:
-            place.stale = files.index_replaced()
+            place.stale = live and files.index_replaced()
             return [] if place.stale else _uncovered(files, place, goal)
         if spans or place.record == before:
             return spans

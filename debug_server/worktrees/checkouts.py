@@ -148,7 +148,7 @@ class CheckoutBackend:
         self._throw_gitdir(path)
         inner = path / ".git"
         write_gitdir(inner, objects=[self._mirror.objects], head=commit, remote_url=self._mirror.remote_url)
-        (inner / "packed-refs").write_text(self._mirror.packed_refs(), errors="surrogateescape")
+        (inner / "packed-refs").write_bytes(self._mirror.packed_refs())
         shutil.copy2(place.git_dir / "index", inner / "index")
 
     def _throw_gitdir(self, path: Path) -> None:

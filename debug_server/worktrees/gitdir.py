@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -36,7 +37,7 @@ def write_gitdir(git_dir: Path, *, objects: Sequence[Path], head: str, remote_ur
     """Create a gitdir that borrows ``objects``; the remote's address is kept without credentials."""
     (git_dir / "objects" / "info").mkdir(parents=True)
     (git_dir / "refs").mkdir()
-    (git_dir / "objects" / "info" / "alternates").write_text("".join(f"{path}\n" for path in objects))
+    (git_dir / "objects" / "info" / "alternates").write_bytes(b"".join(os.fsencode(path) + b"\n" for path in objects))
     (git_dir / "config").write_text(_CONFIG + _remote(remote_url))
     write_head(git_dir, head)
 

@@ -52,7 +52,7 @@ class Mirror:
         self._refresh_age = refresh_age
         self._stamp = self._beside("fetched")
         self._histories: dict[str, list[str]] = {}
-        self._packed: tuple[float, str] | None = None  # when it was fetched, and the refs since then
+        self._packed: tuple[float, bytes] | None = None  # when it was fetched, and the refs since then
 
     @property
     def objects(self) -> Path:
@@ -89,7 +89,7 @@ class Mirror:
                 self._histories.pop(next(iter(self._histories)), None)
         return self._histories[commit]
 
-    def packed_refs(self) -> str:
+    def packed_refs(self) -> bytes:
         """The mirror's branches and tags in packed form, branches as those of the remote ``origin``."""
         fetched = self._last_fetch()
         if self._packed is None or self._packed[0] != fetched:
@@ -109,12 +109,12 @@ class Mirror:
                 return
             self._fetch_locked()
 
-    def _list_refs(self) -> str:
+    def _list_refs(self) -> bytes:
         listed = run_git("for-each-ref", "--format=%(objectname) %(refname)", place=self.place)
-        text = require(listed, "the mirror's refs cannot be listed").decode(errors="surrogateescape")
-        lines = [line.replace(" refs/heads/", " refs/remotes/origin/", 1) for line in text.splitlines()]
-        lines.sort(key=lambda line: line.split(" ", 1)[1])
-        return "# pack-refs with: sorted \n" + "".join(f"{line}\n" for line in lines)
+        lines = require(listed, "the mirror's refs cannot be listed").splitlines()
+        renamed = [line.replace(b" refs/heads/", b" refs/remotes/origin/", 1) for line in lines]
+        renamed.sort(key=lambda line: line.split(b" ", 1)[1])
+        return b"\n".join([b"# pack-refs with: sorted ", *renamed, b""])
 
     def _resolve_hex(self, ref: str) -> str | None:
         if found := self._commit(ref.lower()):

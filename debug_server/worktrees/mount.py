@@ -65,10 +65,11 @@ def detach(target: Path) -> bool:
 def list_mounts(below: Path) -> list[Mount]:
     """What is mounted at or under ``below``, outermost first."""
     found = []
+    root = below.resolve()
     for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
         fields, _, rest = line.partition(" - ")
         target = Path(_unescape(fields.split(" ")[4]))
-        if target.is_relative_to(below):
+        if target.is_relative_to(root):
             kind, _, options = rest.split(" ", 2)
             found.append(Mount(target=target, kind=kind, options=_unescape(options)))
     return found

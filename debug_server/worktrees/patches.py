@@ -49,6 +49,7 @@ def apply_patch(workspace: Path, patch: SessionPatch, *, patches_dir: Path) -> P
     changes = read_patch(patch.data)
     paths = sorted({path for change in changes for path in change.paths})
     _refuse_links(workspace, paths)
+    kept = store_patch(patch, patches_dir)
     # The workspace's own gitdir is not read: its configuration may name programs to run.
     place = GitPlace(git_dir=empty_gitdir(patches_dir), work_tree=workspace)
     before = {path: _remember(workspace / path) for path in paths}
@@ -58,17 +59,22 @@ def apply_patch(workspace: Path, patch: SessionPatch, *, patches_dir: Path) -> P
         # Checked and still broken off in the middle: the disk is full, or the files changed under our hands.
         _restore(workspace, {path: old for path, old in before.items() if _remember(workspace / path) != old})
         raise _explain(applied, changes)
-    return store_patch(patch, patches_dir)
+    return kept
 
 
 def store_patch(patch: SessionPatch, patches_dir: Path) -> Path:
-    """Keep the patch as ``<sha256[:12]>.patch``, once."""
-    patches_dir.mkdir(parents=True, exist_ok=True)
+    """Keep the patch as ``<sha256[:12]>.patch``, once; one that does not apply is kept too, for whoever looks into it."""
     path = patches_dir / f"{patch.sha256[:12]}.patch"
-    if not path.exists():
-        fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    if path.exists():
+        return path
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        patches_dir.mkdir(parents=True, exist_ok=True)
         fresh.write_bytes(patch.data)
         fresh.rename(path)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise PatchApplicationError(f"the patch cannot be kept in {patches_dir}: {error.strerror}") from error
     return path
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -83,6 +83,12 @@ class WorktreePool:
         """Lease a clean workspace of a commit (or branch, tag, short sha); waits in line when all are leased."""
         if not owner:
             raise InvalidInputError("owner is empty: say who leases the workspace")
+        with _disk_errors(f"preparing a workspace of {commit_sha!r}"):
+            return self._acquire(commit_sha, owner, environment_hash, timeout)
+
+    def _acquire(
+        self, commit_sha: str, owner: str, environment_hash: str | None, timeout: float | None
+    ) -> WorktreeLease:
         self._recover_once()
         commit = self._resolve(commit_sha)
         self.backend.warm(commit)
@@ -102,7 +108,8 @@ class WorktreePool:
             return
         self.renew(lease)  # fences, and leaves time for the cleaning
         if clean and self.settings.clean_checkout:
-            self.backend.clean(lease.path)
+            with _disk_errors(f"cleaning {lease.path}"):
+                self.backend.clean(lease.path)
         self._give_back(lease, commit=lease.commit_sha, environment=lease.worktree.environment_hash)
 
     def renew(self, lease: WorktreeLease) -> None:
@@ -116,13 +123,15 @@ class WorktreePool:
 
     def diff(self, lease: WorktreeLease) -> bytes:
         """What the holder changed, as a patch against the leased commit."""
-        index = self.backend.index(lease.path, lease.commit_sha)
-        return diff_workspace(lease.path, lease.commit_sha, objects=self.mirror.objects, index=index)
+        with _disk_errors(f"comparing {lease.path}"):
+            index = self.backend.index(lease.path, lease.commit_sha)
+            return diff_workspace(lease.path, lease.commit_sha, objects=self.mirror.objects, index=index)
 
     def reset(self, lease: WorktreeLease, patch: SessionPatch | None = None) -> None:
         """Make the workspace the commit plus the patch again; processes inside keep the old files."""
         self.renew(lease)
-        self.backend.prepare(lease.path, lease.commit_sha, keep=False)
+        with _disk_errors(f"resetting {lease.path}"):
+            self.backend.prepare(lease.path, lease.commit_sha, keep=False)
         if patch is not None:
             apply_patch(lease.path, patch, patches_dir=self.settings.state_dir / "patches")
 
@@ -139,8 +148,9 @@ class WorktreePool:
                         environment_hash=lease.environment_hash,
                     )
                 )
-                self.backend.fork(lease.path, made[-1].path, lease.commit_sha)
-        except WorktreePoolError:
+                with _disk_errors(f"copying {lease.path}"):
+                    self.backend.fork(lease.path, made[-1].path, lease.commit_sha)
+        except BaseException:
             for fresh in made:
                 self.release(fresh)
             raise
@@ -256,7 +266,8 @@ class WorktreePool:
             self.backend.prepare(lease.path, lease.commit_sha, keep=not self.settings.clean_checkout)
             busy = self._store.mark_busy(lease.worktree.id, lease.lease_token, lease.generation)
         except BaseException:
-            self.backend.clean(lease.path)
+            with suppress(OSError, WorktreePoolError):  # the next holder's preparation cleans whatever this could not
+                self.backend.clean(lease.path)
             self._give_back(lease, commit=None, environment=None)
             raise
         if not busy:
@@ -296,6 +307,15 @@ class WorktreePool:
     def _lock(self) -> AbstractContextManager[None]:
         self.settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         return file_lock(self.settings.state_dir / "pool.lock", timeout=_LOCK_TIMEOUT)
+
+
+@contextmanager
+def _disk_errors(doing: str) -> Iterator[None]:
+    """A full or broken disk, wherever it strikes, is one error of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise WorktreePoolError(f"{doing}: {error.strerror or error}") from error
 
 
 def build_pool_from_repository(

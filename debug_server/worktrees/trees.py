@@ -75,7 +75,7 @@ class TreeCache:
             yield self.find(commit) or self._build_once(commit)
 
     def _build_once(self, commit: str) -> Tree:
-        with file_lock(self._locks / commit, timeout=_BUILD_TIMEOUT):
+        with file_lock(self._lock_of(commit), timeout=_BUILD_TIMEOUT):
             if tree := self.find(commit):
                 return tree
             if not self._build_near(commit):
@@ -152,7 +152,7 @@ class TreeCache:
 
     def _write_refs(self, git_dir: Path, commit: str) -> None:
         write_head(git_dir, commit)
-        (git_dir / "packed-refs").write_text(self._mirror.packed_refs(), errors="surrogateescape")
+        (git_dir / "packed-refs").write_bytes(self._mirror.packed_refs())
 
     @contextmanager
     def _site(self, commit: str) -> Iterator[Path]:
@@ -175,7 +175,7 @@ class TreeCache:
         """Remove what killed builders left, and every tree of an earlier boot."""
         self._drop_earlier_boot()
         for site in self._building.iterdir():
-            with try_lock(self._locks / site.name.split("-")[0]) as ours:
+            with try_lock(self._lock_of(site.name)) as ours:
                 if ours:
                     detach(site / "view")
                     self._trash.throw(site)
@@ -193,26 +193,25 @@ class TreeCache:
     def collect(self, *, unused_since: float, budget: int | None) -> None:
         """Remove trees last used before ``unused_since`` and, beyond ``budget`` bytes, the least recently used."""
         with file_lock(self._locks / "collect", timeout=_BUILD_TIMEOUT):
-            by_age = sorted(self._trees.glob("*/layers"), key=lambda note: note.stat().st_mtime)
-            total = sum(_recorded_bytes(note.parent) for note in by_age)
-            needed = self._mounted()
-            for note in reversed(by_age):  # a layer in use keeps everything below it
-                if note.parent.name in needed:
-                    needed.update(note.read_text().split())
-            for note in by_age:
-                size, late = _recorded_bytes(note.parent), note.stat().st_mtime < unused_since
-                over = budget is not None and total > budget
-                if (late or over) and note.parent.name not in needed and not self._carries(note.parent.name):
-                    self._trash.throw(note.parent)
-                    total -= size
+            while (tree := self._superfluous(unused_since, budget)) is not None:
+                self._trash.throw(tree)
+
+    def _superfluous(self, unused_since: float, budget: int | None) -> Path | None:
+        notes = sorted(self._trees.glob("*/layers"), key=lambda note: note.stat().st_mtime)
+        over = budget is not None and sum(_recorded_bytes(note.parent) for note in notes) > budget
+        carrying = {name for note in notes for name in note.read_text().split()[1:]}
+        needed = carrying | self._mounted()
+        for note in notes:
+            if note.parent.name not in needed and (over or note.stat().st_mtime < unused_since):
+                return note.parent
+        return None
+
+    def _lock_of(self, commit: str) -> Path:
+        return self._locks / commit[:2]  # a bounded number of files; two builds that share one just take turns
 
     def _mounted(self) -> set[str]:
         mounts = list_mounts(self._trees.parent.parent)
         return {name for mount in mounts for name in _USED_TREE.findall(mount.options)}
-
-    def _carries(self, commit: str) -> bool:
-        notes = self._trees.glob("*/layers")
-        return any(commit in note.read_text().split()[1:] for note in notes)
 
 
 def _files_of(root: Path) -> list[bytes]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 def processes_under(path: Path) -> list[int]:
     """Pids with their working directory, root, program or an open file at or below ``path``."""
-    root = os.fspath(path)
+    root = os.path.realpath(path)  # the kernel names files by their real path
     return [pid for pid in _pids() if any(_below(link, root) for link in _links(pid))]
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from debug_server.errors import DebugServerError
+from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.model import Limits, parse_size
 from debug_server.surfaces.cli.outcome import FAILURE
 from debug_server.surfaces.cli.parts import OpenLocal
-from debug_server.surfaces.cli.run import RunOptions, run_command_line
+from debug_server.surfaces.cli.run import CheckoutOptions, RunOptions, run_command_line
 
 
 def run_cli(open_local: OpenLocal) -> None:
@@ -34,6 +35,12 @@ def run_cli(open_local: OpenLocal) -> None:
         file_size: Annotated[str | None, typer.Option(help="of each written file, such as 1G")] = None,
         output: Annotated[str | None, typer.Option(help="bytes of stdout and stderr together, such as 100M")] = None,
         require: Annotated[list[str] | None, typer.Option(help="a limit that must really be enforced")] = None,
+        repo: Annotated[str | None, typer.Option(help="a git URL or path: run in a workspace of it")] = None,
+        commit: Annotated[str, typer.Option(help="branch, tag or commit of --repo")] = "HEAD",
+        patch: Annotated[Path | None, typer.Option(help="a patch to apply to the workspace")] = None,
+        manifest: Annotated[list[str] | None, typer.Option(help="what the environment is built from")] = None,
+        python: Annotated[str | None, typer.Option(help="the environment's Python version")] = None,
+        artifact: Annotated[list[str] | None, typer.Option(help="files to keep afterwards, as a glob")] = None,
         tty: Annotated[bool, typer.Option("--tty", help="give the command a terminal")] = False,
         quiet: Annotated[bool, typer.Option("--quiet", help="say nothing about the end")] = False,
     ) -> None:
@@ -52,9 +59,24 @@ def run_cli(open_local: OpenLocal) -> None:
             )
             names = [name for item in require or [] for name in item.split(",")]
             options = RunOptions(argv=argv, limits=limits, require=names, tty=tty, quiet=quiet)
+            checkout = _checkout(repo, commit, patch, manifest or [], artifact or [], python)
         except DebugServerError as error:
             typer.echo(f"debug-server: {error}", err=True)
             raise typer.Exit(FAILURE) from error
-        raise typer.Exit(run_command_line(open_local, options))
+        raise typer.Exit(run_command_line(open_local, options, checkout))
 
     app(prog_name="debug-server")
+
+
+def _checkout(
+    repo: str | None, commit: str, patch: Path | None, manifests: list[str], artifacts: list[str], python: str | None
+) -> CheckoutOptions | None:
+    if repo is not None:
+        return CheckoutOptions(
+            repository=repo, commit=commit, patch=patch, manifests=manifests, artifacts=artifacts, python=python
+        )
+    given = {"--patch": patch, "--manifest": manifests, "--artifact": artifacts, "--python": python}
+    for name, value in given.items():
+        if value:
+            raise InvalidInputError(f"{name} needs --repo: without it the command runs in this very directory")
+    return None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from debug_server.engine import Sessions
 from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
@@ -21,6 +22,10 @@ class LocalParts(Protocol):
     @property
     def store(self) -> MetadataStore:
         """Opened on first use."""
+
+    @property
+    def sessions(self) -> Sessions:
+        """Workspaces of registered repositories."""
 
     @property
     def supervisor(self) -> WorkerSupervisor:

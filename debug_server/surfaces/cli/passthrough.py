@@ -23,19 +23,19 @@ from debug_server.runner.log_chunk import LogChunk
 from debug_server.runner.settings import RunnerPaths
 from debug_server.store import MetadataStore
 
-_TARGETS = {"stdout": 1, "stderr": 2}  # what the stream `system` says stands in the last line too
 _PIECE = 1 << 16
 
 
 class Printer:
     """A log observer that repeats each byte on the stream it came from; a reader that went away is not written to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, system: bool = False) -> None:
+        self._targets = {"stdout": 1, "stderr": 2} | ({"system": 2} if system else {})
         self._closed: set[int] = set()
 
     def __call__(self, chunk: LogChunk) -> None:
         """One chunk."""
-        target = _TARGETS.get(chunk.stream)
+        target = self._targets.get(chunk.stream)
         if target is None or target in self._closed:
             return
         view = memoryview(chunk.data)

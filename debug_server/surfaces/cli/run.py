@@ -1,26 +1,36 @@
-"""``debug-server run``: one command, here and now."""
+"""``debug-server run``: one command, here and now, in this directory or in a workspace of a commit and a patch."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from debug_server.engine import SessionWorkspace
-from debug_server.errors import CommandExecutionError, DebugServerError
-from debug_server.model import Command, Limits
+from debug_server.errors import (
+    CommandExecutionError,
+    DebugServerError,
+    EnvironmentBuildError,
+    InvalidInputError,
+    PatchApplicationError,
+)
+from debug_server.model import Command, Limits, Session, SessionStatus
+from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.spec import CommandSpec
 from debug_server.surfaces.cli.outcome import FAILURE, exit_status, summary
 from debug_server.surfaces.cli.parts import LocalParts, OpenLocal
 from debug_server.surfaces.cli.passthrough import Printer, forwarded_stdin, terminal_size, wants_stdin
+from debug_server.worktrees import SessionPatch, WorktreeLease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What the command line said."""
+    """What the command line said of the command."""
 
     argv: list[str]
     limits: Limits
@@ -29,33 +39,136 @@ class RunOptions:
     quiet: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckoutOptions:
+    """What the command line said of the workspace."""
+
+    repository: str
+    commit: str
+    patch: Path | None
+    manifests: list[str]
+    artifacts: list[str]
+    python: str | None
+
+
 def run_here(local: LocalParts, options: RunOptions) -> int:
     """Run in the current directory with our streams; returns the exit status."""
-    feed = options.tty or wants_stdin()
-    spec = CommandSpec(
-        options.argv, log_name="run", limits=options.limits, require=options.require, tty=options.tty, stdin=feed
-    )
     session = local.store.create_session(metadata={"workspace": str(Path.cwd())})
-    stdin = (
-        forwarded_stdin(local.store, local.settings.paths, session.id, tty_mode=options.tty)
-        if feed
-        else contextlib.nullcontext()
-    )
-    signal.signal(signal.SIGTERM, _interrupt)
+    spec, stdin = _prepare(local, options, session)
+    lease = SessionWorkspace(path=Path.cwd())
     try:
         with stdin:
             result = local.bare_supervisor.run_command(
-                session.id,
-                spec,
-                SessionWorkspace(path=Path.cwd()),
-                stream_observers=[Printer()],
-                terminal_size=terminal_size(),
+                session.id, spec, lease, stream_observers=[Printer()], terminal_size=terminal_size()
             )
     except (CommandExecutionError, KeyboardInterrupt):
         return _tell_row(local.store.list_commands(session.id)[-1])
     if not options.quiet:
         _tell(summary(result.exit, result.log_path))
     return exit_status(result.exit)
+
+
+def run_checkout(local: LocalParts, options: RunOptions, checkout: CheckoutOptions) -> int:
+    """Run in a fresh workspace of a commit and a patch; the workspace is given back at the end."""
+    patch = _read_patch(checkout.patch)
+    session = _open(local, checkout)
+    spec, stdin = _prepare(local, options, session)
+    status = SessionStatus.FAILED
+    try:
+        with local.sessions.kept_alive(session) as lease:
+            code = _run_in(local, session, spec, lease, stdin, patch, checkout)
+            status = SessionStatus.COMPLETED if code == 0 else SessionStatus.FAILED
+            return code
+    finally:
+        local.sessions.close(session, status=status)
+
+
+def _open(local: LocalParts, checkout: CheckoutOptions) -> Session:
+    began = time.monotonic()
+    repository = local.sessions.register(checkout.repository)
+    _stage("mirror", f"{repository.name} from {repository.remote_url}")
+    pool = local.sessions.pool(repository)
+    pool.ensure_bare_repo()
+    mirrored = time.monotonic()
+    session = local.sessions.open(repository, commit=checkout.commit, owner=f"run-{os.getpid()}")
+    seconds = time.monotonic() - mirrored
+    _stage("workspace", f"{(session.commit_sha or '')[:12]} in {seconds:.3f} s (mirror {mirrored - began:.3f} s)")
+    return session
+
+
+def _run_in(
+    local: LocalParts,
+    session: Session,
+    spec: CommandSpec,
+    lease: WorktreeLease,
+    stdin: contextlib.AbstractContextManager[None],
+    patch: SessionPatch | None,
+    checkout: CheckoutOptions,
+) -> int:
+    request, supervisor = None, local.bare_supervisor
+    if checkout.manifests or checkout.python:
+        supervisor = local.supervisor
+        request = EnvironmentRequest(
+            f"session-{session.id}",
+            [lease.path / name for name in checkout.manifests],
+            {"python": checkout.python} if checkout.python else None,
+            project_root=lease.path,
+        )
+    try:
+        with stdin:
+            result = supervisor.run_command(
+                session.id,
+                spec,
+                lease,
+                env_request=request,
+                patch=patch,
+                stream_observers=[Printer(system=True)],
+                terminal_size=terminal_size(),
+            )
+    except (CommandExecutionError, PatchApplicationError, EnvironmentBuildError, KeyboardInterrupt):
+        return _tell_row(local.store.list_commands(session.id)[-1])
+    _collect(local, session, lease, checkout.artifacts, result.command_id)
+    _tell(summary(result.exit, result.log_path))
+    return exit_status(result.exit)
+
+
+def _collect(local: LocalParts, session: Session, lease: WorktreeLease, patterns: list[str], command_id: int) -> None:
+    if not patterns:
+        return
+    kept, refused = local.sessions.collect(session, lease.path, patterns, command_id=command_id)
+    for artifact in kept:
+        _stage("artifact", f"{artifact.name} ({artifact.kind.value}, {artifact.size} bytes) at {artifact.path}")
+    for item in refused:
+        _stage("artifact", f"{item.name} was not kept: {item.reason}")
+    if not kept and not refused:
+        _stage("artifact", f"nothing matches {', '.join(patterns)}")
+
+
+def _prepare(
+    local: LocalParts, options: RunOptions, session: Session
+) -> tuple[CommandSpec, contextlib.AbstractContextManager[None]]:
+    """The command, and how it gets our stdin; SIGTERM ends it as Ctrl-C does."""
+    feed = options.tty or wants_stdin()
+    spec = CommandSpec(
+        options.argv, log_name="run", limits=options.limits, require=options.require, tty=options.tty, stdin=feed
+    )
+    signal.signal(signal.SIGTERM, _interrupt)
+    if not feed:
+        return spec, contextlib.nullcontext()
+    return spec, forwarded_stdin(local.store, local.settings.paths, session.id, tty_mode=options.tty)
+
+
+def _read_patch(path: Path | None) -> SessionPatch | None:
+    if path is None:
+        return None
+    try:
+        return SessionPatch(path.read_bytes())
+    except OSError as error:
+        raise InvalidInputError(f"patch {str(path)!r} cannot be read: {error.strerror}") from error
+
+
+def _stage(name: str, text: str) -> None:
+    _tell(f"[debug-server] {name}: {text}")
 
 
 def _interrupt(_: int, __: FrameType | None) -> None:
@@ -75,11 +188,13 @@ def _tell(line: str) -> None:
     sys.stderr.flush()
 
 
-def run_command_line(open_local: OpenLocal, options: RunOptions) -> int:
+def run_command_line(open_local: OpenLocal, options: RunOptions, checkout: CheckoutOptions | None) -> int:
     """Errors of ours end with status 125 and one line."""
     try:
         with open_local() as local:
-            return run_here(local, options)
+            if checkout is None:
+                return run_here(local, options)
+            return run_checkout(local, options, checkout)
     except DebugServerError as error:
         _tell(f"debug-server: {error}")
         return FAILURE

@@ -1,0 +1,213 @@
+"""Sessions: a repository, a commit and a patch become a leased workspace in which commands run.
+
+    open (lease, patch, row) -> commands … -> diff | reset | fork -> close (release)
+
+The session's row remembers which lease is its own by number, so any process can carry on with it, and one whose lease
+was taken over is told so instead of touching another's files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from debug_server.errors import InvalidInputError, LeaseLostError, NotFoundError
+from debug_server.model import Artifact, Repository, Session, SessionStatus
+from debug_server.runner.settings import RunnerPaths
+from debug_server.store import MetadataStore
+from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, build_pool_from_repository
+from debug_server.worktrees.collect import Refused, collect
+from debug_server.worktrees.patches import apply_patch
+
+_LOG = logging.getLogger(__name__)
+_GENERATION = "lease_generation"
+_MAX_FORKS = 64
+_REMOTE = re.compile(r"[a-z+]+://|[^/]+@[^/]+:")
+
+
+class Sessions:
+    """Opens and closes sessions on this machine; safe to share between threads."""
+
+    def __init__(self, *, store: MetadataStore, paths: RunnerPaths) -> None:
+        self._store = store
+        self._paths = paths
+        self._lock = threading.Lock()
+        self._pools: dict[int, WorktreePool] = {}
+
+    def register(self, remote: str, *, name: str | None = None) -> Repository:
+        """The repository of a URL or a local path, registered if it is new."""
+        url = remote if _REMOTE.match(remote) else str(Path(remote).resolve())
+        with self._lock:
+            for known in self._store.list_repositories():
+                if known.remote_url == url and name in (None, known.name):
+                    return known
+            return self._store.create_repository(name or self._free_name(url), url)
+
+    def _free_name(self, url: str) -> str:
+        base = re.sub(r"[^A-Za-z0-9._-]+", "-", url.rstrip("/").rpartition("/")[2].removesuffix(".git")).strip("-._")
+        base = base[:100] or "repository"
+        if all(known.name != base for known in self._store.list_repositories()):
+            return base
+        return f"{base}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
+
+    def pool(self, repository: Repository) -> WorktreePool:
+        """The workspaces of one repository."""
+        with self._lock:
+            found = self._pools.get(repository.id)
+            if found is None:
+                root = self._paths.artifacts_root
+                found = build_pool_from_repository(
+                    self._store,
+                    repository,
+                    bare_path=root / "repos" / f"{repository.name}.bare",
+                    worktree_root=root / "worktrees" / repository.name,
+                )
+                self._pools[repository.id] = found
+            return found
+
+    def open(
+        self,
+        repository: Repository,
+        *,
+        commit: str,
+        owner: str,
+        patch: SessionPatch | None = None,
+        requested_by: str | None = None,
+        owner_token_id: int | None = None,
+        expires_at: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> Session:
+        """Lease a workspace of the commit, apply the patch, and say so in the store; all of it or nothing."""
+        lease = self.pool(repository).acquire_worktree(
+            commit_sha=commit, owner=owner, environment_hash=None, timeout=timeout
+        )
+        try:
+            if patch is not None:
+                apply_patch(lease.path, patch, patches_dir=self._paths.patches_dir)
+            return self._store.create_session(
+                repository_id=repository.id,
+                commit_sha=lease.commit_sha,
+                worktree_id=lease.worktree.id,
+                patch_hash=patch.sha256 if patch is not None else None,
+                requested_by=requested_by,
+                owner_token_id=owner_token_id,
+                expires_at=expires_at,
+                metadata={**(metadata or {}), _GENERATION: lease.generation},
+            )
+        except BaseException:
+            lease.release()
+            raise
+
+    def lease(self, session: Session) -> WorktreeLease:
+        """A session's own lease; LeaseLostError when it is over."""
+        if session.repository_id is None or session.worktree_id is None:
+            raise InvalidInputError(f"session {session.id} has no leased workspace")
+        row = self._store.get_worktree(session.worktree_id)
+        generation = session.metadata.get(_GENERATION)
+        if row.lease_token is None or row.generation != generation:
+            raise LeaseLostError(f"the lease of session {session.id} on {row.path} is over: open a new session")
+        return WorktreeLease(
+            worktree=row,
+            lease_token=row.lease_token,
+            path=Path(row.path),
+            commit_sha=session.commit_sha or "",
+            environment_hash=row.environment_hash,
+            needs_dependency_sync=False,
+            pool=self.pool(self._store.get_repository(session.repository_id)),
+            generation=row.generation,
+        )
+
+    def diff(self, session: Session) -> bytes:
+        """What the session's commands (and its patch) changed, as a patch that applies to its commit."""
+        return self.lease(session).diff()
+
+    def reset(self, session: Session) -> None:
+        """Back to the commit and the patch."""
+        self.lease(session).reset(self._patch_of(session))
+
+    def _patch_of(self, session: Session) -> SessionPatch | None:
+        if session.patch_hash is None:
+            return None
+        path = self._paths.patches_dir / f"{session.patch_hash[:12]}.patch"
+        try:
+            return SessionPatch(path.read_bytes())
+        except FileNotFoundError as error:
+            raise NotFoundError(f"the patch of session {session.id} is gone from {path}") from error
+
+    def fork(self, session: Session, count: int, *, owner: str) -> list[Session]:
+        """New sessions whose workspaces are as this one's is now."""
+        if not 1 <= count <= _MAX_FORKS:
+            raise InvalidInputError(f"a session can be forked 1 to {_MAX_FORKS} times at once, not {count}")
+        return [
+            self._store.create_session(
+                repository_id=session.repository_id,
+                commit_sha=lease.commit_sha,
+                worktree_id=lease.worktree.id,
+                patch_hash=session.patch_hash,
+                requested_by=session.requested_by,
+                owner_token_id=session.owner_token_id,
+                expires_at=session.expires_at,
+                metadata={**session.metadata, _GENERATION: lease.generation, "forked_from": session.id},
+            )
+            for lease in self.lease(session).fork(count, owner=owner)
+        ]
+
+    def close(self, session: Session, *, status: SessionStatus = SessionStatus.COMPLETED) -> Session:
+        """Release the workspace; a lease that was lost meanwhile is nobody's loss."""
+        if session.worktree_id is not None:
+            try:
+                self.lease(session).release()
+            except LeaseLostError as error:
+                _LOG.info("lease_lost", extra={"session_id": session.id, "error": str(error)})
+        return self._store.update_session(session.id, status=status)
+
+    @contextmanager
+    def kept_alive(self, session: Session) -> Iterator[WorktreeLease]:
+        """Renew the session's lease for as long as the block runs."""
+        lease = self.lease(session)
+        done = threading.Event()
+        period = lease.pool.settings.lease_ttl.total_seconds() / 3
+        thread = threading.Thread(target=_renew, args=(lease, done, period), name="lease", daemon=True)
+        thread.start()
+        try:
+            yield lease
+        finally:
+            done.set()
+            thread.join()
+
+    def collect(
+        self, session: Session, workspace: Path, patterns: Sequence[str], *, command_id: int
+    ) -> tuple[list[Artifact], list[Refused]]:
+        """Copy what the globs match in the workspace and record each file."""
+        destination = self._paths.artifacts_root / "collected" / str(session.id) / str(command_id)
+        found, refused = collect(workspace, patterns, destination)
+        kept = [
+            self._store.add_artifact(
+                session_id=session.id,
+                command_id=command_id,
+                kind=item.kind,
+                name=item.name,
+                path=str(item.path),
+                size=item.size,
+                sha256=item.sha256,
+            )
+            for item in found
+        ]
+        return kept, refused
+
+
+def _renew(lease: WorktreeLease, done: threading.Event, period: float) -> None:
+    while not done.wait(period):
+        try:
+            lease.renew()
+        except LeaseLostError as error:
+            _LOG.warning("lease_lost", extra={"path": str(lease.path), "error": str(error)})
+            return
