@@ -10,8 +10,10 @@ from types import TracebackType
 
 from debug_server.config import RunnerConfig, load
 from debug_server.engine import LocalEngine, Sessions
+from debug_server.events import EventFeed
 from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
+from debug_server.service import Service
 from debug_server.store import MetadataStore, default_url, open_store
 from debug_server.surfaces.cli.sessions import print_plan, work_off
 from debug_server.telemetry import configure_logging, open_telemetry
@@ -75,7 +77,20 @@ class Local:
     @cached_property
     def engine(self) -> LocalEngine:
         """The queue's engine, not yet started."""
-        return LocalEngine(store=self.store, supervisor=self.bare_supervisor, telemetry=self.telemetry)
+        return LocalEngine(
+            store=self.store, supervisor=self.supervisor, sessions=self.sessions, telemetry=self.telemetry
+        )
+
+    @cached_property
+    def service(self) -> Service:
+        """Every verb, for the surfaces."""
+        return Service(
+            store=self.store,
+            engine=self.engine,
+            sessions=self.sessions,
+            paths=self.settings.paths,
+            feed=EventFeed(self.store),
+        )
 
     def close(self) -> None:
         """Close what was opened; running commands carry on."""

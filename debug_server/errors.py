@@ -4,6 +4,12 @@ DebugServerError
  +-- InvalidInputError            invalid_input        a value the caller gave is wrong; names it and the fix
  |    +-- ConfigurationError      invalid_configuration  a file or variable of the operator's is wrong
  |    +-- UnmetRequirementError   requirement_unmet    `require` named a limit or layer this machine lacks
+ |    +-- PayloadTooLargeError    payload_too_large    a request is larger than the surface takes
+ +-- AccessError                  unauthorized         who the caller is, is not known
+ |    +-- ForbiddenError          forbidden            it is known, and may not
+ +-- UnavailableError             draining             the server is on its way out; try again
+ |    +-- QuotaExceededError      quota_exceeded       the caller's own bound; try again later
+ +-- DebuggerUnavailableError     debugger_unavailable no debugger is attached to the session
  +-- MetadataError                metadata_error       the store refuses: unknown row, lease mismatch
  |    +-- NotFoundError           not_found
  |    +-- ConflictError           conflict             the row is not in the state the caller relied on
@@ -46,6 +52,46 @@ class UnmetRequirementError(InvalidInputError):
     """Something named in ``require`` cannot be enforced on this machine."""
 
     code = "requirement_unmet"
+
+
+class PayloadTooLargeError(InvalidInputError):
+    """A request is larger than the surface takes."""
+
+    code = "payload_too_large"
+
+
+class AccessError(DebugServerError):
+    """Who the caller is, is not known."""
+
+    code = "unauthorized"
+
+
+class ForbiddenError(AccessError):
+    """The caller is known and may not."""
+
+    code = "forbidden"
+
+
+class UnavailableError(DebugServerError):
+    """The server does not take requests now; ``retry_after`` says when to try again."""
+
+    code = "draining"
+
+    def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class QuotaExceededError(UnavailableError):
+    """The caller's own bound is reached."""
+
+    code = "quota_exceeded"
+
+
+class DebuggerUnavailableError(DebugServerError):
+    """No debugger is attached to the session."""
+
+    code = "debugger_unavailable"
 
 
 class MetadataError(DebugServerError):

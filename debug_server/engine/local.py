@@ -12,15 +12,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from debug_server.engine.workspace import session_workspace
+from debug_server.engine.housekeeping import Housekeeper
+from debug_server.engine.sessions import Sessions
 from debug_server.errors import DebugServerError, KeeperError
 from debug_server.events import EventFeed
-from debug_server.model import Command, Limits
+from debug_server.model import Command, Limits, Session, SessionStatus
 from debug_server.ports import Telemetry
 from debug_server.runner.launch import DetachedError, run_dir_for
 from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.limits import Capabilities
 from debug_server.runner.recovery import Adopted, recover
 from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
@@ -40,9 +43,11 @@ class LocalEngine:
         *,
         store: MetadataStore,
         supervisor: WorkerSupervisor,
+        sessions: Sessions | None = None,
         telemetry: Telemetry | None = None,
     ) -> None:
         self._store = store
+        self._sessions = sessions or Sessions(store=store, paths=supervisor.paths)
         self._supervisor = supervisor
         self._telemetry = telemetry
         self._settings = supervisor.settings
@@ -51,14 +56,21 @@ class LocalEngine:
         self._active = 0
         self._stopping = False
         self._dispatcher: threading.Thread | None = None
+        self._housekeeper = Housekeeper(store=store, sessions=self._sessions, cancel=self.cancel, wait=self.wait)
 
     def start(self) -> list[int]:
         """Recover, then begin to claim; returns the commands that were adopted."""
+        adopted = self._recover()
+        self._housekeeper.start(self._recover)
+        self._dispatcher = threading.Thread(target=self._dispatch, name="engine", daemon=True)
+        self._dispatcher.start()
+        return adopted
+
+    def _recover(self) -> list[int]:
+        """Carry on what dead owners left; returns those that still run."""
         adopted = recover(self._store, self._supervisor.paths, self._supervisor.owner)
         for item in adopted:
             self._spawn(self._follow, item)
-        self._dispatcher = threading.Thread(target=self._dispatch, name="engine", daemon=True)
-        self._dispatcher.start()
         return [item.command.id for item in adopted]
 
     def submit(
@@ -104,6 +116,20 @@ class LocalEngine:
         """Send a signal to a running command's first process; KeeperError when it does not run."""
         self._request(self._store.get_command(command_id), {"op": "signal", "signal": number})
 
+    def write_stdin(self, command_id: int, write_id: str, data: bytes, *, close: bool = False) -> None:
+        """Write to a running command's stdin; each id is applied once. Returns when the child's pipe has it all."""
+        command = self._store.get_command(command_id)
+        run_dir = run_dir_for(self._supervisor.paths.keepers_dir, command.id, command.attempt)
+        with KeeperConnection.connect(run_dir) as connection:
+            connection.write_stdin(write_id, data)
+            if close:
+                connection.request({"op": "close_stdin"})
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this machine can enforce."""
+        return self._supervisor.pool.capabilities
+
     def _deliver(self, command_id: int, message: dict[str, Any]) -> None:
         """To a command of another process; one that has not started yet reads the mark in its row when it does."""
         deadline = time.monotonic() + _DELIVER_SECONDS
@@ -137,9 +163,14 @@ class LocalEngine:
             for event in self._feed.wait(after, min(left, _LOOK_AGAIN_SECONDS)):
                 after = event.seq
 
+    def close_session(self, session: Session, status: SessionStatus) -> None:
+        """End a session's commands, wait for their trees to be empty, release its workspace."""
+        self._housekeeper.close(session, status)
+
     def stop(self, *, grace: float = 0.0) -> None:
         """Claim no more; wait up to ``grace`` for what runs, then let it go on without us."""
         self._stopping = True
+        self._housekeeper.stop()
         self._feed.close()
         with self._lock:
             self._lock.notify_all()
@@ -201,15 +232,27 @@ class LocalEngine:
         if self._telemetry is not None:
             self._telemetry.observe("debug_server_queue_wait_seconds", waited)
         try:
+            session = self._store.get_session(command.session_id)
             spec = CommandSpec.from_command(command, self._store.read_environment(command.id))
-            lease = session_workspace(self._store, self._store.get_session(command.session_id))
+            lease = self._sessions.workspace(session)
+            request = self._sessions.environment(session, lease.path)
         except DebugServerError as error:
             self._supervisor.pipeline.refuse(command, error)
             raise
-        self._supervisor.run_claimed(command, spec, lease)
+        try:
+            self._supervisor.run_claimed(command, spec, lease, env_request=request)
+        finally:
+            self._conclude(command, lease.path)
 
     def _follow(self, item: Adopted) -> None:
         self._supervisor.pipeline.follow_adopted(item.command, item.running, item.log_path)
+        session = self._store.get_session(item.command.session_id)
+        self._conclude(item.command, self._sessions.workspace(session).path)
+
+    def _conclude(self, command: Command, workspace: Path) -> None:
+        """Not for a command that goes on without us: whoever adopts it does this."""
+        if not self._stopping or self._store.get_command(command.id).status.terminal:
+            self._sessions.conclude(command, workspace)
 
     def _gauge(self, name: str, value: float) -> None:
         if self._telemetry is not None:

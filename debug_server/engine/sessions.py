@@ -18,8 +18,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from debug_server.engine.workspace import SessionWorkspace, session_workspace
 from debug_server.errors import InvalidInputError, LeaseLostError, NotFoundError
-from debug_server.model import Artifact, Repository, Session, SessionStatus
+from debug_server.model import Artifact, Command, CommandStatus, Repository, Session, SessionStatus
+from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.settings import RunnerPaths
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, build_pool_from_repository
@@ -27,8 +29,17 @@ from debug_server.worktrees.collect import Refused, collect
 from debug_server.worktrees.patches import apply_patch
 
 _LOG = logging.getLogger(__name__)
+# Keys of metadata: of a session, from what its environment is built; of a command, what to do when it has ended.
+ENVIRONMENT = "environment"
+ARTIFACTS = "artifacts"
+CLOSES_SESSION = "closes_session"
 _GENERATION = "lease_generation"
 _MAX_FORKS = 64
+_SESSION_END = {
+    CommandStatus.SUCCEEDED: SessionStatus.COMPLETED,
+    CommandStatus.FAILED: SessionStatus.FAILED,
+    CommandStatus.CANCELLED: SessionStatus.CANCELLED,
+}
 _REMOTE = re.compile(r"[a-z+]+://|[^/]+@[^/]+:")
 
 
@@ -125,6 +136,36 @@ class Sessions:
             generation=row.generation,
         )
 
+    def workspace(self, session: Session) -> WorktreeLease | SessionWorkspace:
+        """Where a session's commands run: its lease, or the plain directory that its metadata names."""
+        if session.worktree_id is not None:
+            return self.lease(session)
+        return session_workspace(self._store, session)
+
+    def environment(self, session: Session, workspace: Path) -> EnvironmentRequest | None:
+        """What a session's commands need, as it was asked when it was opened."""
+        asked = session.metadata.get(ENVIRONMENT)
+        if not asked:
+            return None
+        return EnvironmentRequest(
+            f"session-{session.id}",
+            [workspace / name for name in asked["manifests"]],
+            {"python": asked["python"]} if asked["python"] else None,
+            project_root=workspace,
+        )
+
+    def conclude(self, command: Command, workspace: Path) -> None:
+        """What a command asked for after its end: files to keep, its session to close."""
+        session = self._store.get_session(command.session_id)
+        if patterns := command.metadata.get(ARTIFACTS):
+            _, refused = self.collect(session, workspace, patterns, command_id=command.id)
+            for item in refused:
+                fields = {"command_id": command.id, "name": item.name, "reason": item.reason}
+                _LOG.warning("artifact_refused", extra={"artifact": fields})
+        if command.metadata.get(CLOSES_SESSION):
+            ended = self._store.get_command(command.id).status
+            self.close(session, status=_SESSION_END[ended])
+
     def diff(self, session: Session) -> bytes:
         """What the session's commands (and its patch) changed, as a patch that applies to its commit."""
         return self.lease(session).diff()
@@ -202,6 +243,11 @@ class Sessions:
             for item in found
         ]
         return kept, refused
+
+
+def is_open(session: Session) -> bool:
+    """Whether commands may still run in it."""
+    return session.status in (SessionStatus.PENDING, SessionStatus.RUNNING)
 
 
 def _renew(lease: WorktreeLease, done: threading.Event, period: float) -> None:

@@ -96,6 +96,16 @@ class KeeperConnection:
                 return reply
         raise KeeperError("the keeper went away before it answered")
 
+    def write_stdin(self, write_id: str, data: bytes, timeout: float = 60.0) -> None:
+        """Write to the child's stdin and wait until its pipe has taken it; KeeperError says why it could not."""
+        self.send_frame(frames.encode_write(write_id, data))
+        while (reply := self.receive(timeout)) is not None:
+            if reply.get("write") == write_id:
+                if not reply["ok"]:
+                    raise KeeperError(f"stdin: {reply['error']}")
+                return
+        raise KeeperError("the command ended before it took its input")
+
     def hang_up(self) -> None:
         """End the conversation from another thread than the one that receives."""
         with contextlib.suppress(OSError):

@@ -19,6 +19,7 @@ from debug_server.errors import (
     EnvironmentBuildError,
     InvalidInputError,
     KeeperError,
+    LeaseLostError,
     PatchApplicationError,
     StoreUnavailableError,
 )
@@ -322,6 +323,8 @@ def _reason(error: DebugServerError | KeyboardInterrupt) -> ExitReason:
         return ExitReason.PATCH_FAILED
     if isinstance(error, EnvironmentBuildError):
         return ExitReason.ENV_FAILED
+    if isinstance(error, LeaseLostError):
+        return ExitReason.LEASE_LOST
     return ExitReason.SPAWN_FAILED
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from debug_server.errors import DebugServerError, RemoteUnreachableError, UnknownCommitError, WorktreePoolError
+from debug_server.errors import RemoteUnreachableError, UnknownCommitError, WorktreePoolError
 
 ALLOWED_PROTOCOLS = ("file", "https", "http", "ssh", "git")
 DEFAULT_TIMEOUT = 120.0
@@ -54,6 +54,13 @@ _UNREACHABLE = (
     "early eof",
 )
 _UNKNOWN = ("couldn't find remote ref", "not our ref", "unknown revision", "not a valid object name")
+_MEANINGS = (
+    ("no space left", "no space left on the disk"),
+    ("unable to write file", "a file cannot be written; is there space left on the disk?"),
+    ("signal 25", "the repository is larger than the fetch limit"),  # SIGXFSZ
+    ("file too large", "the repository is larger than the fetch limit"),
+    ("' not allowed", f"only the protocols {', '.join(ALLOWED_PROTOCOLS)} are allowed"),
+)
 _CORRUPT = (
     "unable to read",
     "cannot read object",
@@ -174,16 +181,13 @@ def require(result: GitResult, doing: str) -> bytes:
     raise error_for(result, doing)
 
 
-def error_for(result: GitResult, doing: str) -> DebugServerError:
+def error_for(result: GitResult, doing: str) -> WorktreePoolError:
     """Map git's complaint to our error tree; ``doing`` says what could not be done."""
     text = result.stderr.lower()
+    for sign, meaning in _MEANINGS:
+        if sign in text:
+            return WorktreePoolError(f"{doing}: {meaning}")
     message = f"{doing}: {result.complaint}"
-    if "no space left" in text:
-        return WorktreePoolError(f"{doing}: no space left on the disk")
-    if "signal 25" in text or "file size limit" in text or "file too large" in text:
-        return WorktreePoolError(f"{doing}: the repository is larger than the fetch limit")
-    if "transport" in text and "not allowed" in text:
-        return WorktreePoolError(f"{doing}: only the protocols {', '.join(ALLOWED_PROTOCOLS)} are allowed")
     if any(sign in text for sign in _UNKNOWN):
         return UnknownCommitError(message)
     if any(sign in text for sign in _UNREACHABLE):

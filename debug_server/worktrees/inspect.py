@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
+from debug_server.app import Local
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.model import Repository, Worktree, WorktreeStatus
-from debug_server.store import MetadataStore, default_url, open_store
 from debug_server.worktrees.pool import build_pool_from_repository
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -31,10 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; a failure is one line on stderr and status 2."""
     options = _parser().parse_args(argv)
     try:
-        with open_store(options.database_url or default_url(os.environ)) as store:
-            repository = _find(store, options.repository)
+        with Local.open(database_url=options.database_url) as local:
+            repository = _find(local, options.repository)
             lines = (
-                _show(store, repository) if options.action == "show-active" else _reclaim(store, repository, options)
+                _show(local, repository) if options.action == "show-active" else _reclaim(local, repository, options)
             )
     except (DebugServerError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
@@ -57,12 +56,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _find(store: MetadataStore, text: str) -> Repository:
+def _find(local: Local, text: str) -> Repository:
+    store = local.store
     return store.get_repository(int(text)) if text.isdigit() else store.get_repository_by_name(text)
 
 
-def _show(store: MetadataStore, repository: Repository) -> list[str]:
-    active = [row for row in store.list_worktrees(repository.id) if row.status is not WorktreeStatus.IDLE]
+def _show(local: Local, repository: Repository) -> list[str]:
+    active = [row for row in local.store.list_worktrees(repository.id) if row.status is not WorktreeStatus.IDLE]
     if not active:
         return [f"no workspace of {repository.name} is leased"]
     return _table([_HEADINGS, *(_cells(row) for row in active)])
@@ -79,13 +79,14 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in row).rstrip() for row in padded]
 
 
-def _reclaim(store: MetadataStore, repository: Repository, options: argparse.Namespace) -> list[str]:
+def _reclaim(local: Local, repository: Repository, options: argparse.Namespace) -> list[str]:
     age = parse_duration(options.older_than)
+    root = local.settings.paths.artifacts_root
     pool = build_pool_from_repository(
-        store,
+        local.store,
         repository,
-        bare_path=options.bare_path or Path(".artifacts/repos") / f"{repository.name}.bare",
-        worktree_root=options.worktree_root or Path(".artifacts/worktrees") / repository.name,
+        bare_path=options.bare_path or root / "repos" / f"{repository.name}.bare",
+        worktree_root=options.worktree_root or root / "worktrees" / repository.name,
     )
     removed = pool.reclaim_stale_worktrees(max_idle_age=age)
     return [*(f"removed {path}" for path in removed), f"{len(removed)} workspaces of {repository.name} reclaimed"]

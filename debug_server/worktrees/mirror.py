@@ -133,18 +133,20 @@ class Mirror:
         if not self._fetched_since(time.time() - self._refresh_age):
             self.fetch()
         if ref == "HEAD":
-            ref = self._default_branch()
+            target = self._remote_head()
+            return self._resolve_hex(target) if _FULL.fullmatch(target) else self._commit(target)
         plain = ref.removeprefix("origin/")
         names = [f"refs/heads/{ref}", f"refs/tags/{ref}", f"refs/heads/{plain}"]
         if ref.startswith("refs/"):
             names.insert(0, ref)
         return next(filter(None, map(self._commit, names)), None)
 
-    def _default_branch(self) -> str:
+    def _remote_head(self) -> str:
+        """The branch that the remote's HEAD names, or the commit of a detached one."""
         result = run_git("ls-remote", "--symref", "origin", "HEAD", place=self.place, timeout=self._fetch_timeout)
         text = require(result, "the remote's default branch cannot be read").decode(errors="replace")
-        match = re.search(r"^ref: (refs/heads/\S+)\tHEAD$", text, re.MULTILINE)
-        return match[1] if match else text.split("\t", 1)[0]
+        match = re.search(r"^(?:ref: (\S+)|([0-9a-f]{40}))\tHEAD$", text, re.MULTILINE)
+        return (match[1] or match[2]) if match else "refs/heads/none"
 
     def _commit(self, name: str) -> str | None:
         if _FULL.fullmatch(name):

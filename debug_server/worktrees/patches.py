@@ -63,7 +63,7 @@ def apply_patch(workspace: Path, patch: SessionPatch, *, patches_dir: Path) -> P
 
 
 def store_patch(patch: SessionPatch, patches_dir: Path) -> Path:
-    """Keep the patch as ``<sha256[:12]>.patch``, once; one that does not apply is kept too, for whoever looks into it."""
+    """Keep the patch as ``<sha256[:12]>.patch``, once; also one that turns out not to apply."""
     path = patches_dir / f"{patch.sha256[:12]}.patch"
     if path.exists():
         return path

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from debug_server.errors import DebugServerError, PatchApplicationError, WorktreePoolError
-from debug_server.worktrees import SessionPatch, apply_patch
+from debug_server.worktrees import SessionPatch, WorktreePool, apply_patch
 from debug_server.worktrees.mount import detach, list_mounts
 from tests.worktrees.places import Remote, fingerprint, git, make_remote, open_pool, reference
 
@@ -50,9 +51,9 @@ def fill(place: Path, *, leave: int) -> Path:
 @pytest.mark.parametrize("leave", [0, 200_000, 2_000_000, 4_000_000, 5_000_000])
 def test_acquire(base: Path, small: Path, large: Remote, backend: str, leave: int) -> None:
     """Wherever in mirror, tree or workspace the space ends, the error says so and the pool survives it."""
-    (base / "db").mkdir()
     pool = open_pool(base, large, backend)
-    pool = type(pool)(pool._store, _elsewhere(pool, small))
+    settings = replace(pool.settings, bare_path=small / "repo.bare", worktree_root=small / "worktrees")
+    pool = WorktreePool(pool._store, settings)
     ballast = fill(small, leave=leave)
     with pytest.raises(WorktreePoolError, match=r"(?i)space"):
         pool.acquire_worktree(commit_sha=large.commits[1], owner="t", environment_hash=None)
@@ -62,15 +63,6 @@ def test_acquire(base: Path, small: Path, large: Remote, backend: str, leave: in
         assert fingerprint(lease.path) == fingerprint(expected)
         assert git("status", "--porcelain", cwd=lease.path) == ""
     assert {row["status"] for row in pool.describe()} == {"idle"}
-
-
-def _elsewhere(pool: object, small: Path) -> object:
-    from dataclasses import replace
-
-    from debug_server.worktrees import WorktreePool
-
-    assert isinstance(pool, WorktreePool)
-    return replace(pool.settings, bare_path=small / "repo.bare", worktree_root=small / "worktrees")
 
 
 def test_patch(base: Path, small: Path) -> None:

@@ -64,6 +64,17 @@ def test_commit_of_no_branch(mirror: Mirror, remote: Remote) -> None:
     assert mirror.resolve(lonely) == lonely
 
 
+def test_detached_head_of_the_remote(mirror: Mirror, remote: Remote, base: Path) -> None:
+    """HEAD means what the remote has checked out, a branch or not; of an empty repository it is unknown."""
+    assert mirror.resolve("HEAD") == remote.commits[-1]
+    git("checkout", "-q", "--detach", cwd=remote.path)
+    lonely = remote.commit({"README": "detached\n"})
+    assert mirror.resolve("HEAD") == lonely
+    empty = make_remote(base / "empty")
+    with pytest.raises(UnknownCommitError, match="'HEAD'"):
+        Mirror(base / "empty.bare", str(empty.path)).resolve("HEAD")
+
+
 def test_ambiguous_short_sha(base: Path) -> None:
     """A beginning that several commits share is refused with the advice to give more digits."""
     remote = make_remote(base / "many")

@@ -41,7 +41,7 @@ def _mounts() -> dict[str, tuple[str, str]]:
     return found
 
 
-def _directories() -> dict[str, str]:
+def own_directories() -> dict[str, str]:
     """Controller -> directory of this process's own group."""
     own, mounts = _own_cgroups(), _mounts()
     result = {}
@@ -89,7 +89,7 @@ class Version1:
     name = "cgroup-v1"
 
     def __init__(self) -> None:
-        directories = _directories()
+        directories = own_directories()
         self.parents = {name: directories[name] for name in _WANTED if name in directories}
         if "pids" not in self.parents:
             raise CgroupError("no version 1 pids hierarchy is mounted")
@@ -117,7 +117,7 @@ class Version2:
     name = "cgroup-v2"
 
     def __init__(self) -> None:
-        directories = _directories()
+        directories = own_directories()
         if "" not in directories:
             raise CgroupError("no version 2 hierarchy is mounted")
         self.parent = directories[""]

@@ -16,7 +16,6 @@ from types import FrameType
 from typing import Any
 
 from debug_server.errors import KeeperError
-from debug_server.runner.keeper import frames
 from debug_server.runner.launch import run_dir_for
 from debug_server.runner.launcher import KeeperConnection
 from debug_server.runner.log_chunk import LogChunk
@@ -24,6 +23,7 @@ from debug_server.runner.settings import RunnerPaths
 from debug_server.store import MetadataStore
 
 _PIECE = 1 << 16
+_FOR_EVER = 365 * 86400.0  # the child reads when it likes
 
 
 class Printer:
@@ -129,11 +129,4 @@ class _Feeder:
                 connection.request({"op": "close_stdin"})
                 return
             number += 1
-            connection.send_frame(frames.encode_write(str(number), data))
-            self._await(connection, str(number))
-
-    def _await(self, connection: KeeperConnection, number: str) -> None:
-        """One write at a time: the child's pace is ours."""
-        while (reply := connection.receive()) is not None:
-            if reply.get("write") == number:
-                return
+            connection.write_stdin(str(number), data, timeout=_FOR_EVER)

@@ -1,0 +1,49 @@
+"""Memory of this process and of the keepers below it, as the kernel counts it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from debug_server.runner.keeper.tree import descendants
+
+_PRIVATE = ("Private_Clean", "Private_Dirty")
+
+
+def keepers() -> list[int]:
+    """Every keeper that this process has had started, at work or waiting."""
+    return [pid for pid in descendants(os.getpid()) if _name(pid) == "ds-keeper"]
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def private_bytes(pid: int) -> int:
+    """Memory that this process shares with nobody."""
+    return sum(_kilobytes(Path(f"/proc/{pid}/smaps_rollup"), name) for name in _PRIVATE) * 1024
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory that this process uses now, shared pages included."""
+    return _kilobytes(Path(f"/proc/{pid}/status"), "VmRSS") * 1024
+
+
+def peak_bytes(pid: int) -> int:
+    """The most that this process ever used, shared pages included."""
+    return _kilobytes(Path(f"/proc/{pid}/status"), "VmHWM") * 1024
+
+
+def forget_peak() -> None:
+    """Count this process's own peak from now on."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _kilobytes(path: Path, name: str) -> int:
+    for line in path.read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1])
+    return 0

@@ -1,0 +1,91 @@
+"""A child's output into the log, against a bare 64 KiB read and write loop over the same child."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from benchmarks import processes
+from benchmarks.figures import Figure, Result, Samples, Size, at_least, at_most, interleaved, timed
+from benchmarks.workplace import Workplace, open_workplace
+
+_BLOCK = 1 << 16
+_MIB = 1 << 20
+_ROUNDS = {Size.FULL: 7, Size.QUICK: 3, Size.SMALLEST: 1}
+_LARGE = {Size.FULL: 1024 * _MIB, Size.QUICK: 128 * _MIB, Size.SMALLEST: _MIB}
+_SMALL = {Size.FULL: 256 * _MIB, Size.QUICK: 32 * _MIB, Size.SMALLEST: _MIB}
+
+
+def measure(size: Size) -> list[Result]:
+    """Speed in large blocks and in small writes, and what it costs in memory."""
+    with open_workplace() as place:
+        growth = [0]
+        place.argv("true")()  # what a first command loads is no growth
+        results = [
+            _compare(place, "blocks_of_64k", _writer(_LARGE[size], _BLOCK), _LARGE[size], _ROUNDS[size], growth),
+            _compare(place, "writes_of_100", _writer(_SMALL[size], 100), _SMALL[size], _ROUNDS[size], growth),
+        ]
+        keeper = max(map(processes.peak_bytes, processes.keepers()))
+    return [
+        *results,
+        Figure(name="keeper_peak", value=round(keeper / _MIB, 2), unit="MiB", bar=at_most(30)),
+        Figure(name="server_growth", value=round(max(growth) / _MIB, 2), unit="MiB", bar=at_most(2)),
+    ]
+
+
+def _writer(total: int, write: int) -> list[str]:
+    """A child that writes ``total`` bytes, ``write`` at a time, and does nothing else worth a measurement."""
+    return ["dd", "if=/dev/zero", f"ibs={_BLOCK}", f"obs={write}", f"count={total // _BLOCK}", "status=none"]
+
+
+def _compare(place: Workplace, name: str, argv: list[str], total: int, rounds: int, growth: list[int]) -> Result:
+    target = place.folder / "bare.log"
+    ours, bare = interleaved(
+        lambda: _supervised(place, argv, total, growth), lambda: _bare(argv, target, total), rounds=rounds
+    )
+    facts = {"ours_mb_s": _speed(total, ours), "bare_mb_s": _speed(total, bare)} | ours.facts("ours")
+    return Figure(
+        name=name, value=bare.p50 / ours.p50, unit="of bare", bar=at_least(0.85), facts=facts | bare.facts("bare")
+    )
+
+
+def _speed(total: int, samples: Samples) -> float:
+    return round(total / samples.p50 / 1e6, 1)
+
+
+def _supervised(place: Workplace, argv: list[str], total: int, growth: list[int]) -> float:
+    run = place.argv(*argv)
+    processes.forget_peak()
+    before = processes.resident_bytes(os.getpid())
+    logs: list[Path] = []
+    seconds = timed(lambda: logs.append(run().log_path))
+    growth.append(processes.peak_bytes(os.getpid()) - before)
+    _check_and_remove(logs[0], total)
+    return seconds
+
+
+def _bare(argv: list[str], target: Path, total: int) -> float:
+    seconds = timed(lambda: _copy(argv, target))
+    _check_and_remove(target, total)
+    return seconds
+
+
+def _copy(argv: list[str], target: Path) -> None:
+    file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            pipe = child.stdout.fileno()
+            while data := os.read(pipe, _BLOCK):
+                os.write(file, data)
+    finally:
+        os.close(file)
+
+
+def _check_and_remove(path: Path, total: int) -> None:
+    """Both must have moved every byte; removed at once, so that its pages are not the next one's to write back."""
+    size = path.stat().st_size
+    path.unlink()
+    if size != total:
+        raise OSError(f"{path} has {size} bytes, not {total}")

@@ -1,0 +1,105 @@
+"""What must happen although nobody asks: leases renewed, idle sessions closed, the work of dead owners carried on.
+
+Everything here is safe to do twice and in several processes at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from debug_server.engine.sessions import CLOSES_SESSION, Sessions, is_open
+from debug_server.errors import DebugServerError, LeaseLostError
+from debug_server.model import Command, Session, SessionStatus
+from debug_server.store import MetadataStore
+
+_LOG = logging.getLogger(__name__)
+_EVERY_SECONDS = 20.0
+_CLOSE_SECONDS = 10.0
+_PAGE = 200
+IDLE = timedelta(hours=24)  # without a command and without anybody asking for it
+
+
+class Housekeeper:
+    """A thread that looks around every twenty seconds."""
+
+    def __init__(
+        self,
+        *,
+        store: MetadataStore,
+        sessions: Sessions,
+        cancel: Callable[[int, str], Command],
+        wait: Callable[[int, float], Command],
+    ) -> None:
+        self._store = store
+        self._sessions = sessions
+        self._cancel = cancel
+        self._wait = wait
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, recover: Callable[[], object]) -> None:
+        """Begin; ``recover`` carries on what dead owners left."""
+        self._thread = threading.Thread(target=self._run, args=(recover,), name="housekeeper", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the round that is under way."""
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_SECONDS)
+
+    def _run(self, recover: Callable[[], object]) -> None:
+        while not self._done.wait(_EVERY_SECONDS):
+            try:
+                recover()
+                self.tidy(datetime.now(UTC))
+            except DebugServerError as error:
+                _LOG.warning("housekeeping_failed", extra={"error": str(error), "code": error.code})
+
+    def tidy(self, now: datetime) -> list[int]:
+        """One round over the open sessions; returns those that were closed."""
+        closed = []
+        after = 0
+        while page := self._store.list_sessions(after=after, limit=_PAGE):
+            after = page[-1].id
+            closed += [session.id for session in page if is_open(session) and self._tend(session, now)]
+        return closed
+
+    def _tend(self, session: Session, now: datetime) -> bool:
+        commands = self._store.list_commands(session.id)
+        busy = [command for command in commands if not command.status.terminal]
+        if session.expires_at is not None and session.expires_at <= now:
+            self.close(session, SessionStatus.CANCELLED)
+            return True
+        if not busy and any(command.metadata.get(CLOSES_SESSION) for command in commands):
+            self._sessions.conclude(commands[-1], self._sessions.workspace(session).path)
+            return True
+        if not busy and _last_sign(session, commands) <= now - IDLE:
+            self.close(session, SessionStatus.COMPLETED)
+            return True
+        if session.worktree_id is not None:
+            self._renew(session)
+        return False
+
+    def _renew(self, session: Session) -> None:
+        try:
+            self._sessions.lease(session).renew()
+        except LeaseLostError as error:
+            _LOG.warning("lease_lost", extra={"session_id": session.id, "error": str(error)})
+            self.close(session, SessionStatus.FAILED)
+
+    def close(self, session: Session, status: SessionStatus) -> None:
+        """End a session's commands, wait for their trees to be empty, release its workspace."""
+        unfinished = [row for row in self._store.list_commands(session.id) if not row.status.terminal]
+        for row in unfinished:
+            self._cancel(row.id, "its session was closed")
+        for row in unfinished:
+            self._wait(row.id, _CLOSE_SECONDS)
+        self._sessions.close(session, status=status)
+
+
+def _last_sign(session: Session, commands: list[Command]) -> datetime:
+    return max([session.updated_at, *(command.updated_at for command in commands)])

@@ -1,0 +1,56 @@
+"""Who calls, and what they may do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from debug_server.errors import ForbiddenError, InvalidInputError
+from debug_server.model import Session, Token
+
+ADMIN = "admin"  # implies every other scope
+SESSIONS_READ, SESSIONS_WRITE = "sessions:read", "sessions:write"
+COMMANDS_WRITE, ARTIFACTS_READ = "commands:write", "artifacts:read"
+SCOPES = (ADMIN, SESSIONS_READ, SESSIONS_WRITE, COMMANDS_WRITE, ARTIFACTS_READ)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """An authenticated caller."""
+
+    token_id: int | None
+    name: str
+    scopes: frozenset[str]
+
+    @classmethod
+    def of(cls, token: Token) -> Caller:
+        """Whoever presents this token."""
+        return cls(token_id=token.id, name=token.name, scopes=frozenset(token.scopes))
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether everything is allowed."""
+        return ADMIN in self.scopes
+
+    def require(self, scopes: Collection[str]) -> None:
+        """ForbiddenError unless every scope is held."""
+        missing = [] if self.is_admin else [scope for scope in scopes if scope not in self.scopes]
+        if missing:
+            raise ForbiddenError(
+                f"token {self.name!r} lacks the scope {missing[0]!r}: ask an admin for one that has it"
+            )
+
+    def may_see(self, session: Session) -> bool:
+        """Sessions are visible to their owner and to admins."""
+        return self.is_admin or (self.token_id is not None and session.owner_token_id == self.token_id)
+
+
+LOCAL = Caller(token_id=None, name="local", scopes=frozenset({ADMIN}))
+
+
+def check_scopes(scopes: Collection[str]) -> tuple[str, ...]:
+    """The scopes of a new token."""
+    for scope in scopes:
+        if scope not in SCOPES:
+            raise InvalidInputError(f"scope {scope!r} is not known: use some of {', '.join(SCOPES)}")
+    return tuple(dict.fromkeys(scopes))

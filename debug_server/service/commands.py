@@ -1,0 +1,109 @@
+"""The verbs of commands and one-shot runs."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from debug_server.engine.sessions import ARTIFACTS, CLOSES_SESSION
+from debug_server.errors import InvalidInputError
+from debug_server.model import Command, Limits
+from debug_server.runner.spec import CommandSpec
+from debug_server.service import messages as m
+from debug_server.service import views
+from debug_server.service.caller import Caller
+from debug_server.service.sessions import SessionVerbs, check_patterns, require_open
+
+
+class CommandVerbs(SessionVerbs):
+    """Commands."""
+
+    async def submit_command(
+        self, caller: Caller, request: m.SubmitCommand, *, idempotency_key: str | None = None
+    ) -> m.CommandReply:
+        """Queue a command; the same key in the same session gives the same command."""
+        self._accepting()
+        session = await self._session(caller, request.session_id)
+        require_open(session)
+        row = await self._call(self._submit, session.id, request, idempotency_key, {})
+        return views.command(row)
+
+    def _submit(
+        self, session_id: int, request: m.CommandRequest, key: str | None, metadata: Mapping[str, Any]
+    ) -> Command:
+        check_patterns(request.artifacts)
+        return self._engine.submit(
+            session_id=session_id,
+            spec=_spec(request),
+            priority=request.priority,
+            idempotency_key=key,
+            metadata={**metadata, ARTIFACTS: request.artifacts} if request.artifacts else metadata,
+        )
+
+    async def get_command(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
+        """One command."""
+        return views.command(await self._command(caller, request.command_id))
+
+    async def list_commands(self, caller: Caller, request: m.SessionId) -> m.CommandList:
+        """A session's commands by sequence."""
+        session = await self._session(caller, request.session_id)
+        rows = await self._call(self._store.list_commands, session.id)
+        return m.CommandList(items=[views.command(row) for row in rows])
+
+    async def wait_command(self, caller: Caller, request: m.WaitCommand) -> m.CommandReply:
+        """The command once it has ended, or as it is at the deadline."""
+        command = await self._command(caller, request.command_id)
+        return views.command(await self._call(self._engine.wait, command.id, request.timeout))
+
+    async def cancel_command(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
+        """End a command; returns when its tree is empty, or as it is after a while."""
+        command = await self._command(caller, request.command_id)
+        if not command.status.terminal:
+            await self._call(self._engine.cancel, command.id, f"cancelled by {caller.name}")
+            command = await self._call(self._engine.wait, command.id, 10.0)
+        return views.command(command)
+
+    async def signal_command(self, caller: Caller, request: m.SignalCommand) -> m.Message:
+        """Send a signal to its first process."""
+        command = await self._command(caller, request.command_id)
+        await self._call(self._engine.signal, command.id, request.signal)
+        return m.Message(message=f"signal {request.signal} was sent to command {command.id}")
+
+    async def write_stdin(self, caller: Caller, request: m.WriteStdin) -> m.Message:
+        """Write to its stdin; answered when the child's pipe has taken it."""
+        command = await self._command(caller, request.command_id)
+        await self._call(self._engine.write_stdin, command.id, request.write_id, _data(request), close=request.close)
+        return m.Message(message=f"write {request.write_id} reached command {command.id}")
+
+    async def start_run(self, caller: Caller, request: m.StartRun, *, idempotency_key: str | None = None) -> m.RunReply:
+        """Open a session, queue its one command, close the session when that has ended."""
+        self._accepting()
+        session = await self._call(self._open, caller, request)
+        row = await self._call(self._submit, session.id, request, idempotency_key, {CLOSES_SESSION: True})
+        return m.RunReply(session=views.session(session), command=views.command(row))
+
+
+def _spec(request: m.CommandRequest) -> CommandSpec:
+    asked = {name: value for name, value in request.limits.model_dump().items() if value is not None}
+    return CommandSpec(
+        request.argv,
+        request.env,
+        Path(request.cwd) if request.cwd is not None else None,
+        request.log_name,
+        limits=Limits.from_json(asked),
+        require=request.require,
+        tty=request.tty,
+        stdin=request.stdin,
+    )
+
+
+def _data(request: m.WriteStdin) -> bytes:
+    if request.encoding == "utf-8":
+        return request.data.encode("utf-8", "surrogatepass")
+    try:
+        return base64.b64decode(request.data, validate=True)
+    except binascii.Error as error:
+        raise InvalidInputError(f"data of write {request.write_id!r} is not base64: {error}") from error

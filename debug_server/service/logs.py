@@ -1,0 +1,154 @@
+"""The verbs of logs, artifacts and events: read by cursor, followed without polling."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from debug_server.errors import NotFoundError
+from debug_server.model import Artifact, Command, Event
+from debug_server.runner.log_reader import LogCursor, LogReader, LogSegment
+from debug_server.runner.log_watch import watch_log
+from debug_server.service import messages as m
+from debug_server.service import views
+from debug_server.service.caller import Caller
+from debug_server.service.commands import CommandVerbs
+
+_PIECE = 1 << 16
+_LOOK_AGAIN_SECONDS = 1.0
+
+
+class LogVerbs(CommandVerbs):
+    """Logs, artifacts, events."""
+
+    async def read_log(self, caller: Caller, request: m.ReadLog) -> m.LogPage:
+        """Bytes from an offset; past the end it is empty."""
+        command = await self._command(caller, request.command_id)
+        return await self._call(_page, command, request)
+
+    async def follow_log(self, caller: Caller, request: m.FollowLog) -> AsyncIterator[m.LogPiece]:
+        """History, then live, no gap, no repeat, until the command has ended."""
+        command = await self._command(caller, request.command_id)
+        path = await self._log_path(command)
+        if path is None:
+            return
+        cursor, changed = LogCursor(path, request.offset), asyncio.Event()
+        watch, loop = watch_log(path), asyncio.get_running_loop()
+        watch.set_callback(lambda: loop.call_soon_threadsafe(changed.set))
+        try:
+            while True:
+                changed.clear()
+                segments = cursor.read(_PIECE)
+                for segment in segments:
+                    yield _piece(command.id, segment)
+                if not segments:
+                    if cursor.ended:
+                        return
+                    await _wait(changed)
+        finally:
+            watch.close()
+            cursor.close()
+
+    async def _log_path(self, command: Command) -> str | None:
+        """Where its log is; waits for it to start. None when it ended without one."""
+        after = await self._call(self._store.last_event)
+        while command.log_path is None:
+            if command.status.terminal:
+                return None
+            for event in await self._call(self._feed.wait, after, _LOOK_AGAIN_SECONDS):
+                after = event.seq
+            command = await self._call(self._store.get_command, command.id)
+        return command.log_path
+
+    async def list_artifacts(self, caller: Caller, request: m.SessionId) -> m.ArtifactList:
+        """A session's artifacts."""
+        session = await self._session(caller, request.session_id)
+        rows = await self._call(self._store.list_artifacts, session.id)
+        return m.ArtifactList(items=[views.artifact(row) for row in rows])
+
+    async def get_artifact(self, caller: Caller, request: m.ArtifactId) -> m.ArtifactReply:
+        """One artifact."""
+        return views.artifact((await self._artifact(caller, request))[0])
+
+    async def artifact_path(self, caller: Caller, request: m.ArtifactId) -> Path:
+        """The file of an artifact, for surfaces that can send files; NotFoundError when it is gone."""
+        return (await self._artifact(caller, request))[1]
+
+    async def _artifact(self, caller: Caller, request: m.ArtifactId) -> tuple[Artifact, Path]:
+        session = await self._session(caller, request.session_id)
+        row = await self._call(self._store.get_artifact, request.artifact_id)
+        if row.session_id != session.id:
+            raise NotFoundError(f"session {session.id} has no artifact {request.artifact_id}")
+        return row, await self._call(_file, row)
+
+    async def read_events(self, caller: Caller, request: m.ReadEvents) -> m.EventList:
+        """Events after a cursor that the caller may see."""
+        rows = await self._call(self._events, request)
+        visible = [row for row in rows if await self._sees(caller, row)]
+        following = rows[-1].seq if rows else request.after
+        return m.EventList(items=[views.event(row) for row in visible], next_after=following)
+
+    def _events(self, request: m.ReadEvents) -> list[Event]:
+        return self._store.read_events(
+            request.after,
+            request.limit,
+            kind=request.kind,
+            session_id=request.session_id,
+            command_id=request.command_id,
+        )
+
+    async def follow_events(self, caller: Caller, request: m.ReadEvents) -> AsyncIterator[m.EventReply]:
+        """History, then live; ends only when the caller leaves or the server does."""
+        while not self.draining:
+            page = await self.read_events(caller, request)
+            for item in page.items:
+                yield item
+            moved = page.next_after > request.after
+            request = request.model_copy(update={"after": page.next_after})
+            if not moved:
+                await self._call(self._feed.wait, request.after, _LOOK_AGAIN_SECONDS)
+
+    async def _sees(self, caller: Caller, event: Event) -> bool:
+        if caller.is_admin:
+            return True
+        if event.session_id is None:
+            return False
+        return caller.may_see(await self._call(self._store.get_session, event.session_id))
+
+
+def _file(row: Artifact) -> Path:
+    path = Path(row.path)
+    if not path.is_file():
+        raise NotFoundError(f"the file of artifact {row.id} is gone")
+    return path
+
+
+def _page(command: Command, request: m.ReadLog) -> m.LogPage:
+    if command.log_path is None or not Path(command.log_path).exists():
+        return m.LogPage(pieces=[], next_offset=request.offset, ended=command.status.terminal)
+    with LogReader(command.log_path) as reader:
+        segments = reader.read(request.offset, request.limit)
+        following = segments[-1].end if segments else request.offset
+        ended = reader.ended() and following >= reader.size()
+    return m.LogPage(pieces=[_piece(command.id, item) for item in segments], next_offset=following, ended=ended)
+
+
+def _piece(command_id: int, segment: LogSegment) -> m.LogPiece:
+    return m.LogPiece.model_construct(
+        offset=segment.offset,
+        stream=segment.stream,
+        data=segment.data,
+        timestamp=datetime.fromtimestamp(segment.time_ns / 1e9, UTC),
+        command_id=command_id,
+    )
+
+
+async def _wait(changed: asyncio.Event) -> None:
+    """For a wake-up; one that was lost is repaired by looking again."""
+    try:
+        async with asyncio.timeout(_LOOK_AGAIN_SECONDS):
+            await changed.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,139 @@
+"""The table of operations: name, messages, scopes, and whether a repeated call changes anything.
+
+A surface renders this table; a test walks it against every surface.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from debug_server.service import messages as m
+from debug_server.service.caller import ADMIN, ARTIFACTS_READ, COMMANDS_WRITE, SESSIONS_READ, SESSIONS_WRITE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One verb; the method of Service has the same name."""
+
+    name: str
+    request: type[m.Request]
+    reply: type[m.Reply]
+    scopes: tuple[str, ...] | None  # None: nobody needs to be known
+    idempotent: bool  # may be repeated without harm; others take an idempotency key
+    stream: bool = False  # yields many replies
+    sentence: str
+
+
+def _read(name: str, request: type[m.Request], reply: type[m.Reply], sentence: str, *scopes: str) -> Operation:
+    return Operation(
+        name=name, request=request, reply=reply, scopes=scopes or (SESSIONS_READ,), idempotent=True, sentence=sentence
+    )
+
+
+def _write(name: str, request: type[m.Request], reply: type[m.Reply], sentence: str, *scopes: str) -> Operation:
+    return Operation(
+        name=name, request=request, reply=reply, scopes=scopes or (SESSIONS_WRITE,), idempotent=False, sentence=sentence
+    )
+
+
+_ALL = [
+    _write("register_repository", m.RegisterRepository, m.RepositoryReply, "Register a git remote.", ADMIN),
+    _read("get_repository", m.RepositoryName, m.RepositoryReply, "One repository by name."),
+    _read("list_repositories", m.Nothing, m.RepositoryList, "Every repository."),
+    _write("open_session", m.OpenSession, m.SessionReply, "Lease a workspace of a commit and a patch."),
+    _read("get_session", m.SessionId, m.SessionReply, "One session."),
+    _read("list_sessions", m.Page, m.SessionList, "The caller's sessions; an admin's list has everybody's."),
+    _write("fork_session", m.ForkSession, m.SessionList, "New sessions from the current state."),
+    _write("reset_session", m.SessionId, m.SessionReply, "Back to commit and patch."),
+    _read("diff_session", m.SessionId, m.SessionDiff, "What was changed, as a patch."),
+    Operation(
+        name="close_session",
+        request=m.SessionId,
+        reply=m.Message,
+        scopes=(SESSIONS_WRITE,),
+        idempotent=True,
+        sentence="Cancel what runs and give the workspace back.",
+    ),
+    _write(
+        "submit_command",
+        m.SubmitCommand,
+        m.CommandReply,
+        "Queue a command in a session.",
+        COMMANDS_WRITE,
+        SESSIONS_WRITE,
+    ),
+    _read("get_command", m.CommandId, m.CommandReply, "One command."),
+    _read("list_commands", m.SessionId, m.CommandList, "A session's commands by sequence."),
+    _read("wait_command", m.WaitCommand, m.CommandReply, "The command once it has ended, or as it is at the deadline."),
+    Operation(
+        name="cancel_command",
+        request=m.CommandId,
+        reply=m.CommandReply,
+        scopes=(COMMANDS_WRITE,),
+        idempotent=True,
+        sentence="End a command; an ended one is returned unchanged.",
+    ),
+    _write("signal_command", m.SignalCommand, m.Message, "Send a signal.", COMMANDS_WRITE),
+    Operation(
+        name="write_stdin",
+        request=m.WriteStdin,
+        reply=m.Message,
+        scopes=(COMMANDS_WRITE,),
+        idempotent=True,  # by its write id
+        sentence="Write to a command's stdin.",
+    ),
+    _write("start_run", m.StartRun, m.RunReply, "Open, run and close in one request.", COMMANDS_WRITE, SESSIONS_WRITE),
+    _read("read_log", m.ReadLog, m.LogPage, "Bytes of a log from an offset.", SESSIONS_READ, ARTIFACTS_READ),
+    Operation(
+        name="follow_log",
+        request=m.FollowLog,
+        reply=m.LogPiece,
+        scopes=(SESSIONS_READ, ARTIFACTS_READ),
+        idempotent=True,
+        stream=True,
+        sentence="A log from an offset: history, then live, until the command has ended.",
+    ),
+    _read("list_artifacts", m.SessionId, m.ArtifactList, "A session's artifacts.", SESSIONS_READ, ARTIFACTS_READ),
+    _read("get_artifact", m.ArtifactId, m.ArtifactReply, "One artifact.", SESSIONS_READ, ARTIFACTS_READ),
+    _read("read_events", m.ReadEvents, m.EventList, "Events after a cursor."),
+    Operation(
+        name="follow_events",
+        request=m.ReadEvents,
+        reply=m.EventReply,
+        scopes=(SESSIONS_READ,),
+        idempotent=True,
+        stream=True,
+        sentence="Events after a cursor, then live.",
+    ),
+    _read("list_leases", m.Nothing, m.LeaseList, "Every workspace and who holds it.", ADMIN),
+    _read("list_workers", m.Nothing, m.WorkerList, "Supervised long-lived processes.", ADMIN),
+    _write("create_token", m.CreateToken, m.TokenReply, "A new token; its secret is shown once.", ADMIN),
+    _read("list_tokens", m.Nothing, m.TokenList, "Every token, without secrets.", ADMIN),
+    Operation(
+        name="revoke_token",
+        request=m.TokenId,
+        reply=m.Message,
+        scopes=(ADMIN,),
+        idempotent=True,
+        sentence="End a token's life.",
+    ),
+    Operation(
+        name="who_am_i",
+        request=m.Nothing,
+        reply=m.WhoAmI,
+        scopes=(),
+        idempotent=True,
+        sentence="The caller as the server sees it.",
+    ),
+    _write("debug_session", m.DebugAction, m.Message, "Speak to a session's debugger."),
+    Operation(
+        name="health",
+        request=m.Nothing,
+        reply=m.Health,
+        scopes=None,
+        idempotent=True,
+        sentence="Whether store, disk and keepers work, checked now.",
+    ),
+]
+
+OPERATIONS: dict[str, Operation] = {operation.name: operation for operation in _ALL}

@@ -1,0 +1,130 @@
+"""The verbs of repositories and sessions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from debug_server.engine.sessions import ENVIRONMENT, is_open
+from debug_server.errors import ConflictError, DebuggerUnavailableError, InvalidInputError
+from debug_server.model import Session, SessionStatus, check_name
+from debug_server.service import messages as m
+from debug_server.service import views
+from debug_server.service.base import ServicePart
+from debug_server.service.caller import Caller
+from debug_server.worktrees import SessionPatch
+
+
+class SessionVerbs(ServicePart):
+    """Repositories and sessions."""
+
+    async def register_repository(self, caller: Caller, request: m.RegisterRepository) -> m.RepositoryReply:
+        """Register a git remote."""
+        name = check_name(request.name, what="repository name")
+        row = await self._call(
+            self._store.create_repository,
+            name,
+            request.remote_url,
+            default_branch=request.default_branch,
+            description=request.description,
+            settings=request.settings,
+        )
+        return views.repository(row)
+
+    async def get_repository(self, caller: Caller, request: m.RepositoryName) -> m.RepositoryReply:
+        """One repository."""
+        return views.repository(await self._call(self._store.get_repository_by_name, request.name))
+
+    async def list_repositories(self, caller: Caller, request: m.Nothing) -> m.RepositoryList:
+        """All of them."""
+        rows = await self._call(self._store.list_repositories)
+        return m.RepositoryList(items=[views.repository(row) for row in rows])
+
+    async def open_session(self, caller: Caller, request: m.OpenSession) -> m.SessionReply:
+        """Lease a workspace of a commit and a patch."""
+        self._accepting()
+        return views.session(await self._call(self._open, caller, request))
+
+    def _open(self, caller: Caller, request: m.OpenSession | m.StartRun) -> Session:
+        repository = self._store.get_repository_by_name(request.repository)
+        metadata = dict(request.metadata)
+        if request.manifests or request.python:
+            metadata[ENVIRONMENT] = {"manifests": request.manifests, "python": request.python}
+        expires = getattr(request, "expires_in", None)
+        return self._sessions.open(
+            repository,
+            commit=request.commit_sha,
+            owner=caller.name,
+            patch=SessionPatch(request.patch) if request.patch else None,
+            requested_by=getattr(request, "requested_by", None) or caller.name,
+            owner_token_id=caller.token_id,
+            expires_at=datetime.now(UTC) + timedelta(seconds=expires) if expires else None,
+            metadata=metadata,
+        )
+
+    async def get_session(self, caller: Caller, request: m.SessionId) -> m.SessionReply:
+        """One session."""
+        return views.session(await self._session(caller, request.session_id))
+
+    async def list_sessions(self, caller: Caller, request: m.Page) -> m.SessionList:
+        """The caller's, or everybody's."""
+        owner = None if caller.is_admin else caller.token_id
+        rows = await self._call(
+            self._store.list_sessions, owner_token_id=owner, after=request.after, limit=request.limit
+        )
+        following = rows[-1].id if len(rows) == request.limit else None
+        return m.SessionList(items=[views.session(row) for row in rows], next_after=following)
+
+    async def fork_session(self, caller: Caller, request: m.ForkSession) -> m.SessionList:
+        """New sessions from the current state."""
+        self._accepting()
+        session = await self._session(caller, request.session_id)
+        rows = await self._call(self._sessions.fork, session, request.count, owner=caller.name)
+        return m.SessionList(items=[views.session(row) for row in rows], next_after=None)
+
+    async def reset_session(self, caller: Caller, request: m.SessionId) -> m.SessionReply:
+        """Back to commit and patch; not while a command runs in it."""
+        session = await self._session(caller, request.session_id)
+        running = [row for row in await self._call(self._store.list_commands, session.id) if not row.status.terminal]
+        if running:
+            raise ConflictError(f"session {session.id} has a command under way ({running[0].id}): cancel it first")
+        await self._call(self._sessions.reset, session)
+        return views.session(session)
+
+    async def diff_session(self, caller: Caller, request: m.SessionId) -> m.SessionDiff:
+        """What was changed."""
+        data = await self.diff_bytes(caller, request)
+        try:
+            return m.SessionDiff(session_id=request.session_id, patch=data.decode(), exact=True)
+        except UnicodeDecodeError:
+            text = data.decode("utf-8", "replace")
+            return m.SessionDiff(session_id=request.session_id, patch=text, exact=False)
+
+    async def diff_bytes(self, caller: Caller, request: m.SessionId) -> bytes:
+        """The same, byte for byte."""
+        session = await self._session(caller, request.session_id)
+        return await self._call(self._sessions.diff, session)
+
+    async def close_session(self, caller: Caller, request: m.SessionId) -> m.Message:
+        """Cancel what runs and give the workspace back; a closed one stays as it is."""
+        session = await self._session(caller, request.session_id)
+        if is_open(session):
+            await self._call(self._engine.close_session, session, SessionStatus.CANCELLED)
+        return m.Message(message=f"session {session.id} is closed")
+
+    async def debug_session(self, caller: Caller, request: m.DebugAction) -> m.Message:
+        """Debuggers come with their own part."""
+        await self._session(caller, request.session_id)
+        raise DebuggerUnavailableError(f"no debugger is attached to session {request.session_id}")
+
+
+def require_open(session: Session) -> None:
+    """ConflictError when nothing can run in the session any more."""
+    if not is_open(session):
+        raise ConflictError(f"session {session.id} is {session.status.value}: open a new one")
+
+
+def check_patterns(patterns: list[str]) -> None:
+    """Artifact globs stay in the workspace."""
+    for pattern in patterns:
+        if not pattern or pattern.startswith("/") or ".." in pattern.split("/"):
+            raise InvalidInputError(f"artifact pattern {pattern!r} must be relative and stay in the workspace")

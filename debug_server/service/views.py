@@ -1,0 +1,128 @@
+"""From rows to replies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from debug_server.model import Artifact, Command, Event, Repository, Session, Token, Worktree
+from debug_server.service import messages as m
+
+_HIDDEN = frozenset({"lease_generation"})  # ours, not the caller's
+
+
+def repository(row: Repository) -> m.RepositoryReply:
+    """A repository."""
+    return m.RepositoryReply(
+        id=row.id,
+        name=row.name,
+        remote_url=row.remote_url,
+        default_branch=row.default_branch,
+        description=row.description,
+        settings=row.settings,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def session(row: Session) -> m.SessionReply:
+    """A session."""
+    return m.SessionReply(
+        id=row.id,
+        session_id=row.id,
+        repository_id=row.repository_id,
+        worktree_id=row.worktree_id,
+        status=row.status.value,
+        commit_sha=row.commit_sha,
+        patch_hash=row.patch_hash,
+        requested_by=row.requested_by,
+        expires_at=row.expires_at,
+        metadata={name: value for name, value in row.metadata.items() if name not in _HIDDEN},
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def command(row: Command) -> m.CommandReply:
+    """A command."""
+    return m.CommandReply(
+        id=row.id,
+        session_id=row.session_id,
+        sequence=row.sequence,
+        command=list(row.argv),
+        cwd=row.cwd,
+        status=row.status.value,
+        exit_code=row.exit_code,
+        exit_reason=row.exit_reason.value if row.exit_reason is not None else None,
+        exit=row.exit.to_json() if row.exit is not None else None,
+        cancel_requested=row.cancel_requested,
+        log_bytes=log_bytes(row),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )
+
+
+def log_bytes(row: Command) -> int:
+    """The size of a command's log now."""
+    if row.log_path is None:
+        return 0
+    try:
+        return Path(row.log_path).stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def artifact(row: Artifact) -> m.ArtifactReply:
+    """An artifact."""
+    return m.ArtifactReply(
+        id=row.id,
+        session_id=row.session_id,
+        command_id=row.command_id,
+        kind=row.kind.value,
+        name=row.name,
+        size=row.size,
+        sha256=row.sha256,
+        content_type=row.content_type,
+        created_at=row.created_at,
+    )
+
+
+def event(row: Event) -> m.EventReply:
+    """An event."""
+    return m.EventReply(
+        seq=row.seq,
+        kind=row.kind,
+        session_id=row.session_id,
+        command_id=row.command_id,
+        subject=row.subject,
+        data=row.data,
+        created_at=row.created_at,
+    )
+
+
+def token(row: Token, secret: str | None = None) -> m.TokenReply:
+    """A token."""
+    return m.TokenReply(
+        id=row.id,
+        name=row.name,
+        scopes=list(row.scopes),
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+        last_used_at=row.last_used_at,
+        created_at=row.created_at,
+        token=secret,
+    )
+
+
+def lease(row: Worktree) -> m.LeaseReply:
+    """A workspace."""
+    return m.LeaseReply(
+        id=row.id,
+        repository_id=row.repository_id,
+        path=row.path,
+        status=row.status.value,
+        commit_sha=row.commit_sha,
+        owner=row.owner,
+        expires_at=row.lease_expires_at,
+    )

@@ -1,0 +1,74 @@
+"""Kills servers and keepers at random for a long time, then proves that no command was lost: see ``tests/soak``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.soak.campaign import Campaign
+from tests.soak.check import Result, check
+
+_SHOWN = 50
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one soak; the status is 1 when anything was violated."""
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
+    parser.add_argument("--kills", type=int, default=1000, help="servers to kill (default: %(default)s)")
+    parser.add_argument("--keeper-kills", type=int, default=200, help="keepers to kill (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=None, help="repeats the decisions of an earlier run")
+    parser.add_argument("--root", type=Path, default=None, help="an empty directory to use and keep")
+    options = parser.parse_args(arguments)
+    seed = random.SystemRandom().getrandbits(32) if options.seed is None else options.seed
+    root = options.root or Path(tempfile.mkdtemp(prefix="debug-server-soak-"))
+    root.mkdir(parents=True, exist_ok=True)
+    print(
+        f"soak: seed {seed}, {options.kills} server kills, {options.keeper_kills} keeper kills, in {root}", flush=True
+    )
+    began = time.monotonic()
+    result = run(root.resolve(), seed, options.kills, options.keeper_kills)
+    report(result, seed, time.monotonic() - began)
+    if result.violations:
+        print(f"everything is kept in {root}")
+    elif options.root is None:
+        shutil.rmtree(root)
+    return int(bool(result.violations))
+
+
+def run(root: Path, seed: int, kills: int, keeper_kills: int) -> Result:
+    """Kill, let everything end, look."""
+    began = time.monotonic()
+    campaign = Campaign(root, seed, lambda text: print(f"{time.monotonic() - began:7.1f} s  {text}", flush=True))
+    try:
+        campaign.kill_servers(kills)
+        campaign.kill_keepers(keeper_kills)
+        campaign.finish()
+        return check(campaign)
+    finally:
+        campaign.close()
+
+
+def report(result: Result, seed: int, seconds: float) -> None:
+    """The figures as JSON and as a table, then what was violated."""
+    figures = {"seed": seed, "seconds": round(seconds, 1), **result.figures, "violations": len(result.violations)}
+    print(json.dumps(figures))
+    for name, value in figures.items():
+        text = ", ".join(f"{key} {count}" for key, count in value.items()) if isinstance(value, dict) else value
+        print(f"  {name.replace('_', ' '):<26} {text}")
+    for text in result.violations[:_SHOWN]:
+        print(f"VIOLATION {text}")
+    if len(result.violations) > _SHOWN:
+        print(f"... and {len(result.violations) - _SHOWN} more")
+    print("soak: " + ("FAILED" if result.violations else "passed: nothing was lost and nothing is left"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

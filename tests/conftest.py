@@ -1,0 +1,74 @@
+"""Fixtures for tests that run commands: a bench, and the proof that nothing is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.running import MECHANISMS, TAG, Bench, eventually, missing_mechanism, orphaned_groups, rooted_in
+
+_probe = cache(missing_mechanism)
+
+
+@pytest.fixture
+def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """After the test: no process of it, no control group of a dead keeper, no run directory, no owner's file."""
+    monkeypatch.setenv(TAG, str(tmp_path))
+    yield
+    eventually(lambda: not rooted_in(tmp_path, f"{TAG}={tmp_path}"), 5.0, "the end of every process of the test")
+    orphans = orphaned_groups()
+    eventually(lambda: not orphans & orphaned_groups(), 10.0, "the removal of dead keepers' groups")
+    left = [path for folder in ("keepers", "owners") for path in tmp_path.rglob(f"{folder}/*")]
+    assert not left
+
+
+@pytest.fixture(params=MECHANISMS)
+def mechanism(request: pytest.FixtureRequest) -> str:
+    """Each way of holding a process tree that this machine and user have."""
+    name: str = request.param
+    if reason := _probe(name):
+        pytest.skip(f"{name}: {reason}")
+    return name
+
+
+@pytest.fixture
+def make_bench(tmp_path: Path, nothing_left: None) -> Iterator[Callable[..., Bench]]:
+    """Benches with settings of the test's choice."""
+    made: list[Bench] = []
+
+    def make(containment: str = "auto", **settings: Any) -> Bench:
+        bench = Bench(tmp_path / f"bench{len(made)}", containment, **settings)
+        made.append(bench)
+        return bench
+
+    yield make
+    for bench in made:
+        bench.close()
+
+
+@pytest.fixture
+def bench(make_bench: Callable[..., Bench]) -> Bench:
+    """With the best mechanism that there is."""
+    return make_bench()
+
+
+@pytest.fixture
+def held(make_bench: Callable[..., Bench], mechanism: str) -> Bench:
+    """With each mechanism in turn."""
+    return make_bench(mechanism)
+
+
+@pytest.fixture
+def memory_bench(make_bench: Callable[..., Bench]) -> Bench:
+    """Where memory, pids and cpu are held by control groups."""
+    if reason := _probe("cgroup"):
+        pytest.skip(f"cgroup: {reason}")
+    bench = make_bench("cgroup")
+    missing = {"memory", "pids", "cpu"} - bench.supervisor.pool.capabilities.controllers
+    if missing:
+        pytest.skip(f"no {', '.join(sorted(missing))} controller is delegated here")
+    return bench

@@ -1,0 +1,6 @@
+"""The soak: servers and keepers are killed at random while commands start, write and end; then nothing may be missing.
+
+Reading order: ``child`` (the program that commands run), ``orders`` (what is submitted and what must come of it),
+``nursery`` (starts servers), ``keepers`` (finds and kills keepers), ``campaign`` (the killing), ``check`` (the proof).
+``scripts/soak.py`` is the long form, ``tests/integration/test_soak.py`` the short one.
+"""

@@ -1,0 +1,218 @@
+"""The process that bears servers: imports everything once, then forks a server at each request.
+
+A fork, so that a server is at its work at once and a kill hits work, not imports. The nursery is a subreaper: whatever
+a killed server leaves becomes its descendant, so that "nothing is left" can be read off its children.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+from debug_server.engine import LocalEngine
+from debug_server.runner.keeper.cgroup import own_directories
+from debug_server.runner.keeper.linux import become_subreaper
+from debug_server.runner.keeper.tree import descendants
+from debug_server.runner.settings import RunnerPaths, RunnerSettings
+from debug_server.runner.worker import WorkerSupervisor
+from debug_server.store import open_store
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+_PATIENCE = 60.0
+_LEAVE_SECONDS = 20.0
+
+
+def database(root: Path) -> str:
+    """Where the soak's store lies."""
+    return str(root / "store.db")
+
+
+def paths(root: Path) -> RunnerPaths:
+    """Where the soak's commands leave things."""
+    return RunnerPaths.from_root(root / "artifacts")
+
+
+def adoptions(root: Path) -> Path:
+    """Where each server notes the commands that it adopted."""
+    return root / "adopted"
+
+
+# -- in the nursery ---------------------------------------------------------------------------------------------------
+
+
+def serve(root: Path) -> NoReturn:
+    """Be a server: recover, work off the queue, end at SIGTERM."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    store = open_store(database(root))
+    settings = RunnerSettings(paths(root), kill_grace=0.2, max_concurrency=16)
+    supervisor = WorkerSupervisor(
+        metadata_store=store,
+        paths=settings.paths,
+        environment_manager=None,
+        base_env={"PATH": os.environ.get("PATH", os.defpath)},
+        settings=settings,
+    )
+    engine = LocalEngine(store=store, supervisor=supervisor)
+    adopted = engine.start()
+    with adoptions(root).open("a") as file:
+        file.write(json.dumps(adopted) + "\n")
+    signal.sigwait({signal.SIGTERM})
+    engine.stop(grace=_PATIENCE)
+    supervisor.close()
+    store.close()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def main(root: Path) -> None:
+    """Obey one-letter requests on stdin and report the birth and death of servers as JSON lines on stdout."""
+    become_subreaper()
+    wakeup_read, wakeup_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+    servers: set[int] = set()
+    while True:
+        ready, _, _ = select.select([0, wakeup_read], [], [])
+        if wakeup_read in ready:
+            os.read(wakeup_read, 4096)
+            _reap(servers)
+        if 0 in ready:
+            if not os.read(0, 1):
+                return
+            servers.add(_bear(root))
+
+
+def _bear(root: Path) -> int:
+    pid = os.fork()
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        try:
+            serve(root)
+        finally:
+            sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+            os._exit(1)
+    _say({"born": pid})
+    return pid
+
+
+def _reap(servers: set[int]) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            if found[0] in servers:
+                servers.discard(found[0])
+                _say({"gone": found[0], "status": os.waitstatus_to_exitcode(found[1])})
+
+
+def _say(message: dict[str, int]) -> None:
+    os.write(1, json.dumps(message).encode() + b"\n")
+
+
+# -- in the campaign --------------------------------------------------------------------------------------------------
+
+
+class Nursery:
+    """The nursery's process, and at most one live server in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.stderr = root / "servers.stderr"
+        with self.stderr.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.soak.nursery", str(root)],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                bufsize=0,
+            )
+        self.pid = self._process.pid
+        self.server: int | None = None
+        self.groups = Enclosure(self.pid)
+
+    def start_server(self) -> int:
+        """Have a server born; returns its pid at once."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"+")
+        self.server = self._hear("born")
+        return self.server
+
+    def kill_server(self) -> None:
+        """End the server by SIGKILL; returns when it is gone."""
+        self._signal(signal.SIGKILL)
+
+    def stop_server(self) -> int:
+        """End the server in the orderly way; returns its exit status."""
+        return self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> int:
+        assert self.server is not None
+        os.kill(self.server, number)
+        status = self._hear("status")
+        self.server = None
+        return status
+
+    def _hear(self, key: str) -> int:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        found: dict[str, int] = json.loads(line) if line else {}
+        if key not in found:
+            raise RuntimeError(f"the nursery said {line!r} instead of {key!r}: {self.stderr.read_text()}")
+        return found[key]
+
+    def descendants(self) -> list[int]:
+        """Every live process that anything of the soak has left."""
+        return descendants(self.pid)
+
+    def await_empty(self) -> list[int]:
+        """Wait until no process is left below the nursery; returns those that stay."""
+        deadline = time.monotonic() + _LEAVE_SECONDS
+        while (left := self.descendants()) and time.monotonic() < deadline:
+            time.sleep(0.01)  # the end of somebody else's child is no event that can be waited for
+        return left
+
+    def close(self) -> None:
+        """End the nursery and whatever is below it."""
+        for pid in self.descendants():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+class Enclosure:
+    """Control groups of the soak's own, where this user may make them: what is left in one was left by the soak."""
+
+    def __init__(self, pid: int) -> None:
+        self.paths: list[Path] = []
+        for parent in sorted(set(own_directories().values())):
+            path = Path(parent) / f"debug-server-soak-{pid}"
+            with contextlib.suppress(OSError):
+                path.mkdir()
+                self.paths.append(path)
+                (path / "cgroup.procs").write_text(str(pid))
+
+    def left(self) -> list[str]:
+        """Groups that somebody made below and nobody removed."""
+        return [str(group) for path in self.paths for group in path.iterdir() if group.is_dir()]
+
+    def remove(self) -> None:
+        """Remove the groups; call when the nursery has ended."""
+        for path in self.paths:
+            for group in path.iterdir():
+                if group.is_dir():
+                    group.rmdir()
+            path.rmdir()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
