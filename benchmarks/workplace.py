@@ -56,13 +56,20 @@ class Workplace:
         with ThreadPoolExecutor(count) as threads:
             results = [threads.submit(self.run, spec) for _ in range(count)]
             try:
-                deadline = time.monotonic() + _START_SECONDS
-                while len(pipeline.running) < count and time.monotonic() < deadline:
-                    time.sleep(0.001)
+                self._await_start(results)
                 yield {number: self._log(number) for number in pipeline.running}, results
             finally:
                 for number in pipeline.running:
                     pipeline.cancel(number)
+
+    def _await_start(self, results: Sequence[Future[CommandResult]]) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while len(self.supervisor.pipeline.running) < len(results):
+            for ended in filter(Future.done, results):
+                ended.result()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{len(results)} commands did not start together within {_START_SECONDS:g} s")
+            time.sleep(0.001)
 
     def _log(self, command_id: int) -> Path:
         return self.supervisor.pipeline.log_path(self.store.get_command(command_id))

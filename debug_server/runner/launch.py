@@ -218,8 +218,16 @@ def _read_text(path: Path) -> str | None:
 
 
 def remove_run_dir(run_dir: Path) -> None:
-    """Remove a finished attempt's files."""
-    with contextlib.suppress(FileNotFoundError):
+    """Remove a finished attempt's files; what a keeper adds meanwhile is left for the next recovery."""
+    with contextlib.suppress(OSError):
         for path in run_dir.iterdir():
             path.unlink(missing_ok=True)
         run_dir.rmdir()
+
+
+def discard_run_dir(run_dir: Path) -> None:
+    """Remove a directory that a keeper may yet enter: renamed first, by which the keeper sees that it is too late."""
+    gone = run_dir.with_name(f".{run_dir.name}")
+    with contextlib.suppress(FileNotFoundError):
+        run_dir.rename(gone)
+    remove_run_dir(gone)

@@ -145,6 +145,7 @@ class KeeperPool:
         self._receive_lock = threading.Lock()
         self._idle: deque[KeeperConnection] = deque()
         self._coming = 0  # asked of the fork server and not yet received
+        self._takers = 0  # threads that wait for one of those
 
     @property
     def capabilities(self) -> Capabilities:
@@ -162,9 +163,9 @@ class KeeperPool:
                 channel = self._socket
                 assert channel is not None
                 idle = self._idle.popleft() if self._idle else None
+                self._takers += 0 if idle else 1
                 # One more than what is wanted now, so that the next command need not wait for a fork.
-                missing = (1 if idle else 2) - len(self._idle) - self._coming
-                self._request(channel, missing)
+                self._request(channel, self._takers + 1 - len(self._idle) - self._coming)
             if idle is not None:
                 return idle
             if (fresh := self._receive(channel)) is not None:
@@ -187,17 +188,22 @@ class KeeperPool:
             self._coming += count
 
     def _receive(self, channel: socket.socket) -> socket.socket | None:
+        received = False
         try:
             with self._receive_lock:
                 message, descriptors, _, _ = socket.recv_fds(channel, 4, 1)
+            received = bool(message)
         except TimeoutError as error:
             raise KeeperError(f"no keeper was ready within {_SPARE_SECONDS:g} s: the machine is overloaded") from error
         except OSError:
             return None
+        finally:
+            with self._lock:
+                self._takers -= 1
+                if received and channel is self._socket:  # a successor counts anew
+                    self._coming -= 1
         if message and not descriptors:
             raise KeeperError("no file descriptor is left to talk to a keeper: raise the open files limit")
-        with self._lock:
-            self._coming -= 1
         return socket.socket(fileno=descriptors[0]) if descriptors else None
 
     def _forget(self, channel: socket.socket) -> None:

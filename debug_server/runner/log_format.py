@@ -34,8 +34,9 @@ class LogWriter:
         self._index = os.open(index_path(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         self.offset = os.fstat(self._log).st_size
         self.written_ns = 0  # when the last write was made
-        self._records = os.fstat(self._index).st_size // RECORD.size
-        os.ftruncate(self._index, self._records * RECORD.size)  # half a record of a killed predecessor
+        self._records, torn = divmod(os.fstat(self._index).st_size, RECORD.size)
+        if torn:  # half a record of a killed predecessor; a keeper that comes too late must not touch whole ones
+            os.ftruncate(self._index, self._records * RECORD.size)
 
     def write(self, stream: int, data: bytes | memoryview) -> int:
         """Append ``data``; returns the offset after it. On OSError nothing of this call counts as written."""

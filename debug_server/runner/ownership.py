@@ -54,3 +54,6 @@ def sweep(owners_dir: Path) -> None:
     """Remove the files of dead processes."""
     for path in owners_dir.glob("*.lock"):
         is_alive(owners_dir, path.stem)
+    for hidden in owners_dir.glob(".*"):
+        if not Path(f"/proc/{hidden.name[1:].partition('-')[0]}").exists():
+            hidden.unlink(missing_ok=True)

@@ -168,7 +168,7 @@ class Pipeline:
         if path.parent not in self._log_dirs:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._log_dirs.add(path.parent)
-        if path.exists():
+        if path.exists() and not _unused(path):
             _set_aside(path)
         return path
 
@@ -341,6 +341,12 @@ def resolve_cwd(workspace: Path, cwd: Path | None) -> Path:
     if not place.is_dir():
         raise InvalidInputError(f"cwd {str(cwd)!r} is not a directory in the workspace {str(root)!r}")
     return place
+
+
+def _unused(log_path: Path) -> bool:
+    """Whether an earlier attempt, which never started, has made the log and written nothing into it."""
+    index = Path(index_path(log_path))
+    return log_path.stat().st_size == 0 and (not index.exists() or index.stat().st_size == 0)
 
 
 def _set_aside(log_path: Path) -> None:

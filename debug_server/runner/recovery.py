@@ -10,18 +10,20 @@ For each command with a dead owner: take it over, then look at its run directory
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.errors import KeeperError
+from debug_server.errors import KeeperError, NotFoundError
 from debug_server.model import Command, ExitReason, ExitRecord
 from debug_server.ports import CommandStore
 from debug_server.runner import ownership
 from debug_server.runner.launch import (
     EXIT,
     RunningCommand,
+    discard_run_dir,
     fence,
     keeper_alive,
     read_json,
@@ -49,16 +51,30 @@ class Adopted:
 def recover(store: CommandStore, paths: RunnerPaths, owner: str, *, session_id: int | None = None) -> list[Adopted]:
     """Settle every command of a dead owner; returns those that still run."""
     adopted = []
+    ownership.sweep(paths.owners_dir)
     for command in store.list_claimed():
         if session_id is not None and command.session_id != session_id:
             continue
         if command.owner is None or ownership.is_alive(paths.owners_dir, command.owner):
             continue
         if store.take_over(command.id, attempt=command.attempt, owner=command.owner, new_owner=owner):
-            found = _resume(store, paths, owner, command)
+            found = _resume(store, paths, owner, store.get_command(command.id))
             if found is not None:
                 adopted.append(found)
+    _sweep(store, paths)
     return adopted
+
+
+def _sweep(store: CommandStore, paths: RunnerPaths) -> None:
+    """Remove run directories that a server did not live to remove; those of another store are left alone."""
+    for run_dir in paths.keepers_dir.glob("[0-9]*-[0-9]*"):
+        number, _, attempt = run_dir.name.partition("-")
+        with contextlib.suppress(NotFoundError, ValueError):
+            command = store.get_command(int(number))
+            if command.status.terminal or command.owner is None or command.attempt > int(attempt):
+                discard_run_dir(run_dir)
+    for half_removed in paths.keepers_dir.glob(".*"):
+        remove_run_dir(half_removed)
 
 
 def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Command) -> Adopted | None:
@@ -66,7 +82,7 @@ def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Comman
     handle = fence(run_dir)
     if handle is None:
         _never_started(store, owner, command)
-        remove_run_dir(run_dir)
+        discard_run_dir(run_dir)
         return None
     _LOG.info("command_adopted", extra={"command_id": command.id, "attempt": command.attempt})
     if command.status == "pending":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -56,6 +57,7 @@ class WorkerSupervisor:
             telemetry=telemetry,
         )
         self._owner: Owner | None = None
+        self._owner_lock = threading.Lock()
 
     @classmethod
     def from_settings(
@@ -81,9 +83,10 @@ class WorkerSupervisor:
     @property
     def owner(self) -> str:
         """The name that this process's claims carry; locked on first use."""
-        if self._owner is None:
-            self._owner = Owner(self.paths.owners_dir)
-        return self._owner.name
+        with self._owner_lock:
+            if self._owner is None:
+                self._owner = Owner(self.paths.owners_dir)
+            return self._owner.name
 
     def run_command(
         self,

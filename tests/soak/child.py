@@ -96,8 +96,9 @@ def write_and_hang(seed: int, progress: str) -> None:
     time.sleep(_FOR_EVER)
 
 
-def main(manner: str, seed_text: str, token: str, journal: str, progress: str, code: str) -> NoReturn:
+def main(arguments: list[str]) -> NoReturn:
     """Become one soak command."""
+    manner, seed_text, token, journal, progress, code = arguments
     seed = int(seed_text)
     enter(token, journal)
     if manner == "hang":
@@ -114,4 +115,4 @@ def main(manner: str, seed_text: str, token: str, journal: str, progress: str, c
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])

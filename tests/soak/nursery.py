@@ -20,7 +20,7 @@ from typing import NoReturn
 from debug_server.engine import LocalEngine
 from debug_server.runner.keeper.cgroup import own_directories
 from debug_server.runner.keeper.linux import become_subreaper
-from debug_server.runner.keeper.tree import descendants
+from debug_server.runner.keeper.tree import descendants, send
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import open_store
@@ -86,8 +86,12 @@ def main(root: Path) -> None:
             _reap(servers)
         if 0 in ready:
             if not os.read(0, 1):
-                return
+                break
             servers.add(_bear(root))
+    while left := descendants(os.getpid()):
+        for pid in left:
+            send(pid, signal.SIGKILL)
+        _reap(set())
 
 
 def _bear(root: Path) -> int:
@@ -98,7 +102,7 @@ def _bear(root: Path) -> int:
         try:
             serve(root)
         finally:
-            sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+            sys.excepthook(*sys.exc_info())
             os._exit(1)
     _say({"born": pid})
     return pid
@@ -132,6 +136,7 @@ class Nursery:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 bufsize=0,
+                start_new_session=True,
             )
         self.pid = self._process.pid
         self.server: int | None = None
@@ -167,22 +172,15 @@ class Nursery:
             raise RuntimeError(f"the nursery said {line!r} instead of {key!r}: {self.stderr.read_text()}")
         return found[key]
 
-    def descendants(self) -> list[int]:
-        """Every live process that anything of the soak has left."""
-        return descendants(self.pid)
-
     def await_empty(self) -> list[int]:
-        """Wait until no process is left below the nursery; returns those that stay."""
+        """Wait until nothing is left of what the soak ever started; returns the processes that stay."""
         deadline = time.monotonic() + _LEAVE_SECONDS
-        while (left := self.descendants()) and time.monotonic() < deadline:
+        while (left := descendants(self.pid)) and time.monotonic() < deadline:
             time.sleep(0.01)  # the end of somebody else's child is no event that can be waited for
         return left
 
     def close(self) -> None:
-        """End the nursery and whatever is below it."""
-        for pid in self.descendants():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        """End the nursery, which ends whatever is below it."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait()

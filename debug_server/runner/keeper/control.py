@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 _PEER = struct.Struct("3i")
+_MAX_CLIENTS = 64
+# What decoding a stranger's bytes and doing what they ask can raise; each is that client's fault.
+_NOT_UNDERSTOOD = (
+    frames.FrameError,
+    ArithmeticError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
 _MAX_BACKLOG = 8 << 20  # a client that does not read is dropped; it can reconnect and lose nothing
 
 
@@ -61,9 +72,9 @@ class Control:
         while True:
             try:
                 connection, _ = self._listener.accept()
-            except BlockingIOError:
+            except OSError:  # nobody is there, or has left again, or no descriptor is free
                 return
-            if _peer_uid(connection) in (os.geteuid(), 0):
+            if _peer_uid(connection) in (os.geteuid(), 0) and len(self.clients) < _MAX_CLIENTS:
                 self.add(connection)
             else:
                 connection.close()
@@ -95,7 +106,7 @@ class Control:
         try:
             for kind, payload in client.buffer.feed(data):
                 self._dispatch(client, kind, payload)
-        except (frames.FrameError, ValueError, KeyError, TypeError) as error:
+        except _NOT_UNDERSTOOD as error:
             self.send(client, {"ok": False, "error": f"not understood: {error}"})
             self.drop(client)
 

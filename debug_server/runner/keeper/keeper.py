@@ -9,7 +9,6 @@ recovering server can fence off a keeper that is late, and no command ever start
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import time
@@ -112,6 +111,8 @@ class Keeper:
         if self.streams.terminal is not None:
             for fd in (self.stdio.stdin, self.stdio.stdout, self.stdio.stderr):
                 os.close(fd)
+        elif self.stdin is None:  # not before: an embryo is born with all six ends and closes the keeper's three
+            os.close(self.stdio.stdin)
         if self.spawn_error is not None:
             self.started = self.leader_ended = time.monotonic()
             self.ladder.begin(self.started, hook=False)
@@ -119,17 +120,9 @@ class Keeper:
 
     def _take_handle(self) -> None:
         """Before the command is released: from here on a new server can find it."""
-        temporary = f"{HANDLE}.{os.getpid()}"
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        os.write(fd, json.dumps(self.handle).encode())
-        os.close(fd)
-        try:
-            os.link(temporary, HANDLE)
-        except FileExistsError:  # a recovering server was first: this attempt must not run
+        if not record.claim(HANDLE, self.handle, self.orders["run_dir"]):
             self.nest.abandon()
             os._exit(0)
-        finally:
-            os.unlink(temporary)
 
     def _open_stdio(self) -> str | None:
         """Watch the child's streams; returns the name of its terminal, if it has one."""
@@ -139,8 +132,6 @@ class Keeper:
         self.streams.open(self.stdio.stderr, STDERR)
         if self.orders["stdin"]:
             self.stdin = Stdin(self.stdio.stdin, terminal=False, loop=self.loop, control=self.control)
-        else:
-            os.close(self.stdio.stdin)
         return None
 
     def _open_terminal(self) -> str:

@@ -26,6 +26,7 @@ class Stdin:
         self._queue: deque[tuple[Client, str, bytes]] = deque()
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._closing = False
+        self._line_begun = False  # a terminal hears the end of input only at the start of a line
 
     def write(self, client: Client, write_id: str, data: bytes) -> None:
         """Queue ``data`` unless this id has been applied before."""
@@ -54,6 +55,8 @@ class Stdin:
             except OSError as error:  # the child closed its end
                 self._fail(error)
                 return
+            if written:
+                self._line_begun = data[written - 1 : written] != b"\n"
             if written < len(data):
                 self._queue[0] = (client, write_id, data[written:])
                 continue
@@ -99,8 +102,22 @@ class Stdin:
     def _close(self) -> None:
         if self._fd is None:
             return
-        if self._terminal:
-            os.write(self._fd, _END_OF_FILE)
-        else:
+        if not self._terminal:
             os.close(self._fd)
+        elif not self._say_end(self._fd):
+            return
         self._fd = None
+
+    def _say_end(self, terminal: int) -> bool:
+        """On a begun line the first ^D only sends the line; False when there is no room yet."""
+        try:
+            if self._line_begun:
+                os.write(terminal, _END_OF_FILE)
+                self._line_begun = False
+            os.write(terminal, _END_OF_FILE)
+        except BlockingIOError:
+            self._want(True)
+            return False
+        except OSError:
+            pass  # the terminal has nobody on its other side
+        return True

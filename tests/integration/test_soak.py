@@ -1,0 +1,29 @@
+"""The short form of ``make soak``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.soak.campaign import Campaign
+from tests.soak.check import check
+
+SEED = 2024
+SERVER_KILLS, KEEPER_KILLS = 50, 25
+
+
+def test_killed_servers_and_keepers_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
+    """While servers and keepers are killed at random, each command starts at most once, has exactly one end with the
+    reason it must have, and a log that holds its child's bytes; commands of dead servers carry on; and no process,
+    control group, socket or file remains."""
+    campaign = Campaign(tmp_path, SEED, say=lambda _: None)
+    try:
+        campaign.kill_servers(SERVER_KILLS)
+        campaign.kill_keepers(KEEPER_KILLS)
+        campaign.finish()
+        result = check(campaign)
+    finally:
+        campaign.close()
+    assert result.violations == []
+    assert result.figures["server_kills"] >= SERVER_KILLS
+    assert result.figures["keeper_kills"] == KEEPER_KILLS
+    assert result.figures["of_those_exited_0_later"] > 0

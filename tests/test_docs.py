@@ -1,0 +1,224 @@
+"""The documentation is true: its examples run, its links lead somewhere, its tables say what the code says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+from debug_server.model import ExitReason, ExitRecord, status_for
+from debug_server.surfaces.cli.outcome import exit_status
+from debug_server.telemetry import METRICS
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+SPAN = re.compile(r"`([^`\n]+)`")
+FOLDERS = ("debug_server", "tests", "docs", "scripts", "config", "requirements", "benchmarks", ".ci")
+PACKAGES = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
+SECONDS = 110
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One fenced block of a page."""
+
+    language: str
+    run: bool
+    text: str
+
+
+def name_of(page: Path) -> str:
+    """A page in the list of tests."""
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path) -> list[Block]:
+    """The fenced blocks of a page; those with ``run`` after their language are executed."""
+    found = FENCE.findall(page.read_text())
+    return [Block(language=language, run=mark.strip() == "run", text=text) for language, mark, text in found]
+
+
+def program(page: Path, language: str) -> str:
+    """A page's runnable blocks of one language, as one program."""
+    return "\n".join(block.text for block in blocks(page) if block.run and block.language == language)
+
+
+def prose(page: Path) -> str:
+    """A page without its fenced blocks."""
+    return FENCE.sub("", page.read_text())
+
+
+def repack(name: str, folder: Path) -> None:
+    """Make a wheel of an installed package again, so that examples need no package index."""
+    package = distribution(name)
+    kept = [file for file in package.files or [] if ".." not in file.parts and "__pycache__" not in file.parts]
+    with zipfile.ZipFile(folder / f"{name}-{package.version}-py3-none-any.whl", "w") as wheel:
+        for file in kept:
+            data = file.read_binary()
+            if file.name == "RECORD":
+                data = b"".join(
+                    line for line in data.splitlines(keepends=True) if b".." not in line and b".pyc" not in line
+                )
+            wheel.writestr(str(file), data)
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """pytest and what it needs, as wheels."""
+    folder = tmp_path_factory.mktemp("wheels")
+    for name in PACKAGES:
+        repack(name, folder)
+    return folder
+
+
+@pytest.fixture
+def environ(tmp_path: Path, wheels: Path) -> dict[str, str]:
+    """What a person's shell has: our programs in the PATH, a home of their own, and packages from ``wheels`` alone."""
+    home = tmp_path / "home"
+    home.mkdir()
+    return {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "UV_FIND_LINKS": str(wheels),
+        "UV_OFFLINE": "1",
+    }
+
+
+def execute(argv: list[str], environ: dict[str, str], cwd: Path) -> str:
+    """Run a program that must end with 0 within its time; returns everything it said."""
+    done = subprocess.run(
+        argv,
+        cwd=cwd,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(block.run for block in blocks(page))], ids=name_of)
+def test_examples_run(page: Path, tmp_path: Path, environ: dict[str, str]) -> None:
+    """A page's marked shell lines, and then its marked Python lines, run from top to bottom without an error."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    shutil.copytree(ROOT / "config", folder / "config")
+    if shell := program(page, "sh"):
+        execute(["sh", "-euc", shell], environ, folder)
+    if code := program(page, "python"):
+        execute([sys.executable, "-W", "error", "-c", code], environ, folder)
+
+
+def test_only_make_targets_are_shown_without_being_run() -> None:
+    """A shell line of the README is executed by the test above, or is a target of the Makefile."""
+    lines = "".join(block.text for block in blocks(ROOT / "README.md") if block.language == "sh" and not block.run)
+    assert [line for line in lines.splitlines() if not re.match(r"make [a-z-]+(\s|$)", line)] == []
+
+
+def test_the_demonstration_succeeds(tmp_path: Path, environ: dict[str, str]) -> None:
+    """``scripts/demo.py`` ends with 0, shows every stage, and leaves nothing in the temporary folder."""
+    if subprocess.run(
+        ["git", "-C", ROOT, "rev-parse", "-q", "--verify", "HEAD"], capture_output=True, check=False
+    ).returncode:
+        pytest.skip("the project is not in a git repository")
+    if not (ROOT / ".venv/bin/python").exists():
+        pytest.skip("the demonstration runs in .venv, which `make setup` makes")
+    places = tmp_path / "tmp"
+    places.mkdir()
+    said = execute([sys.executable, "scripts/demo.py"], environ | {"TMPDIR": str(places)}, ROOT)
+    for text in ("1 passed", "environment reused", "timed_out: ran longer than 1 s", "Everything ended as it should."):
+        assert text in said
+    assert list(places.iterdir()) == []
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading."""
+    return re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that a page has."""
+    return {slug(heading) for heading in re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_relative_links_resolve(page: Path) -> None:
+    """Each link to a file leads to one, and each anchor to a heading of it."""
+    broken = []
+    for target in LINK.findall(prose(page)):
+        path, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        place = (page.parent / path).resolve() if path else page
+        if not place.exists() or (anchor and anchor not in anchors(place)):
+            broken.append(target)
+    assert broken == []
+
+
+def named_files(page: Path) -> Iterator[str]:
+    """What a page writes as code and what looks like a path in this repository."""
+    for text in SPAN.findall(prose(page)):
+        if text.split("/")[0] in FOLDERS and "/" in text and re.fullmatch(r"[\w./:-]+", text):
+            yield text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_named_files_exist(page: Path) -> None:
+    """Each file that a page names is in the repository, and each test that it names is in its file."""
+    missing = []
+    for text in named_files(page):
+        path, _, test = text.partition("::")
+        if not (ROOT / path).exists() or (test and f"def {test}(" not in (ROOT / path).read_text()):
+            missing.append(text)
+    assert missing == []
+
+
+@cache
+def targets() -> set[str]:
+    """The targets of the Makefile."""
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_named_targets_exist(page: Path) -> None:
+    """Each ``make`` target that a page names is one."""
+    assert set(re.findall(r"`make ([a-z-]+)", page.read_text())) <= targets()
+
+
+def rows(page: str, heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading, without its head."""
+    section = (ROOT / page).read_text().partition(f"# {heading}\n")[2]
+    table = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
+    assert table is not None, f"{page} has no table below {heading!r}"
+    return [[cell.strip(" `") for cell in line.strip("|").split(" | ")] for line in table[0].splitlines()[2:]]
+
+
+def test_every_exit_reason_is_explained() -> None:
+    """The table of reasons has each reason once, with the status it means and the exit status that the program has."""
+    table = {row[0]: row[1:3] for row in rows("docs/spec.md", "Exit reasons")}
+    own = {ExitReason.EXITED: "0", ExitReason.NONZERO_EXIT: "the command's own", ExitReason.SIGNALED: "128 + n"}
+    assert table == {
+        reason.value: [status_for(reason).value, own.get(reason, str(exit_status(ExitRecord(reason=reason))))]
+        for reason in ExitReason
+    }
+
+
+def test_every_metric_is_explained() -> None:
+    """The table of metrics has each declared metric once, with its kind."""
+    assert [row[:2] for row in rows("docs/operations.md", "Metrics")] == [[name, m.kind] for name, m in METRICS.items()]
