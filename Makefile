@@ -4,7 +4,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
 
-.PHONY: help setup demo test bench soak lint format docs lock test-extras clean
+.PHONY: help setup demo test bench soak lint format docs protos lock test-extras clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,9 @@ format: setup ## format the code and fix what the linter can
 
 docs: setup ## write docs/settings.md anew from the declared settings
 	@$(PY) scripts/settings_page.py
+
+protos: setup ## write the generated messages anew from proto/
+	@$(PY) scripts/protos.py
 
 lock: setup ## resolve pyproject.toml into requirements/dev.txt (LOCK_ARGS=--upgrade for newer versions)
 	@$(PY) scripts/lock.py $(LOCK_ARGS)

@@ -36,5 +36,3 @@ def _dirty_bytes() -> int:
     lines = Path("/proc/meminfo").read_text().splitlines()
     found = sum(int(line.split()[1]) for line in lines if line.startswith(names))
     return found * 1024 if found else 0
-
-

@@ -48,9 +48,8 @@ class Samples:
     def facts(self, name: str) -> dict[str, Fact]:
         """For a figure's facts, in milliseconds."""
         found = {"p50": self.p50, "p99": self.p99, "max": max(self.values)}
-        return {f"{name}_{key}_ms": round(value * 1000, 4) for key, value in found.items()} | {
-            f"{name}_n": len(self.values)
-        }
+        facts: dict[str, Fact] = {f"{name}_{key}_ms": milliseconds(value) for key, value in found.items()}
+        return facts | {f"{name}_n": len(self.values)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

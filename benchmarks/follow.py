@@ -143,9 +143,7 @@ def _cost(place: Workplace, name: str, program: list[str], amounts: _Amounts) ->
         rounds=amounts.rounds,
     )
     facts = {"followers": amounts.followers} | watched.facts("watched") | alone.facts("alone")
-    return Figure(
-        name=name, value=round((watched.p50 / alone.p50 - 1) * 100, 2), unit="%", bar=at_most(5), facts=facts
-    )
+    return Figure(name=name, value=round((watched.p50 / alone.p50 - 1) * 100, 2), unit="%", bar=at_most(5), facts=facts)
 
 
 def _with_followers(place: Workplace, program: list[str], count: int) -> float:

@@ -26,7 +26,5 @@ def measure(size: Size) -> list[Result]:
     middle = private[len(private) // 2]
     facts = {"keepers": len(pids), "median_mib": round(middle / _MIB, 2), "resident_mib": round(resident / _MIB, 2)}
     return [
-        Figure(
-            name="private_per_keeper", value=round(private[-1] / _MIB, 2), unit="MiB", bar=at_most(4), facts=facts
-        )
+        Figure(name="private_per_keeper", value=round(private[-1] / _MIB, 2), unit="MiB", bar=at_most(4), facts=facts)
     ]

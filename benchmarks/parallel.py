@@ -38,9 +38,7 @@ def _rate(
     total = count * _BLOCKS[size]
     rates = {"ours_per_s": total / sum(ours.values), "subprocess_per_s": total / sum(peer.values)}
     facts = {key: round(value, 1) for key, value in rates.items()} | {"commands": total, "in_flight": _IN_FLIGHT}
-    return Figure(
-        name=name, value=round(sum(peer.values) / sum(ours.values), 4), unit="of rate", bar=bar, facts=facts
-    )
+    return Figure(name=name, value=round(sum(peer.values) / sum(ours.values), 4), unit="of rate", bar=bar, facts=facts)
 
 
 def _all(threads: ThreadPoolExecutor, run: Callable[[], object], count: int) -> None:

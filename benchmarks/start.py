@@ -31,5 +31,5 @@ def measure(size: Size) -> list[Result]:
 
 
 def _in_force(record: ExitRecord) -> dict[str, Fact]:
-    by = {name: item["by"] or "nothing" for name, item in record.limits.items()}
-    return {"mechanism": record.mechanism} | {f"{name}_by": how for name, how in by.items()}
+    by: dict[str, Fact] = {f"{name}_by": item["by"] or "nothing" for name, item in record.limits.items()}
+    return {"mechanism": record.mechanism} | by

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -84,15 +85,20 @@ class _Backend:
                 backend=self._backend,
             )
             self._pool = WorktreePool(store, settings)
-            with self._workspace(self._known):
+            with self._lease(self._known):
                 pass  # the mirror and the first tree
             results = [*self._acquire(), self._unseen(), self._status(), self._patch(), *self._release()]
         return [result if judged or _own_bar(result) else _unjudged(result) for result in results]
 
-    @contextmanager
-    def _workspace(self, commit: str) -> Iterator[WorktreeLease]:
-        with self._pool.acquire_worktree(commit_sha=commit, owner="bench", environment_hash=None) as lease:
-            yield lease
+    def _lease(self, commit: str) -> WorktreeLease:
+        return self._pool.acquire_worktree(commit_sha=commit, owner="bench", environment_hash=None)
+
+    def _timed_lease(self, commit: str) -> float:
+        began = time.perf_counter()
+        lease = self._lease(commit)
+        seconds = time.perf_counter() - began
+        lease.release()
+        return seconds
 
     def _figure(self, name: str, value: float, unit: str, bar: Bar | None, facts: dict[str, Fact]) -> Figure:
         return Figure(name=f"{self._backend}.{name}", value=round(value, 4), unit=unit, bar=bar, facts=facts)
@@ -102,9 +108,7 @@ class _Backend:
 
         def acquire() -> float:
             for _ in range(self._plan.calls):
-                leases: list[WorktreeLease] = []
-                ours.append(timed(lambda to=leases: to.append(self._lease(self._known))))  # type: ignore[misc]
-                leases[0].release()
+                ours.append(self._timed_lease(self._known))
             return ours[-1]
 
         def add() -> float:
@@ -120,9 +124,6 @@ class _Backend:
             self._figure("acquire_known_times_faster", plain.p50 / taken.p50, "times", times, {}),
         ]
 
-    def _lease(self, commit: str) -> WorktreeLease:
-        return self._pool.acquire_worktree(commit_sha=commit, owner="bench", environment_hash=None)
-
     @contextmanager
     def _plain_worktree(self) -> Iterator[float]:
         """What ``git worktree add`` took; the worktree is there meanwhile."""
@@ -133,12 +134,8 @@ class _Backend:
     def _unseen(self) -> Result:
         """Each commit once, walking away from the known one."""
         begin = len(self._commits) // 2 + 1
-        taken = []
-        for commit in self._commits[begin : begin + self._plan.rounds * self._plan.calls]:
-            leases: list[WorktreeLease] = []
-            taken.append(timed(lambda to=leases, at=commit: to.append(self._lease(at))))  # type: ignore[misc]
-            leases[0].release()
-        samples = Samples.of(taken)
+        unseen = self._commits[begin : begin + self._plan.rounds * self._plan.calls]
+        samples = Samples.of([self._timed_lease(commit) for commit in unseen])
         return self._figure("acquire_unseen", milliseconds(samples.p50), "ms", at_most(60), samples.facts("ours"))
 
     def _status(self) -> Result:
@@ -146,7 +143,7 @@ class _Backend:
         git("worktree", "add", "--detach", str(path), self._known, cwd=self._remote)
 
         def fresh() -> float:
-            with self._workspace(self._known) as lease:
+            with self._lease(self._known) as lease:
                 return timed(lambda: git("status", "--porcelain", cwd=lease.path))
 
         ours, warm = interleaved(
@@ -159,16 +156,16 @@ class _Backend:
         return self._figure("first_status", ours.p50 / warm.p50, "times", at_most(2), facts)
 
     def _patch(self) -> Result:
-        with self._workspace(self._known) as lease:
+        with self._lease(self._known) as lease:
             _change(lease.path)
             patch = SessionPatch(lease.diff())
-        taken = []
-        for _ in range(self._plan.rounds * self._plan.calls):
-            with self._workspace(self._known) as lease:
-                path = lease.path
-                taken.append(timed(lambda at=path: apply_patch(at, patch, patches_dir=self._folder / "patches")))  # type: ignore[misc]
-        samples = Samples.of(taken)
+        rounds = self._plan.rounds * self._plan.calls
+        (samples,) = interleaved(lambda: self._patch_once(patch), rounds=rounds)
         return self._figure("patch_of_10_files", milliseconds(samples.p50), "ms", at_most(15), samples.facts("ours"))
+
+    def _patch_once(self, patch: SessionPatch) -> float:
+        with self._lease(self._known) as lease:
+            return timed(lambda: apply_patch(lease.path, patch, patches_dir=self._folder / "patches"))
 
     def _release(self) -> list[Result]:
         rounds = self._plan.rounds * self._plan.calls

@@ -26,6 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--keeper-kills", type=int, default=200, help="keepers to kill (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=None, help="repeats the decisions of an earlier run")
     parser.add_argument("--root", type=Path, default=None, help="an empty directory to use and keep")
+    parser.add_argument("--containment", default="auto", help="what holds process trees, as in config/runner.toml")
     options = parser.parse_args(arguments)
     seed = random.SystemRandom().getrandbits(32) if options.seed is None else options.seed
     root = options.root or Path(tempfile.mkdtemp(prefix="debug-server-soak-"))
@@ -34,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         f"soak: seed {seed}, {options.kills} server kills, {options.keeper_kills} keeper kills, in {root}", flush=True
     )
     began = time.monotonic()
-    result = run(root.resolve(), seed, options.kills, options.keeper_kills)
+    result = run(root.resolve(), seed, options)
     report(result, seed, time.monotonic() - began)
     if result.violations:
         print(f"everything is kept in {root}")
@@ -43,13 +44,17 @@ def main(arguments: list[str] | None = None) -> int:
     return int(bool(result.violations))
 
 
-def run(root: Path, seed: int, kills: int, keeper_kills: int) -> Result:
+def run(root: Path, seed: int, options: argparse.Namespace) -> Result:
     """Kill, let everything end, look."""
     began = time.monotonic()
-    campaign = Campaign(root, seed, lambda text: print(f"{time.monotonic() - began:7.1f} s  {text}", flush=True))
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began:7.1f} s  {text}", flush=True)
+
+    campaign = Campaign(root, seed, say, containment=options.containment)
     try:
-        campaign.kill_servers(kills)
-        campaign.kill_keepers(keeper_kills)
+        campaign.kill_servers(options.kills)
+        campaign.kill_keepers(options.keeper_kills)
         campaign.finish()
         return check(campaign)
     finally:

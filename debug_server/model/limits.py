@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from debug_server.errors import InvalidInputError
@@ -36,7 +36,7 @@ class Limits:
 
     def asked(self) -> dict[str, int | float]:
         """Only what was asked for."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Limits:

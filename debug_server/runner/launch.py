@@ -79,25 +79,26 @@ class RunningCommand:
     ) -> None:
         self._connection = connection
         self._pool = pool  # whoever started it gives the keeper back
+        self._again = False  # the keeper serves another command
         self._detached = False
         self.run_dir = run_dir
         self.handle = handle
 
     def wait(self) -> ExitRecord:
         """Block until it has ended, whatever becomes of its keeper; DetachedError after ``detach``."""
-        connection = self._connection
-        message = connection.wait_for("exit") if connection is not None else None
-        self._connection = None
-        if self._detached and message is None:
+        message = self._connection.wait_for("exit") if self._connection is not None else None
+        if message is not None:
+            self._again = bool(message.get("again"))
+            return exit_record(message)
+        self._hang_up()
+        if self._detached:
             raise DetachedError
-        if message is None:
-            return settle_dead(self.run_dir, self.handle)
-        if connection is not None:
-            if self._pool is not None and message.get("again"):
-                self._pool.give_back(connection)
-            else:
-                connection.close()
-        return exit_record(message)
+        return settle_dead(self.run_dir, self.handle)
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def send(self, message: dict[str, Any]) -> None:
         """A request whose answer nobody waits for."""
@@ -116,7 +117,18 @@ class RunningCommand:
             self._connection.hang_up()
 
     def clean(self) -> None:
-        """Remove the run directory; call when the end is in the store."""
+        """Have the run directory removed; call when the end is in the store.
+
+        A keeper that goes on does it before its next command: here it would cost each command 0.3 ms.
+        """
+        connection, self._connection = self._connection, None
+        if connection is not None and self._pool is not None and self._again:
+            with contextlib.suppress(KeeperError):
+                connection.send({"forget": str(self.run_dir)})
+                self._pool.give_back(connection)
+                return
+        if connection is not None:
+            connection.close()
         remove_run_dir(self.run_dir)
 
 

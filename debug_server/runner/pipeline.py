@@ -56,6 +56,7 @@ class Job:
     patch: SessionPatch | None = None
     observers: Sequence[ChunkCallback] = ()
     terminal_size: Mapping[str, int] | None = None
+    cwd: Path | None = None  # checked already
 
 
 class StageLog:
@@ -242,7 +243,7 @@ class Pipeline:
             env=child_environment.build(
                 self._base_env, environment=environment, overrides=spec.env or {}, limits=limits
             ),
-            cwd=resolve_cwd(Path(job.lease.path), spec.cwd),
+            cwd=job.cwd or resolve_cwd(Path(job.lease.path), spec.cwd),
             limits=plan_limits(limits, self._pool.capabilities, spec.require),
             log_path=log_path.absolute(),
             kill_grace=self._kill_grace,

@@ -104,7 +104,9 @@ class WorkerSupervisor:
         The row is there before anything is tried and has its terminal state before this returns or raises.
         """
         number = session_number(session_id)
-        self._check(spec, lease)
+        # What is wrong with the request itself is said before there is a row.
+        cwd = resolve_cwd(Path(lease.path), spec.cwd)
+        plan_limits(spec.bounds, self.pool.capabilities, spec.require)
         command = self.store.add_command(
             session_id=number,
             argv=spec.argv,
@@ -116,14 +118,17 @@ class WorkerSupervisor:
             metadata={INLINE: True, "spec": spec.details()},
             claim_owner=self.owner,
         )
-        return self.run_claimed(
-            command,
-            spec,
-            lease,
-            env_request=env_request or self._default_request(command),
-            patch=patch,
-            stream_observers=stream_observers,
-            terminal_size=terminal_size,
+        return self.pipeline.run(
+            Job(
+                command=command,
+                spec=spec,
+                lease=lease,
+                env_request=env_request or self._default_request(command),
+                patch=patch,
+                observers=tuple(stream_observers or ()),
+                terminal_size=terminal_size,
+                cwd=cwd,
+            )
         )
 
     def run_claimed(
@@ -135,7 +140,6 @@ class WorkerSupervisor:
         env_request: EnvironmentRequest | None = None,
         patch: SessionPatch | None = None,
         stream_observers: Sequence[ChunkCallback] | None = None,
-        terminal_size: Mapping[str, int] | None = None,
     ) -> CommandResult:
         """Run a command that this owner has claimed from the queue."""
         return self.pipeline.run(
@@ -146,7 +150,6 @@ class WorkerSupervisor:
                 env_request=env_request,
                 patch=patch,
                 observers=tuple(stream_observers or ()),
-                terminal_size=terminal_size,
             )
         )
 
@@ -154,11 +157,6 @@ class WorkerSupervisor:
         """Carry on what dead processes left running, to its end."""
         found = recover(self.store, self.paths, self.owner, session_id=session_id)
         return [self.pipeline.follow_adopted(item.command, item.running, item.log_path) for item in found]
-
-    def _check(self, spec: CommandSpec, lease: Lease) -> None:
-        """What is wrong with the request itself is said before there is a row."""
-        resolve_cwd(Path(lease.path), spec.cwd)
-        plan_limits(spec.bounds, self.pool.capabilities, spec.require)
 
     def _default_request(self, command: Command) -> EnvironmentRequest | None:
         if self._environments is None:

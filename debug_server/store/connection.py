@@ -33,6 +33,10 @@ class Database(Protocol):
         """Where it is, for messages: never holds a password."""
 
     @property
+    def reads_at_once(self) -> bool:
+        """Whether reading one row neither waits for anybody nor crosses a network."""
+
+    @property
     def types(self) -> Mapping[str, str]:
         """What the names in the schema's braces mean here."""
 

@@ -15,6 +15,7 @@ from debug_server.store.commands import Commands
 from debug_server.store.connection import Database
 from debug_server.store.debuggers import Debuggers
 from debug_server.store.event_log import EventLog
+from debug_server.store.idempotency import KeyedRequests
 from debug_server.store.migrations import migrate
 from debug_server.store.queue import Queue
 from debug_server.store.repositories import Repositories
@@ -22,6 +23,7 @@ from debug_server.store.sealing import Sealer
 from debug_server.store.sessions import Sessions
 from debug_server.store.sqlite import SqliteDatabase
 from debug_server.store.tokens import Tokens
+from debug_server.store.usage import Usage
 from debug_server.store.worktrees import Worktrees
 
 
@@ -30,7 +32,19 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class MetadataStore(Repositories, Worktrees, Sessions, Commands, Queue, Artifacts, Tokens, EventLog, Debuggers):
+class MetadataStore(
+    Repositories,
+    Worktrees,
+    Sessions,
+    Commands,
+    Queue,
+    Artifacts,
+    Tokens,
+    Usage,
+    KeyedRequests,
+    EventLog,
+    Debuggers,
+):
     """Every durable fact but the log's bytes; safe to share between threads, and its database between processes."""
 
     def __init__(self, database: Database, sealer: Sealer, now: Callable[[], datetime] = utc_now) -> None:
@@ -41,6 +55,11 @@ class MetadataStore(Repositories, Worktrees, Sessions, Commands, Queue, Artifact
     def address(self) -> str:
         """Where the database is, for messages."""
         return self._database.address
+
+    @property
+    def reads_at_once(self) -> bool:
+        """Whether a row is had in microseconds and without waiting for a writer: a thread would cost more."""
+        return self._database.reads_at_once
 
     def close(self) -> None:
         """Close the database; what is called afterwards raises StoreUnavailableError."""

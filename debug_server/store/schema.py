@@ -6,7 +6,7 @@ repositories --< worktrees
               |
               +--< commands --< artifacts
               +--< debuggers
-events and schema_version stand alone: an event outlives what it is about.
+events, keyed_requests and schema_version stand alone: an event outlives what it is about.
 
 A command *waits* while it has no owner and no end, and is *active* while it has an owner and no end; a partial index
 serves each, so that claiming does not slow down with the rows that have ended.
@@ -173,6 +173,17 @@ _INDEXES = (
     "CREATE INDEX debuggers_session ON debuggers (session_id, id)",
 )
 
+_KEYED_REQUESTS = """
+CREATE TABLE keyed_requests (
+    caller TEXT NOT NULL,
+    request_key TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    reply {blob},
+    created_at {double} NOT NULL,
+    PRIMARY KEY (caller, request_key)
+)"""
+
 MIGRATIONS = (
     Migration(
         version=1,
@@ -200,5 +211,14 @@ MIGRATIONS = (
                 "repositories",
             )
         ),
+    ),
+    Migration(
+        version=2,
+        up=(
+            _KEYED_REQUESTS,
+            "CREATE INDEX keyed_requests_age ON keyed_requests (created_at)",
+            "CREATE INDEX sessions_owner ON sessions (owner_token_id, id) WHERE owner_token_id IS NOT NULL",
+        ),
+        down=("DROP INDEX sessions_owner", "DROP TABLE keyed_requests"),
     ),
 )

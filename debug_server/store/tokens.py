@@ -55,18 +55,31 @@ class Tokens(StorePart):
         return _token(found(row, "token", name)), secret
 
     def authenticate(self, secret: str) -> Token | None:
-        """The token of a secret, unless it has expired or was revoked."""
+        """The token of a secret, unless it has expired or was revoked; its use is noted."""
+        token = self.find_token(secret)
+        if token is not None and self.use_is_due(token):
+            self.note_use(token.id)
+        return token
+
+    def find_token(self, secret: str) -> Token | None:
+        """The same without noting its use."""
         digest = _digest(secret)
         row = self._one(f"SELECT {_COLUMNS}, secret_hash FROM tokens WHERE secret_hash = ?", (digest,))
         if row is None or not hmac.compare_digest(row[-1], digest):
             return None
-        now = self._now()
-        token_id, expires_at, revoked_at, last_used_at = row[0], row[3], row[4], row[5]
-        if revoked_at is not None or (expires_at is not None and expires_at <= now):
+        expires_at, revoked_at = row[3], row[4]
+        if revoked_at is not None or (expires_at is not None and expires_at <= self._now()):
             return None
-        if last_used_at is None or now - last_used_at >= USE_NOTED_EVERY:
-            self._note_use(token_id, now)
         return _token(row)
+
+    def use_is_due(self, token: Token) -> bool:
+        """Whether the last note of its use is old."""
+        return token.last_used_at is None or self._now() - token.last_used_at.timestamp() >= USE_NOTED_EVERY
+
+    def note_use(self, token_id: int) -> None:
+        """Remember that the token was used just now."""
+        with self._database.write() as transaction:
+            transaction.run("UPDATE tokens SET last_used_at = ? WHERE id = ?", (self._now(), token_id))
 
     def get_token(self, token_id: int) -> Token:
         """The row, or NotFoundError."""
@@ -83,10 +96,6 @@ class Tokens(StorePart):
         with self._database.write() as transaction:
             row = transaction.one(sql, (self._now(), token_id))
         return _token(found(row, "token", token_id))
-
-    def _note_use(self, token_id: int, now: float) -> None:
-        with self._database.write() as transaction:
-            transaction.run("UPDATE tokens SET last_used_at = ? WHERE id = ?", (now, token_id))
 
 
 def _digest(secret: str) -> str:

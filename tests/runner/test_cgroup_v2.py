@@ -92,7 +92,8 @@ def user(request: pytest.FixtureRequest) -> str:
 
 def test_controllers_are_found_and_handed_down(results: Results, user: str) -> None:
     """Memory, pids and cpu are enforced by version 2 cgroups, for root and for whom they are delegated to."""
-    assert outcome(results, f"capabilities-{user}") == {"mechanism": "cgroup-v2", "controllers": ["cpu", "memory", "pids"]}
+    expected = {"mechanism": "cgroup-v2", "controllers": ["cpu", "memory", "pids"]}
+    assert outcome(results, f"capabilities-{user}") == expected
     limits = outcome(results, f"quick-{user}")["limits"]
     assert {name: limits[name]["by"] for name in ("memory_bytes", "cpus", "pids")} == {
         "memory_bytes": "cgroup",

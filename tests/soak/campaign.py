@@ -39,13 +39,13 @@ class Record:
 class Campaign:
     """One run, below one root directory."""
 
-    def __init__(self, root: Path, seed: int, say: Callable[[str], None]) -> None:
+    def __init__(self, root: Path, seed: int, say: Callable[[str], None], *, containment: str = "auto") -> None:
         self.root = root
         self.paths = nursery.paths(root)
         self.place = Place.below(root)
         self.record = Record()
         self.store: MetadataStore = open_store(nursery.database(root))
-        self.nursery = Nursery(root)
+        self.nursery = Nursery(root, containment)
         self._say = say
         self._draw = random.Random(seed)
         self._book = OrderBook(random.Random(seed + 1), self.place)

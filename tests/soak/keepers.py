@@ -9,7 +9,7 @@ import select
 import signal
 from pathlib import Path
 
-from debug_server.runner.keeper.linux import start_time
+from debug_server.runner.keeper.linux import is_alive, start_time
 from debug_server.runner.keeper.tree import descendants
 
 Identity = tuple[int, int]  # pid, start time
@@ -49,7 +49,7 @@ def kill(identity: Identity) -> bool:
     except ProcessLookupError:
         return False
     try:
-        if start_time(pid) != started:
+        if not is_alive(pid, started):
             return False
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         ready, _, _ = select.select([descriptor], [], [], _DEATH_SECONDS)

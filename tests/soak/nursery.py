@@ -48,11 +48,11 @@ def adoptions(root: Path) -> Path:
 # -- in the nursery ---------------------------------------------------------------------------------------------------
 
 
-def serve(root: Path) -> NoReturn:
+def serve(root: Path, containment: str) -> NoReturn:
     """Be a server: recover, work off the queue, end at SIGTERM."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     store = open_store(database(root))
-    settings = RunnerSettings(paths(root), kill_grace=0.2, max_concurrency=16)
+    settings = RunnerSettings(paths(root), kill_grace=0.2, max_concurrency=16, containment=containment)
     supervisor = WorkerSupervisor(
         metadata_store=store,
         paths=settings.paths,
@@ -72,7 +72,7 @@ def serve(root: Path) -> NoReturn:
     os._exit(0)
 
 
-def main(root: Path) -> None:
+def main(root: Path, containment: str) -> None:
     """Obey one-letter requests on stdin and report the birth and death of servers as JSON lines on stdout."""
     become_subreaper()
     wakeup_read, wakeup_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -87,20 +87,20 @@ def main(root: Path) -> None:
         if 0 in ready:
             if not os.read(0, 1):
                 break
-            servers.add(_bear(root))
+            servers.add(_bear(root, containment))
     while left := descendants(os.getpid()):
         for pid in left:
             send(pid, signal.SIGKILL)
         _reap(set())
 
 
-def _bear(root: Path) -> int:
+def _bear(root: Path, containment: str) -> int:
     pid = os.fork()
     if pid == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
-            serve(root)
+            serve(root, containment)
         finally:
             sys.excepthook(*sys.exc_info())
             os._exit(1)
@@ -126,11 +126,11 @@ def _say(message: dict[str, int]) -> None:
 class Nursery:
     """The nursery's process, and at most one live server in it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, containment: str) -> None:
         self.stderr = root / "servers.stderr"
         with self.stderr.open("wb") as stderr:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.soak.nursery", str(root)],
+                [sys.executable, "-m", "tests.soak.nursery", str(root), containment],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -213,4 +213,4 @@ class Enclosure:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -48,16 +48,16 @@ def test_a_failing_step_leaves_nothing(database_url: str, monkeypatch: pytest.Mo
     """A migration that fails half-way changes neither the tables nor the version."""
     from debug_server.store import migrations, schema
 
-    broken = schema.Migration(version=2, up=("CREATE TABLE half (id BIGINT)", "NONSENSE"), down=())
+    broken = schema.Migration(version=LATEST + 1, up=("CREATE TABLE half (id BIGINT)", "NONSENSE"), down=())
     database = open_database(database_url)
     migrate(database)
     monkeypatch.setattr(migrations, "MIGRATIONS", (*schema.MIGRATIONS, broken))
-    monkeypatch.setattr(migrations, "LATEST", 2)
+    monkeypatch.setattr(migrations, "LATEST", LATEST + 1)
     with pytest.raises(StoreUnavailableError):
-        migrate(database, 2)
+        migrate(database, LATEST + 1)
     assert "half" not in tables(database, database_url)
     with database.write() as transaction:
-        assert schema_version(transaction) == 1
+        assert schema_version(transaction) == LATEST
     database.close()
 
 

@@ -20,7 +20,7 @@ from debug_server.runner.keeper import spare
 from debug_server.runner.keeper.cgroup import CgroupError
 from debug_server.runner.keeper.containment import Containment, choose
 from debug_server.runner.keeper.linux import become_subreaper, boot_id, set_process_name, start_time
-from debug_server.runner.keeper.tree import Tree, descendants, stop_then_kill
+from debug_server.runner.keeper.tree import Tree, children, descendants, stop_then_kill
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,21 +91,21 @@ class ForkServer:
             except ChildProcessError:
                 return
             if pid == 0:
+                self._orphans |= not self._keepers  # a child, and it is no keeper
                 return
+            # Whatever a keeper did not empty itself is emptied here. Also when one that fell to us ends: the list of
+            # our children may have missed others meanwhile.
+            self._orphans = True
             if pid in self._keepers:
-                self._bury(pid, self._keepers.pop(pid))
-
-    def _bury(self, pid: int, started: int) -> None:
-        """Whatever a keeper did not empty itself is emptied here."""
-        self._dying += self._containment.left_by(pid, started)
-        self._orphans = bool(self._adopted())
+                self._dying += self._containment.left_by(pid, self._keepers.pop(pid))
 
     def _adopted(self) -> list[int]:
-        """Processes below us that no keeper holds: their keeper was killed."""
-        held = set(self._keepers)
-        for pid in self._keepers:
-            held.update(descendants(pid))
-        return [pid for pid in descendants(os.getpid()) if pid not in held]
+        """Processes that fell to us when their keeper was killed: our children that are no keepers, and all below.
+
+        Never "everything that no keeper holds": a command may fork between two looks.
+        """
+        fallen = [pid for pid in children(os.getpid()) if pid not in self._keepers]
+        return fallen + [pid for root in fallen for pid in descendants(root)]
 
     def _sweep(self) -> None:
         for tree in self._dying:

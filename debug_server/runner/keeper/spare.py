@@ -55,6 +55,8 @@ class Spare:
                 message: dict[str, Any] = json.loads(payload) if kind == frames.JSON else {}
                 if "run_dir" in message:
                     return message
+                if "forget" in message:
+                    _remove(message["forget"])
         return None
 
 
@@ -64,6 +66,16 @@ def _receive(connection: socket.socket, buffer: frames.FrameBuffer) -> list[tupl
         return frames.receive(connection, buffer)
     except OSError:  # closed while the last command ran
         return None
+
+
+def _remove(run_dir: str) -> None:
+    """The last command's directory: the server has its end in the store."""
+    try:
+        for name in os.listdir(run_dir):
+            os.unlink(os.path.join(run_dir, name))
+        os.rmdir(run_dir)
+    except OSError:  # somebody else has removed it, or recovery will
+        pass
 
 
 def live(connection: socket.socket, containment: Containment, boot: str) -> NoReturn:

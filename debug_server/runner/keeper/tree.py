@@ -35,13 +35,14 @@ def descendants(root: int) -> list[int]:
     found: list[int] = []
     queue = [root]
     while queue:
-        for child in _children(queue.pop()):
+        for child in children(queue.pop()):
             found.append(child)
             queue.append(child)
     return [pid for pid in found if not _is_zombie(pid)]
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """The children of a process, zombies too; may miss some while others of them end."""
     result: list[int] = []
     try:
         tasks = os.listdir(f"/proc/{pid}/task")

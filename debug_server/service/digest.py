@@ -1,0 +1,308 @@
+"""A bounded digest of a command's log for a reader that cannot read it all; every item says where in the log it is.
+
+Bytes come in as they are read, in pieces of any size; memory is bounded whatever the log's length. What is kept:
+
+    text         the whole log, when it is short
+    first_error  the first line that is an error without doubt, or else the first that speaks of one
+    failing      ids of failing tests
+    tracebacks   what was raised, and where
+    repeats      the longest runs of lines that are equal but for their digits
+    head, tail   the first and the last lines, such runs folded into one
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+
+from debug_server.service import failures
+from debug_server.service.messages import Reply
+
+_BLOCK = 1 << 18  # bytes worked on at once
+_HELD_BACK = 1 << 16  # a line, or a traceback that is not whole, waits for this many bytes at most
+_WHOLE_TEXT = 6000  # a log of so few bytes is its own digest
+_FOLD = 3  # equal lines from which on a run is worth a word
+_HEAD, _TAIL, _REPEATS, _TRACEBACKS = 15, 40, 5, 8
+_SHOWN_TESTS, _COUNTED_TESTS = 40, 1000
+_TRACEBACK_ATTEMPTS = 1000
+_DIGITS = b"0123456789"
+
+
+class Excerpt(Reply):
+    """A line of the log, cut if it is long, and the bytes it stands at."""
+
+    offset: int
+    end: int
+    text: str
+
+
+class FoldedLine(Excerpt):
+    """A run of lines that are equal but for their digits: the first, and the last when it reads differently."""
+
+    count: int
+    last: str | None
+
+
+class FailingTest(Reply):
+    """A test that the log says failed."""
+
+    id: str
+    framework: str
+    offset: int
+    end: int
+
+
+class TracebackHead(Excerpt):
+    """What was raised (``text``), and where in the source; the bytes are the traceback's."""
+
+    where: str | None
+
+
+class Digest(Reply):
+    """What a log says."""
+
+    start: int
+    end: int
+    lines: int
+    text: str | None
+    first_error: Excerpt | None
+    failing: list[FailingTest]
+    failing_count: int  # more than are listed, up to a bound
+    tracebacks: list[TracebackHead]
+    repeats: list[FoldedLine]
+    head: list[FoldedLine]
+    tail: list[FoldedLine]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """A run that may still grow."""
+
+    skeleton: bytes
+    offset: int
+    end: int
+    count: int
+    first: bytes
+    last: bytes
+
+    def grow(self, *, end: int, count: int, last: bytes) -> None:
+        self.end, self.last = end, last
+        self.count += count
+
+    def folded(self) -> FoldedLine:
+        text, last = failures.shown(self.first), failures.shown(self.last)
+        return FoldedLine(
+            offset=self.offset, end=self.end, text=text, count=self.count, last=last if last != text else None
+        )
+
+
+class LogDigest:
+    """Reads a log from ``start`` on; ``finish`` gives the digest."""
+
+    def __init__(self, start: int = 0) -> None:
+        self._start = start
+        self._read = 0
+        self._pending = bytearray()
+        self._offset = start  # of the first pending byte
+        self._opening = bytearray()
+        self._lines = 0
+        self._folds = _Folds()
+        self._finds = _Finds()
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes."""
+        self._read += len(data)
+        if len(self._opening) <= _WHOLE_TEXT:
+            self._opening += data[: _WHOLE_TEXT + 1]
+        for position in range(0, len(data), _BLOCK):
+            self._pending += data[position : position + _BLOCK]
+            if len(self._pending) >= _BLOCK:
+                self._work(_cut(self._pending))
+
+    def finish(self) -> Digest:
+        """The digest of all that was fed; nothing can be fed after it."""
+        if self._pending:
+            self._work(len(self._pending))
+        short = self._read <= _WHOLE_TEXT
+        return Digest(
+            start=self._start,
+            end=self._start + self._read,
+            lines=self._lines,
+            text=_whole(self._opening) if short else None,
+            first_error=self._finds.strong or self._finds.weak,
+            failing=list(self._finds.tests.values()),
+            failing_count=len(self._finds.test_ids),
+            tracebacks=self._finds.tracebacks,
+            repeats=self._folds.longest(),
+            head=[] if short else self._folds.head(),
+            tail=[] if short else self._folds.tail(),
+        )
+
+    def _work(self, size: int) -> None:
+        block = bytes(self._pending[:size])
+        del self._pending[:size]
+        lines = block.removesuffix(b"\n").split(b"\n")
+        self._lines += len(lines)
+        self._folds.add(self._offset, lines, block.translate(None, _DIGITS).removesuffix(b"\n").split(b"\n"))
+        self._finds.look(self._offset, block)
+        self._offset += size
+
+
+def _whole(data: bytearray) -> str:
+    lines = bytes(data).split(b"\n")
+    return "\n".join(failures.plain(line).decode("utf-8", "replace") for line in lines)
+
+
+def _cut(pending: bytearray) -> int:
+    """How much of the bytes can be worked on: whole lines, and no traceback whose end is yet to come."""
+    floor = len(pending) - _HELD_BACK
+    size = pending.rfind(b"\n", floor) + 1
+    if size == 0:
+        return len(pending)
+    begun = pending.rfind(failures.PYTHON_TRACEBACK, floor, size)
+    if begun >= 0 and not failures.is_whole_traceback(bytes(pending[begun:size]), 0):
+        return pending.rfind(b"\n", floor, begun) + 1 or size
+    return size
+
+
+class _Folds:
+    """Runs of like lines: the first, the last, the longest."""
+
+    def __init__(self) -> None:
+        self._head: list[_Run] = []
+        self._tail: deque[_Run] = deque(maxlen=_TAIL)
+        self._longest: list[_Run] = []
+
+    def add(self, base: int, lines: Sequence[bytes], skeletons: Sequence[bytes]) -> None:
+        """Lines that follow the ones before; ``skeletons`` are the same without digits."""
+        ends = list(accumulate(map(len, lines)))
+        counts = [len(list(group)) for _, group in groupby(skeletons)]
+        for index, count in self._wanted(counts):
+            last = index + count - 1
+            run = _Run(
+                skeleton=skeletons[index],
+                offset=base + (ends[index - 1] + index if index else 0),
+                end=base + ends[last] + last,
+                count=count,
+                first=lines[index],
+                last=lines[last],
+            )
+            self._append(run, follows=index == 0)
+
+    def _wanted(self, counts: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """(first line, length) of the runs that may be shown; the others, in the middle and short, are passed over."""
+        late = len(counts) - _TAIL
+        index = 0
+        for number, count in enumerate(counts):
+            if count >= _FOLD or number >= late or len(self._head) < _HEAD or number == 0:
+                yield index, count
+            index += count
+
+    def _append(self, run: _Run, *, follows: bool) -> None:
+        newest = self._tail[-1] if self._tail else None
+        if follows and newest is not None and newest.skeleton == run.skeleton:
+            newest.grow(end=run.end, count=run.count, last=run.last)
+            self._rank(newest)
+            return
+        if not run.first.strip() and not run.last.strip():
+            return
+        if len(self._head) < _HEAD:
+            self._head.append(run)
+        self._tail.append(run)
+        self._rank(run)
+
+    def _rank(self, run: _Run) -> None:
+        if run.count < _FOLD:
+            return
+        others = [item for item in self._longest if item is not run]
+        self._longest = sorted([*others, run], key=lambda item: -item.count)[:_REPEATS]
+
+    def head(self) -> list[FoldedLine]:
+        return [run.folded() for run in self._head]
+
+    def tail(self) -> list[FoldedLine]:
+        """What the head does not have already."""
+        shown = {id(run) for run in self._head}
+        return [run.folded() for run in self._tail if id(run) not in shown]
+
+    def longest(self) -> list[FoldedLine]:
+        return [run.folded() for run in self._longest]
+
+
+class _Finds:
+    """Errors, failing tests and tracebacks. Bytes are searched for needles; only lines that hold one are looked at."""
+
+    def __init__(self) -> None:
+        self.strong: Excerpt | None = None
+        self.weak: Excerpt | None = None
+        self.tests: dict[str, FailingTest] = {}
+        self.test_ids: set[str] = set()
+        self.tracebacks: list[TracebackHead] = []
+        self._explanation: str | None = None  # pytest's first `E` line of the failure that is being told
+        self._attempts = 0
+        self._past = 0  # where the last traceback ended
+
+    def look(self, base: int, block: bytes) -> None:
+        """At the next lines."""
+        if self.strong is None:
+            for start, end in _lines_with(block, block.lower(), failures.ERROR_NEEDLES):
+                self._error(base, start, end, failures.plain(block[start:end]))
+                if self.strong is not None:
+                    break
+        if len(self.test_ids) < _COUNTED_TESTS:
+            for start, end in _lines_with(block, block, failures.TEST_NEEDLES):
+                self._test(base, start, end, failures.plain(block[start:end]))
+        if self._looks_for_tracebacks():
+            for start, end in _lines_with(block, block, failures.TRACE_NEEDLES):
+                self._traceback(base, start, end, block)
+
+    def _looks_for_tracebacks(self) -> bool:
+        return len(self.tracebacks) < _TRACEBACKS and self._attempts < _TRACEBACK_ATTEMPTS
+
+    def _error(self, base: int, start: int, end: int, line: bytes) -> None:
+        if failures.is_error(line):
+            self.strong = Excerpt(offset=base + start, end=base + end, text=failures.shown(line))
+        elif self.weak is None and failures.may_be_error(line):
+            self.weak = Excerpt(offset=base + start, end=base + end, text=failures.shown(line))
+
+    def _test(self, base: int, start: int, end: int, line: bytes) -> None:
+        found = failures.failing_test(line)
+        if found is None or found[1] in self.test_ids or len(self.test_ids) >= _COUNTED_TESTS:
+            return
+        framework, name = found
+        self.test_ids.add(name)
+        if len(self.tests) < _SHOWN_TESTS:
+            self.tests[name] = FailingTest(id=name, framework=framework, offset=base + start, end=base + end)
+
+    def _traceback(self, base: int, start: int, end: int, block: bytes) -> None:
+        if block.startswith(b"E  ", start):
+            self._explanation = self._explanation or failures.shown(block[start + 1 : end]).strip()
+            return
+        if base + start < self._past or not self._looks_for_tracebacks():
+            return
+        raised = failures.raised_at(block, start, end, self._explanation)
+        self._attempts += raised is None and failures.PYTHON_TRACEBACK in block[start:end]
+        if raised is None:
+            return
+        self._explanation = None
+        self._past = base + start + raised.length
+        self.tracebacks.append(
+            TracebackHead(offset=base + start, end=self._past, text=raised.error, where=raised.where)
+        )
+
+
+def _lines_with(block: bytes, searched: bytes, needles: Iterable[bytes]) -> list[tuple[int, int]]:
+    """(start, end) of each line in which a needle occurs, in order."""
+    found: dict[int, int] = {}
+    for needle in needles:
+        position = searched.find(needle)
+        while position >= 0:
+            inside = position + 1 if needle.startswith(b"\n") else position
+            start = block.rfind(b"\n", 0, inside) + 1
+            end = block.find(b"\n", inside)
+            end = len(block) if end < 0 else end
+            found[start] = end
+            position = searched.find(needle, end)
+    return sorted(found.items())

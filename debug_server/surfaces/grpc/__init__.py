@@ -1,0 +1,8 @@
+"""The gRPC surface: the verbs of ``debug_server.v1`` with health and reflection.
+
+Imported by ``app`` level only; imports ``service`` and nothing below it.
+"""
+
+from debug_server.surfaces.grpc.server import GrpcServer, Tls, build_server
+
+__all__ = ["GrpcServer", "Tls", "build_server"]

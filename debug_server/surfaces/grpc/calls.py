@@ -1,0 +1,82 @@
+"""One call from its metadata to its end: who calls, what they may, what is refused, what is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from grpc.aio import ServicerContext
+
+from debug_server.errors import DebugServerError
+from debug_server.service import Caller, Service
+from debug_server.surfaces.grpc.refusal import refuse, status_of
+
+_LOG = logging.getLogger(__name__)
+_NOBODY = Caller(token_id=None, name="nobody", scopes=frozenset())
+
+
+@dataclass(slots=True, kw_only=True)
+class _Record:
+    """What the audit log says of one call."""
+
+    path: str
+    caller: Caller = _NOBODY
+    status: str = "OK"
+    began: float = field(default_factory=time.monotonic)
+
+    def write(self) -> None:
+        fields = {
+            "method": "GRPC",
+            "path": self.path,
+            "status": self.status,
+            "duration_ms": round((time.monotonic() - self.began) * 1000, 3),
+            "token_id": self.caller.token_id,
+            "token_name": self.caller.name,
+        }
+        _LOG.info("api.request", extra=fields)
+
+
+@asynccontextmanager
+async def admitted(
+    service: Service, context: ServicerContext, path: str, scopes: Collection[str] | None
+) -> AsyncIterator[Caller]:
+    """The caller, once it is known to hold ``scopes`` (None: anybody); whatever goes wrong inside ends the call with its status."""
+    record = _Record(path=path)
+    try:
+        if scopes is not None:
+            record.caller = await service.authenticate(bearer(context))
+            record.caller.require(scopes)
+        yield record.caller
+    except DebugServerError as error:
+        record.status = status_of(error).name
+        await refuse(context, error)
+    except asyncio.CancelledError:
+        record.status = "CANCELLED"
+        raise
+    except Exception:  # the boundary of the surface: a defect must not tell the caller what is inside
+        if context.done():  # the peer left in the middle of an answer
+            record.status = "CANCELLED"
+            raise asyncio.CancelledError from None
+        record.status = "INTERNAL"
+        _LOG.exception("grpc_call_failed", extra={"path": path})
+        await refuse(context, DebugServerError("the server failed: its log says why"))
+    finally:
+        record.write()
+
+
+def bearer(context: ServicerContext) -> str | None:
+    """The token of the call's metadata."""
+    scheme, _, secret = (metadata(context, "authorization") or "").partition(" ")
+    return secret.strip() or None if scheme.lower() == "bearer" else None
+
+
+def metadata(context: ServicerContext, name: str) -> str | None:
+    """The first text of this name that the caller sent along."""
+    for key, value in context.invocation_metadata() or ():
+        if key == name and isinstance(value, str):
+            return value
+    return None

@@ -1,0 +1,96 @@
+"""From the bytes of a request to the service's own request, checked there; whatever is wrong is InvalidInputError."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.struct_pb2 import Struct, Value
+from pydantic import ValidationError
+
+from debug_server.errors import InvalidInputError
+from debug_server.service.messages import Request, WriteStdin
+
+M = TypeVar("M", bound=Message)
+R = TypeVar("R", bound=Request)
+
+_SHOWN_ERRORS = 5
+_EXACT = 2**53  # a double holds every whole number up to here
+
+
+def parse(kind: type[M], data: bytes) -> M:
+    """The message in ``data``."""
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise InvalidInputError(f"the request is not a {kind.DESCRIPTOR.full_name}: {error}") from error
+
+
+def request_of(kind: type[R], message: Message) -> R:
+    """The same as the service's request; fields that are not set have its defaults."""
+    fields = plain(message)
+    if kind is WriteStdin:
+        fields["encoding"] = "base64"
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        raise InvalidInputError(_sentence(error)) from error
+
+
+def plain(message: Message) -> dict[str, Any]:
+    """The fields that are set; bytes become base64 text."""
+    return {field.name: _field(field, value) for field, value in message.ListFields()}
+
+
+def _field(field: FieldDescriptor, value: Any) -> Any:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        return dict(value)
+    return [_single(item) for item in value] if field.is_repeated else _single(value)
+
+
+def _single(value: Any) -> Any:
+    if isinstance(value, Struct):
+        return _object(value)
+    if isinstance(value, Message):
+        return plain(value)
+    return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
+
+
+def _object(struct: Struct) -> dict[str, Any]:
+    return {name: _json(value) for name, value in struct.fields.items()}
+
+
+def _json(value: Value) -> Any:
+    match value.WhichOneof("kind"):
+        case "number_value":
+            return _number(value.number_value)
+        case "string_value":
+            return value.string_value
+        case "bool_value":
+            return value.bool_value
+        case "struct_value":
+            return _object(value.struct_value)
+        case "list_value":
+            return [_json(item) for item in value.list_value.values]
+        case _:
+            return None
+
+
+def _number(value: float) -> int | float:
+    if not math.isfinite(value):
+        raise InvalidInputError(f"{value} is not a number that JSON has: leave it out or send it as text")
+    return int(value) if value.is_integer() and abs(value) <= _EXACT else value
+
+
+def _sentence(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    shown = [f"{_place(item['loc'])}: {item['msg']}" for item in found[:_SHOWN_ERRORS]]
+    return "; ".join([*shown, "..."] if len(found) > len(shown) else shown)
+
+
+def _place(location: Iterable[int | str]) -> str:
+    return ".".join(map(str, location)) or "request"

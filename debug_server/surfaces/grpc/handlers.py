@@ -1,0 +1,79 @@
+"""A handler for each operation of the table, and for the two that send files."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+
+import grpc
+from google.protobuf.message import Message
+from grpc.aio import ServicerContext
+
+from debug_server.errors import InvalidInputError
+from debug_server.service import OPERATIONS, Operation, Service
+from debug_server.surfaces.grpc.byte_streams import Stream, fetch_artifact, fetch_diff
+from debug_server.surfaces.grpc.calls import admitted, metadata
+from debug_server.surfaces.grpc.decoding import parse, request_of
+from debug_server.surfaces.grpc.encoding import message_of
+from debug_server.surfaces.grpc.schema import Rpc, rpc, rpc_name
+
+_KEY_LIMIT = 255
+
+Answer = Callable[[bytes, ServicerContext], Awaitable[Message]]
+
+
+def handlers(service: Service) -> dict[str, grpc.RpcMethodHandler]:
+    """Every rpc of the proto by name."""
+    files = {"FetchArtifact": fetch_artifact(service), "FetchDiff": fetch_diff(service)}
+    return {rpc_name(item.name): _handler(service, item) for item in OPERATIONS.values()} | {
+        name: _streaming(behaviour) for name, behaviour in files.items()
+    }
+
+
+def _handler(service: Service, operation: Operation) -> grpc.RpcMethodHandler:
+    called = rpc(rpc_name(operation.name))
+    if operation.stream:
+        return _streaming(_stream(service, operation, called))
+    # Requests stay bytes until we decode them: what the library cannot decode it answers with a traceback.
+    return grpc.unary_unary_rpc_method_handler(
+        _answer(service, operation, called), response_serializer=Message.SerializeToString
+    )
+
+
+def _streaming(behaviour: Stream) -> grpc.RpcMethodHandler:
+    return grpc.unary_stream_rpc_method_handler(behaviour, response_serializer=Message.SerializeToString)
+
+
+def _answer(service: Service, operation: Operation, called: Rpc) -> Answer:
+    verb = getattr(service, operation.name)
+    keyed = "idempotency_key" in inspect.signature(verb).parameters
+
+    async def answer(data: bytes, context: ServicerContext) -> Message:
+        async with admitted(service, context, called.path, operation.scopes) as caller:
+            request = request_of(operation.request, parse(called.request, data))
+            options = {"idempotency_key": _key(context)} if keyed else {}
+            return message_of(called.reply, await verb(caller, request, **options))
+
+    return answer
+
+
+def _key(context: ServicerContext) -> str | None:
+    key = metadata(context, "idempotency-key")
+    if key is not None and not 0 < len(key) <= _KEY_LIMIT:
+        raise InvalidInputError(f"the idempotency key has {len(key)} characters: use 1 to {_KEY_LIMIT}")
+    return key
+
+
+def _stream(service: Service, operation: Operation, called: Rpc) -> Stream:
+    verb = getattr(service, operation.name)
+
+    async def stream(data: bytes, context: ServicerContext) -> None:
+        async with admitted(service, context, called.path, operation.scopes) as caller:
+            request = request_of(operation.request, parse(called.request, data))
+            # Closed here and now: a peer that leaves during a write would leave the watch to the garbage collector.
+            async with aclosing(verb(caller, request)) as replies:
+                async for reply in replies:
+                    await context.write(message_of(called.reply, reply))
+
+    return stream

@@ -1,0 +1,80 @@
+"""The gRPC server: its address, its bounds, and the services on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import grpc
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from debug_server.errors import ConfigurationError
+from debug_server.service import Service
+from debug_server.surfaces.grpc.handlers import handlers
+from debug_server.surfaces.grpc.schema import SERVICE
+from debug_server.surfaces.grpc.serving import Serving
+
+DEFAULT_PORT = 50051
+MAX_REQUEST_BYTES = 20 << 20  # a patch of 16 MiB and what comes with it
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
+    ("grpc.so_reuseport", 0),  # else a second server takes half of the calls instead of an error
+    ("grpc.keepalive_time_ms", 30_000),  # finds peers that left without a word, and ends what they follow
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """A certificate chain and its key, as PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+class GrpcServer:
+    """Every service on one port; made by ``build_server``."""
+
+    def __init__(self, server: aio.Server, serving: Serving, *, host: str, port: int) -> None:
+        self._server = server
+        self._serving = serving
+        self.host = host
+        self.port = port
+
+    async def start(self) -> None:
+        """Answer from now on."""
+        await self._server.start()
+
+    async def stop(self, grace: float) -> None:
+        """Take no new calls; those that still run after ``grace`` seconds are cancelled."""
+        await self._serving.leave()
+        await self._server.stop(grace)
+
+
+def build_server(
+    service: Service, *, host: str = "127.0.0.1", port: int = DEFAULT_PORT, tls: Tls | None = None
+) -> GrpcServer:
+    """A server that is bound (port 0: to a free one) but does not answer yet; call it where its loop runs."""
+    server = aio.server(options=_OPTIONS)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE.full_name, handlers(service)),))
+    serving = Serving(service)
+    health_pb2_grpc.add_HealthServicer_to_server(serving, server)
+    names = (SERVICE.full_name, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
+    reflection.enable_server_reflection(names, server)
+    return GrpcServer(server, serving, host=host, port=_bind(server, host, port, tls))
+
+
+def _bind(server: aio.Server, host: str, port: int, tls: Tls | None) -> int:
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        if tls is None:
+            bound: int = server.add_insecure_port(address)
+        else:
+            bound = server.add_secure_port(address, grpc.ssl_server_credentials([(tls.key, tls.certificate)]))
+    except RuntimeError as error:
+        raise ConfigurationError(f"gRPC cannot listen on {address}: choose another host or port") from error
+    return bound
