@@ -1,14 +1,49 @@
-"""The program ``debug-server``."""
+"""The program ``debug-server``: each part is loaded by the command that needs it."""
 
 from __future__ import annotations
 
-from debug_server.app import Local
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from debug_server.surfaces.cli.invocation import Programs
 from debug_server.surfaces.cli.main import run_cli
+
+if TYPE_CHECKING:
+    from debug_server.app import Local
+
+
+def open_local(**options: Any) -> Local:
+    """Everything on this machine."""
+    from debug_server.app import Local
+
+    return Local.open(**options)
+
+
+def serve(*, config: Path | None, log_level: str, **options: Any) -> int:
+    """The one server."""
+    from debug_server.server import ServeOptions
+    from debug_server.server import serve as run
+
+    with open_local(config=config, log_level=log_level) as local:
+        return run(local, ServeOptions(**options))
+
+
+def mcp() -> int:
+    """The Model Context Protocol over our own standard streams, with an engine of its own."""
+    from debug_server.surfaces.mcp import run_stdio
+
+    with open_local() as local:
+        local.engine.start()
+        try:
+            run_stdio(local.service)
+        finally:
+            local.engine.stop()
+    return 0
 
 
 def main() -> None:
     """Entry point."""
-    run_cli(Local.open)
+    run_cli(Programs(open_local=open_local, serve=serve, mcp=mcp))
 
 
 if __name__ == "__main__":

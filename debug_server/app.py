@@ -10,11 +10,11 @@ from types import TracebackType
 
 from debug_server.config import RunnerConfig, load
 from debug_server.engine import LocalEngine, Sessions
-from debug_server.events import EventFeed
 from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.service import Service
 from debug_server.store import MetadataStore, default_url, open_store
+from debug_server.store.address import is_postgres, sqlite_path
 from debug_server.surfaces.cli.sessions import print_plan, work_off
 from debug_server.telemetry import configure_logging, open_telemetry
 
@@ -50,6 +50,13 @@ class Local:
     def store(self) -> MetadataStore:
         """The metadata store, migrated."""
         return open_store(self._database_url)
+
+    @property
+    def server_lock_path(self) -> Path:
+        """What the one server of the store holds locked; of a shared database, the one on this machine."""
+        if is_postgres(self._database_url):
+            return self.settings.paths.artifacts_root / "server.lock"
+        return sqlite_path(self._database_url).with_name("server.lock")
 
     @cached_property
     def supervisor(self) -> WorkerSupervisor:
@@ -89,12 +96,11 @@ class Local:
             engine=self.engine,
             sessions=self.sessions,
             paths=self.settings.paths,
-            feed=EventFeed(self.store),
         )
 
     def close(self) -> None:
         """Close what was opened; running commands carry on."""
-        for name in ("supervisor", "bare_supervisor", "store"):
+        for name in ("service", "supervisor", "bare_supervisor", "store"):
             if name in self.__dict__:
                 self.__dict__[name].close()
         self.telemetry.close()

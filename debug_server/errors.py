@@ -5,6 +5,7 @@ DebugServerError
  |    +-- ConfigurationError      invalid_configuration  a file or variable of the operator's is wrong
  |    +-- UnmetRequirementError   requirement_unmet    `require` named a limit or layer this machine lacks
  |    +-- PayloadTooLargeError    payload_too_large    a request is larger than the surface takes
+ |    +-- RangeNotSatisfiableError  range_not_satisfiable  a range lies behind the end of a log
  +-- AccessError                  unauthorized         who the caller is, is not known
  |    +-- ForbiddenError          forbidden            it is known, and may not
  +-- UnavailableError             draining             the server is on its way out; try again
@@ -58,6 +59,16 @@ class PayloadTooLargeError(InvalidInputError):
     """A request is larger than the surface takes."""
 
     code = "payload_too_large"
+
+
+class RangeNotSatisfiableError(InvalidInputError):
+    """A range lies behind the end of a log, which has ``size`` bytes."""
+
+    code = "range_not_satisfiable"
+
+    def __init__(self, message: str, *, size: int) -> None:
+        super().__init__(message)
+        self.size = size
 
 
 class AccessError(DebugServerError):

@@ -19,7 +19,7 @@ from debug_server.engine.housekeeping import Housekeeper
 from debug_server.engine.sessions import Sessions
 from debug_server.errors import DebugServerError, KeeperError
 from debug_server.events import EventFeed
-from debug_server.model import Command, Limits, Session, SessionStatus
+from debug_server.model import Command, Session, SessionStatus
 from debug_server.ports import Telemetry
 from debug_server.runner.launch import DetachedError, run_dir_for
 from debug_server.runner.launcher import KeeperConnection
@@ -91,7 +91,7 @@ class LocalEngine:
             cwd=str(spec.cwd) if spec.cwd is not None else None,
             env=spec.env,
             log_name=spec.log_name,
-            limits=self._bounds(spec),
+            limits=spec.within(self._settings.limits).bounds,
             priority=priority,
             queue_key=queue_key,
             key_limit=key_limit,
@@ -100,10 +100,6 @@ class LocalEngine:
             metadata={**(metadata or {}), "spec": spec.details()},
             max_pending=self._settings.max_pending,
         )
-
-    def _bounds(self, spec: CommandSpec) -> Limits:
-        """The command's own limits, and the configured ones where it has none."""
-        return Limits.from_json({**self._settings.limits.asked(), **spec.bounds.asked()})
 
     def cancel(self, command_id: int, message: str = "cancelled on request") -> Command:
         """End a command wherever it is; a terminal one is returned unchanged. Does not wait for the tree."""
@@ -124,6 +120,11 @@ class LocalEngine:
             connection.write_stdin(write_id, data)
             if close:
                 connection.request({"op": "close_stdin"})
+
+    @property
+    def owner(self) -> str:
+        """The name of this process in what it has claimed."""
+        return self._supervisor.owner
 
     @property
     def capabilities(self) -> Capabilities:

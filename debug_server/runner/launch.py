@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from debug_server.runner.log_reader import repair_index, seal_log
 
 HANDLE, EXIT = "handle.json", "exit.json"
 _FENCED = {"fenced": True}
+_DEAF_KEEPERS = 20
 _KILL_PASSES = 2000
 _PASS_SECONDS = 0.005
 
@@ -81,6 +83,7 @@ class RunningCommand:
         self._pool = pool  # whoever started it gives the keeper back
         self._again = False  # the keeper serves another command
         self._detached = False
+        self._sending = threading.Lock()  # a keeper that was given back must not hear what was meant for this command
         self.run_dir = run_dir
         self.handle = handle
 
@@ -96,14 +99,15 @@ class RunningCommand:
         return settle_dead(self.run_dir, self.handle)
 
     def _hang_up(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        with self._sending:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
 
     def send(self, message: dict[str, Any]) -> None:
         """A request whose answer nobody waits for."""
-        if self._connection is not None:
-            with contextlib.suppress(KeeperError):  # it has ended meanwhile
+        with self._sending, contextlib.suppress(KeeperError):  # it has ended meanwhile
+            if self._connection is not None:
                 self._connection.send(message)
 
     def cancel(self, message: str = "cancelled on request") -> None:
@@ -113,15 +117,17 @@ class RunningCommand:
     def detach(self) -> None:
         """Let go of it: whoever waits gets DetachedError, and another process may adopt it."""
         self._detached = True
-        if self._connection is not None:
-            self._connection.hang_up()
+        with self._sending:
+            if self._connection is not None:
+                self._connection.hang_up()
 
     def clean(self) -> None:
         """Have the run directory removed; call when the end is in the store.
 
         A keeper that goes on does it before its next command: here it would cost each command 0.3 ms.
         """
-        connection, self._connection = self._connection, None
+        with self._sending:
+            connection, self._connection = self._connection, None
         if connection is not None and self._pool is not None and self._again:
             with contextlib.suppress(KeeperError):
                 connection.send({"forget": str(self.run_dir)})
@@ -145,19 +151,32 @@ def launch(pool: KeeperPool, keepers_dir: Path, order: LaunchOrder) -> RunningCo
         ) from error
     message = order.to_json(run_dir)
     for _ in range(3):
-        connection = pool.take()
-        try:
-            connection.send(message)
-            started = connection.wait_for("started")
-        except KeeperError:
-            started = None
+        connection = _order(pool, message)
+        started = connection.wait_for("started")
         if started is not None:
             return RunningCommand(connection, run_dir, started["handle"], pool)
         connection.close()
         if (handle := read_json(run_dir / HANDLE)) is not None:  # killed after it took the command
             return RunningCommand(None, run_dir, handle, None)
+    why = _crash(run_dir)
     remove_run_dir(run_dir)
-    raise KeeperError("three keepers in a row died before they could start the command: run `debug-server doctor`")
+    raise KeeperError(
+        f"three keepers in a row died before they could start the command ({why or 'without a word'}): "
+        "run `debug-server doctor`"
+    )
+
+
+def _order(pool: KeeperPool, message: dict[str, Any]) -> KeeperConnection:
+    """Give orders to a keeper that hears them: those that were killed while they waited say nothing of this command."""
+    for _ in range(_DEAF_KEEPERS):
+        connection = pool.take()
+        try:
+            connection.send(message)
+        except KeeperError:
+            connection.close()
+        else:
+            return connection
+    raise KeeperError(f"{_DEAF_KEEPERS} keepers in a row were dead before they had orders: run `debug-server doctor`")
 
 
 def fence(run_dir: Path) -> dict[str, Any] | None:
@@ -187,8 +206,8 @@ def settle_dead(run_dir: Path, handle: dict[str, Any]) -> ExitRecord:
         repair_index(log_path)
         seal_log(log_path)
     evidence: dict[str, Any] = {"keeper": handle["keeper"]}
-    if (crash := _read_text(run_dir / "keeper.err")) is not None:
-        evidence["keeper_error"] = crash.splitlines()[-1:]
+    if (crash := _crash(run_dir)) is not None:
+        evidence["keeper_error"] = crash
     if survivors:
         evidence["survivors"] = survivors
     return ExitRecord(
@@ -227,6 +246,12 @@ def _read_text(path: Path) -> str | None:
         return path.read_text()
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _crash(run_dir: Path) -> str | None:
+    """The last line of the traceback that a failing keeper left."""
+    lines = (_read_text(run_dir / "keeper.err") or "").splitlines()
+    return lines[-1] if lines else None
 
 
 def remove_run_dir(run_dir: Path) -> None:

@@ -10,17 +10,24 @@ import os
 import secrets
 from pathlib import Path
 
+from debug_server.errors import ConfigurationError
+
 
 class Owner:
     """This process's claim to be alive; ``name`` stands in the rows it has claimed."""
 
     def __init__(self, owners_dir: Path) -> None:
         self.name = f"{os.getpid()}-{secrets.token_hex(6)}"
-        owners_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._path = owners_dir / f"{self.name}.lock"
         # Locked under another name first: a file that can be seen is a file that is locked.
         hidden = owners_dir / f".{self.name}"
-        self._fd = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            owners_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._fd = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{error.filename} cannot be written ({error.strerror}): make it writable, or set paths.artifacts"
+            ) from error
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         hidden.rename(self._path)
 

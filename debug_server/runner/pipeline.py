@@ -26,12 +26,13 @@ from debug_server.errors import (
 from debug_server.model import Command, ExitReason, ExitRecord, check_name, status_for
 from debug_server.ports import CommandStore, Lease, Telemetry
 from debug_server.runner import child_environment
-from debug_server.runner.launch import LaunchOrder, RunningCommand, launch
+from debug_server.runner.launch import LaunchOrder, RunningCommand, launch, run_dir_for
 from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.limits import plan_limits
 from debug_server.runner.log_format import STREAM_CODES, LogWriter, index_path
 from debug_server.runner.log_listener import ChunkCallback, observe_log
 from debug_server.runner.log_reader import seal_log
+from debug_server.runner.recovery import call_off
 from debug_server.runner.settings import RunnerPaths
 from debug_server.runner.spec import CommandResult, CommandSpec
 from debug_server.worktrees.patches import SessionPatch, apply_patch
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
 
 _LOG = logging.getLogger(__name__)
-_OBSERVER_SECONDS = 10.0
+OBSERVER_SECONDS = 10.0
 _STORE_SECONDS, _STORE_RETRY = 60.0, 0.25
 _TERMINAL_SIZE = {"rows": 24, "cols": 80}
 
@@ -55,6 +56,7 @@ class Job:
     env_request: EnvironmentRequest | None = None
     patch: SessionPatch | None = None
     observers: Sequence[ChunkCallback] = ()
+    observer_seconds: float = OBSERVER_SECONDS  # how long after the end a slow one is waited for
     terminal_size: Mapping[str, int] | None = None
     cwd: Path | None = None  # checked already
 
@@ -109,11 +111,16 @@ class Pipeline:
 
         PatchApplicationError, EnvironmentBuildError and CommandExecutionError are raised after the row has ended.
         """
-        log_path = self._new_log(job.command)
+        log_path = self.log_path(job.command)
         try:
+            self._make_room(log_path)
             with ExitStack() as stack:
                 running = self._start(job, log_path, stack)
                 record, interrupted = self._wait(job.command, running)
+        except OSError as error:
+            refusal = CommandExecutionError(f"command {job.command.id} could not be started: {error}")
+            self._fail(job.command, log_path, refusal)
+            raise refusal from error
         except (DebugServerError, KeyboardInterrupt) as error:
             self._fail(job.command, log_path, error)
             raise
@@ -127,7 +134,10 @@ class Pipeline:
 
     def refuse(self, command: Command, error: DebugServerError) -> None:
         """End a claimed command that cannot even be prepared."""
-        self._fail(command, self._new_log(command), error)
+        log_path = self.log_path(command)
+        with contextlib.suppress(OSError):  # the row says it even where no log can be written
+            self._make_room(log_path)
+        self._fail(command, log_path, error)
 
     def follow_adopted(self, command: Command, running: RunningCommand, log_path: Path) -> CommandResult:
         """Wait for a command that another process had started."""
@@ -163,15 +173,13 @@ class Pipeline:
         folder = self._paths.logs_dir / check_name(str(command.session_id), what="session")
         return folder / f"{command.log_name}-{command.id}.log"
 
-    def _new_log(self, command: Command) -> Path:
-        """The path of a log that does not exist yet, in a folder that does."""
-        path = self.log_path(command)
+    def _make_room(self, path: Path) -> None:
+        """For a new log at ``path``."""
         if path.parent not in self._log_dirs:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._log_dirs.add(path.parent)
         if path.exists() and not _unused(path):
             _set_aside(path)
-        return path
 
     def plan(self, job: Job) -> LaunchOrder:
         """What would be started, with nothing prepared: the limits, the environment, the places."""
@@ -184,7 +192,7 @@ class Pipeline:
         stack.callback(log.close)
         if job.observers:
             observed = observe_log(log_path, job.observers)
-            stack.callback(observed.finish, _OBSERVER_SECONDS)
+            stack.callback(observed.finish, job.observer_seconds)
         if job.patch is not None:
             self._patch(job, log)
         environment = self._environment(job, log, stack)
@@ -194,6 +202,9 @@ class Pipeline:
             running = launch(self._pool, self._paths.keepers_dir, order)
         except KeeperError as error:
             raise CommandExecutionError(f"command {job.command.id} could not be started: {error}") from error
+        except KeyboardInterrupt:
+            call_off(run_dir_for(self._paths.keepers_dir, order.command_id, order.attempt))
+            raise
         try:
             self._record_start(job.command, running, log_path)
         except BaseException:

@@ -106,6 +106,16 @@ def _never_started(store: CommandStore, owner: str, command: Command) -> None:
         store.requeue(command.id, attempt=command.attempt, owner=owner)
 
 
+def call_off(run_dir: Path) -> None:
+    """End an attempt whose start was interrupted: a keeper that has not begun never will, one that has is cancelled."""
+    handle = fence(run_dir)
+    if handle is not None:
+        running = RunningCommand(connect(run_dir, handle), run_dir, handle, None)
+        running.cancel("interrupted")
+        running.wait()
+    discard_run_dir(run_dir)
+
+
 def connect(run_dir: Path, handle: dict[str, object]) -> KeeperConnection | None:
     """To the keeper of a handle; None when it has ended, well or badly."""
     deadline = time.monotonic() + _CONNECT_SECONDS

@@ -51,6 +51,13 @@ class CommandSpec:
             return self.limits
         return dataclasses.replace(self.limits, wall_seconds=self.timeout)
 
+    def within(self, defaults: Limits) -> CommandSpec:
+        """The same with ``defaults`` for the limits that it does not set itself."""
+        if not (asked := defaults.asked()):
+            return self
+        limits = Limits.from_json({**asked, **self.bounds.asked()})
+        return dataclasses.replace(self, limits=limits, timeout=None)
+
     def details(self) -> dict[str, Any]:
         """What the commands table has no column for."""
         found = {

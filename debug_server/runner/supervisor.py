@@ -2,7 +2,8 @@
 
 ``--session ID`` takes the session's waiting commands in order and streams them, after carrying on what a dead process
 left running; ``--command`` adds one. ``--dry-run --command "pytest"`` prints the plan and starts nothing.
-Exit status: 0 when everything succeeded, else that of the first command that did not; 2 for a wrong request.
+Exit status: 0 when everything succeeded, else that of the first command that did not; 2 for a wrong request; 130
+after Ctrl-C, which cancels what runs. Each command's result follows its output on stdout.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from debug_server.errors import CommandExecutionError, DebugServerError, PatchAp
 from debug_server.runner.worker import WorkerSupervisor
 
 __all__ = ["CommandExecutionError", "PatchApplicationError", "WorkerSupervisor", "main"]
+
+_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return app.work_off(local, options.session, add=options.command)
     except DebugServerError as error:
         return _refuse(str(error))
+    except KeyboardInterrupt:
+        return _INTERRUPTED
 
 
 def _refuse(message: str) -> int:

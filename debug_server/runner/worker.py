@@ -15,7 +15,7 @@ from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.limits import plan_limits
 from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.ownership import Owner
-from debug_server.runner.pipeline import Job, Pipeline, resolve_cwd
+from debug_server.runner.pipeline import OBSERVER_SECONDS, Job, Pipeline, resolve_cwd
 from debug_server.runner.recovery import INLINE, recover
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.spec import CommandResult, CommandSpec
@@ -98,12 +98,14 @@ class WorkerSupervisor:
         patch: SessionPatch | None = None,
         stream_observers: Sequence[ChunkCallback] | None = None,
         terminal_size: Mapping[str, int] | None = None,
+        observer_seconds: float = OBSERVER_SECONDS,
     ) -> CommandResult:
         """Run one command to its end and return how it ended.
 
         The row is there before anything is tried and has its terminal state before this returns or raises.
         """
         number = session_number(session_id)
+        spec = spec.within(self.settings.limits)
         # What is wrong with the request itself is said before there is a row.
         cwd = resolve_cwd(Path(lease.path), spec.cwd)
         plan_limits(spec.bounds, self.pool.capabilities, spec.require)
@@ -127,6 +129,7 @@ class WorkerSupervisor:
                 patch=patch,
                 observers=tuple(stream_observers or ()),
                 terminal_size=terminal_size,
+                observer_seconds=observer_seconds,
                 cwd=cwd,
             )
         )
@@ -140,6 +143,7 @@ class WorkerSupervisor:
         env_request: EnvironmentRequest | None = None,
         patch: SessionPatch | None = None,
         stream_observers: Sequence[ChunkCallback] | None = None,
+        observer_seconds: float = OBSERVER_SECONDS,
     ) -> CommandResult:
         """Run a command that this owner has claimed from the queue."""
         return self.pipeline.run(
@@ -150,6 +154,7 @@ class WorkerSupervisor:
                 env_request=env_request,
                 patch=patch,
                 observers=tuple(stream_observers or ()),
+                observer_seconds=observer_seconds,
             )
         )
 

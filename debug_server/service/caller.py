@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from debug_server.errors import ForbiddenError, InvalidInputError
 from debug_server.model import Session, Token
@@ -21,11 +21,12 @@ class Caller:
     token_id: int | None
     name: str
     scopes: frozenset[str]
+    quotas: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, token: Token) -> Caller:
         """Whoever presents this token."""
-        return cls(token_id=token.id, name=token.name, scopes=frozenset(token.scopes))
+        return cls(token_id=token.id, name=token.name, scopes=frozenset(token.scopes), quotas=token.quotas)
 
     @property
     def is_admin(self) -> bool:

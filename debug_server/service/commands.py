@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from debug_server.engine.sessions import ARTIFACTS, CLOSES_SESSION
-from debug_server.errors import InvalidInputError
-from debug_server.model import Command, Limits
+from debug_server.errors import DebugServerError, InvalidInputError
+from debug_server.model import Command, Limits, Session, SessionStatus
 from debug_server.runner.spec import CommandSpec
 from debug_server.service import messages as m
 from debug_server.service import views
 from debug_server.service.caller import Caller
 from debug_server.service.sessions import SessionVerbs, check_patterns, require_open
+from debug_server.service.wakeups import wait_for
+
+_CANCEL_SECONDS = 10.0
 
 
 class CommandVerbs(SessionVerbs):
@@ -28,7 +32,8 @@ class CommandVerbs(SessionVerbs):
         self._accepting()
         session = await self._session(caller, request.session_id)
         require_open(session)
-        row = await self._call(self._submit, session.id, request, idempotency_key, {})
+        async with self._quotas.room(caller, commands=1):
+            row = await self._call(self._submit, session.id, request, idempotency_key, {})
         return views.command(row)
 
     def _submit(
@@ -56,14 +61,28 @@ class CommandVerbs(SessionVerbs):
     async def wait_command(self, caller: Caller, request: m.WaitCommand) -> m.CommandReply:
         """The command once it has ended, or as it is at the deadline."""
         command = await self._command(caller, request.command_id)
-        return views.command(await self._call(self._engine.wait, command.id, request.timeout))
+        return views.command(await self._ended(command, request.timeout))
+
+    async def _ended(self, command: Command, seconds: float) -> Command:
+        """The command once it has ended, or as it is after so many seconds or when the server leaves."""
+        deadline = time.monotonic() + seconds
+        if command.status.terminal:
+            return command
+        async with self._wakeups.of(("command", command.id)) as woken:
+            while True:
+                woken.clear()
+                command = await self._read(self._store.get_command, command.id)
+                left = deadline - time.monotonic()
+                if command.status.terminal or left <= 0 or self.draining:
+                    return command
+                await wait_for(woken, left)
 
     async def cancel_command(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
         """End a command; returns when its tree is empty, or as it is after a while."""
         command = await self._command(caller, request.command_id)
         if not command.status.terminal:
             await self._call(self._engine.cancel, command.id, f"cancelled by {caller.name}")
-            command = await self._call(self._engine.wait, command.id, 10.0)
+            command = await self._ended(command, _CANCEL_SECONDS)
         return views.command(command)
 
     async def signal_command(self, caller: Caller, request: m.SignalCommand) -> m.Message:
@@ -81,8 +100,18 @@ class CommandVerbs(SessionVerbs):
     async def start_run(self, caller: Caller, request: m.StartRun, *, idempotency_key: str | None = None) -> m.RunReply:
         """Open a session, queue its one command, close the session when that has ended."""
         self._accepting()
-        session = await self._call(self._open, caller, request)
-        row = await self._call(self._submit, session.id, request, idempotency_key, {CLOSES_SESSION: True})
+        check_patterns(request.artifacts)
+        async with self._quotas.room(caller, sessions=1, commands=1):
+            session = await self._call(self._open, caller, request, idempotency_key)
+            return await self._run_in(session, request, idempotency_key)
+
+    async def _run_in(self, session: Session, request: m.StartRun, key: str | None) -> m.RunReply:
+        """The run's one command; a session that cannot have it is closed."""
+        try:
+            row = await self._call(self._submit, session.id, request, key, {CLOSES_SESSION: True})
+        except DebugServerError:
+            await self._call(self._engine.close_session, session, SessionStatus.FAILED)
+            raise
         return m.RunReply(session=views.session(session), command=views.command(row))
 
 

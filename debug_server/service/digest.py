@@ -26,7 +26,7 @@ _WHOLE_TEXT = 6000  # a log of so few bytes is its own digest
 _FOLD = 3  # equal lines from which on a run is worth a word
 _HEAD, _TAIL, _REPEATS, _TRACEBACKS = 15, 40, 5, 8
 _SHOWN_TESTS, _COUNTED_TESTS = 40, 1000
-_TRACEBACK_ATTEMPTS = 1000
+_TRACEBACK_ATTEMPTS, _ERROR_ATTEMPTS = 1000, 20_000  # a log that says "error" in each line must not cost minutes
 _DIGITS = b"0123456789"
 
 
@@ -241,12 +241,12 @@ class _Finds:
         self.test_ids: set[str] = set()
         self.tracebacks: list[TracebackHead] = []
         self._explanation: str | None = None  # pytest's first `E` line of the failure that is being told
-        self._attempts = 0
+        self._attempts = self._doubts = 0
         self._past = 0  # where the last traceback ended
 
     def look(self, base: int, block: bytes) -> None:
         """At the next lines."""
-        if self.strong is None:
+        if self.strong is None and self._doubts < _ERROR_ATTEMPTS:
             for start, end in _lines_with(block, block.lower(), failures.ERROR_NEEDLES):
                 self._error(base, start, end, failures.plain(block[start:end]))
                 if self.strong is not None:
@@ -262,6 +262,7 @@ class _Finds:
         return len(self.tracebacks) < _TRACEBACKS and self._attempts < _TRACEBACK_ATTEMPTS
 
     def _error(self, base: int, start: int, end: int, line: bytes) -> None:
+        self._doubts += 1
         if failures.is_error(line):
             self.strong = Excerpt(offset=base + start, end=base + end, text=failures.shown(line))
         elif self.weak is None and failures.may_be_error(line):

@@ -13,9 +13,9 @@ _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 _CONTROLS = dict.fromkeys((*range(9), *range(10, 32), *range(127, 160)), "\ufffd")
 
 TEST_NEEDLES = (b"FAIL", b"ERROR", b"not ok ", b"(Failed)", b"\xe2\x97\x8f ", b"rspec ./")
-ERROR_NEEDLES = (
-    *(b"error", b"fail", b"fatal", b"panic", b"exception", b"segmentation", b"core dumped", b"killed", b"abort"),
-    *(b"not found", b"no such file", b"denied", b"out of memory", b"timed out", b"undefined reference", b"\ne  "),
+ERROR_NEEDLES = (  # of lower-case text
+    *(b"error", b"fail", b"fatal", b"panic", b"exception", b"segmentation", b"killed", b"not found"),
+    *(b"no such file", b"denied", b"out of memory", b"timed out", b"\ne  "),
 )
 PYTHON_TRACEBACK = b"Traceback (most recent call last):"
 TRACE_NEEDLES = (PYTHON_TRACEBACK, b"Error", b"Exception", b"panicked at", b"panic: ", b"\nE  ")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from debug_server.service import messages as m
 from debug_server.service import views
 from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs
+from debug_server.service.wakeups import ANYTHING, Subject, wait_for
 
 _PIECE = 1 << 16
-_LOOK_AGAIN_SECONDS = 1.0
+_LOOK_AGAIN_SECONDS = 5.0  # a wake-up is lost only where a filesystem gives no notices
 
 
 class LogVerbs(CommandVerbs):
@@ -28,39 +30,42 @@ class LogVerbs(CommandVerbs):
         command = await self._command(caller, request.command_id)
         return await self._call(_page, command, request)
 
-    async def follow_log(self, caller: Caller, request: m.FollowLog) -> AsyncIterator[m.LogPiece]:
+    async def follow_log(self, caller: Caller, request: m.FollowLog) -> AsyncGenerator[m.LogPiece, None]:
         """History, then live, no gap, no repeat, until the command has ended."""
         command = await self._command(caller, request.command_id)
         path = await self._log_path(command)
         if path is None:
             return
         cursor, changed = LogCursor(path, request.offset), asyncio.Event()
-        watch, loop = watch_log(path), asyncio.get_running_loop()
-        watch.set_callback(lambda: loop.call_soon_threadsafe(changed.set))
+        watch, loop, since = watch_log(path), asyncio.get_running_loop(), math.inf
         try:
+            watch.set_callback(lambda: loop.call_soon_threadsafe(changed.set))
             while True:
                 changed.clear()
-                segments = cursor.read(_PIECE)
+                segments = cursor.read(_PIECE, since=since)
                 for segment in segments:
                     yield _piece(command.id, segment)
-                if not segments:
-                    if cursor.ended:
-                        return
-                    await _wait(changed)
+                if segments:
+                    await asyncio.sleep(0)  # a long history must not keep everybody else waiting
+                elif cursor.ended:
+                    return
+                else:
+                    since = watch.noticed_at if await wait_for(changed, _LOOK_AGAIN_SECONDS) else math.inf
         finally:
             watch.close()
             cursor.close()
 
     async def _log_path(self, command: Command) -> str | None:
         """Where its log is; waits for it to start. None when it ended without one."""
-        after = await self._call(self._store.last_event)
-        while command.log_path is None:
-            if command.status.terminal:
-                return None
-            for event in await self._call(self._feed.wait, after, _LOOK_AGAIN_SECONDS):
-                after = event.seq
-            command = await self._call(self._store.get_command, command.id)
-        return command.log_path
+        if command.log_path is not None or command.status.terminal:
+            return command.log_path
+        async with self._wakeups.of(("command", command.id)) as woken:
+            while True:
+                woken.clear()
+                command = await self._read(self._store.get_command, command.id)
+                if command.log_path is not None or command.status.terminal:
+                    return command.log_path
+                await woken.wait()
 
     async def list_artifacts(self, caller: Caller, request: m.SessionId) -> m.ArtifactList:
         """A session's artifacts."""
@@ -99,23 +104,31 @@ class LogVerbs(CommandVerbs):
             command_id=request.command_id,
         )
 
-    async def follow_events(self, caller: Caller, request: m.ReadEvents) -> AsyncIterator[m.EventReply]:
+    async def follow_events(self, caller: Caller, request: m.ReadEvents) -> AsyncGenerator[m.EventReply, None]:
         """History, then live; ends only when the caller leaves or the server does."""
-        while not self.draining:
-            page = await self.read_events(caller, request)
-            for item in page.items:
-                yield item
-            moved = page.next_after > request.after
-            request = request.model_copy(update={"after": page.next_after})
-            if not moved:
-                await self._call(self._feed.wait, request.after, _LOOK_AGAIN_SECONDS)
+        async with self._wakeups.of(_subject(request)) as woken:
+            while not self.draining:
+                woken.clear()
+                page = await self.read_events(caller, request)
+                for item in page.items:
+                    yield item
+                moved = page.next_after > request.after
+                request = request.model_copy(update={"after": page.next_after})
+                if not moved:
+                    await woken.wait()
 
     async def _sees(self, caller: Caller, event: Event) -> bool:
         if caller.is_admin:
             return True
         if event.session_id is None:
             return False
-        return caller.may_see(await self._call(self._store.get_session, event.session_id))
+        return caller.may_see(await self._read(self._store.get_session, event.session_id))
+
+
+def _subject(request: m.ReadEvents) -> Subject:
+    if request.command_id is not None:
+        return ("command", request.command_id)
+    return ANYTHING if request.session_id is None else ("session", request.session_id)
 
 
 def _file(row: Artifact) -> Path:
@@ -143,12 +156,3 @@ def _piece(command_id: int, segment: LogSegment) -> m.LogPiece:
         timestamp=datetime.fromtimestamp(segment.time_ns / 1e9, UTC),
         command_id=command_id,
     )
-
-
-async def _wait(changed: asyncio.Event) -> None:
-    """For a wake-up; one that was lost is repaired by looking again."""
-    try:
-        async with asyncio.timeout(_LOOK_AGAIN_SECONDS):
-            await changed.wait()
-    except TimeoutError:
-        return

@@ -5,34 +5,89 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
+from debug_server.engine import LocalEngine, Sessions
+from debug_server.engine.sessions import is_open
 from debug_server.errors import AccessError, DebugServerError
+from debug_server.runner.ownership import is_alive
+from debug_server.runner.settings import RunnerPaths
 from debug_server.service import messages as m
 from debug_server.service import views
 from debug_server.service.caller import Caller, check_scopes
-from debug_server.service.logs import LogVerbs
+from debug_server.service.idempotency import Attempt, KeyedReplies
+from debug_server.service.operations import Operation
+from debug_server.service.quotas import check_quotas
+from debug_server.service.session_log import SessionLogVerbs
+from debug_server.store import MetadataStore
 
 _MIN_FREE_BYTES = 64 << 20
+_KEYED = frozenset({"open_session", "submit_command", "start_run"})  # the store knows what they made by their key
 
 
-class Service(LogVerbs):
+class Service(SessionLogVerbs):
     """All verbs; the operators' ones are here."""
+
+    def __init__(self, *, store: MetadataStore, engine: LocalEngine, sessions: Sessions, paths: RunnerPaths) -> None:
+        super().__init__(store=store, engine=engine, sessions=sessions, paths=paths)
+        self._keyed = KeyedReplies(
+            store, call=self._call, owner=lambda: engine.owner, is_alive=partial(is_alive, paths.owners_dir)
+        )
 
     async def authenticate(self, secret: str | None) -> Caller:
         """Whoever holds this token; AccessError for an unknown, expired or revoked one."""
         if not secret:
             raise AccessError("no token was given: send `Authorization: Bearer TOKEN`")
-        token = await self._call(self._store.authenticate, secret)
+        token = await self._read(self._store.find_token, secret)
         if token is None:
             raise AccessError("the token is not known, has expired or was revoked")
-        return Caller.of(token)
+        if self._store.use_is_due(token):
+            await self._call(self._store.note_use, token.id)
+        caller = Caller.of(token)
+        self._quotas.take_request(caller)
+        return caller
+
+    async def perform(
+        self, caller: Caller, operation: Operation, request: m.Request, key: str | None = None
+    ) -> m.Reply:
+        """Do one operation that answers once: the caller's scopes checked and, with a key, never done twice."""
+        caller.require(operation.scopes or ())
+        if key is None:
+            reply: m.Reply = await getattr(self, operation.name)(caller, request)
+            return reply
+        return await self._keyed.once(
+            caller, operation, request, key, partial(self._attempt, caller, operation, request)
+        )
+
+    async def _attempt(self, caller: Caller, operation: Operation, request: m.Request, attempt: Attempt) -> m.Reply:
+        if attempt.since is not None and (found := await self._resumed(caller, request, attempt.key, attempt.since)):
+            return found
+        options = {"idempotency_key": attempt.key} if operation.name in _KEYED else {}
+        reply: m.Reply = await getattr(self, operation.name)(caller, request, **options)
+        return reply
+
+    async def _resumed(self, caller: Caller, request: m.Request, key: str, since: datetime) -> m.Reply | None:
+        """What an attempt whose process died has done already, carried on; None when it did nothing."""
+        if isinstance(request, m.RegisterRepository):
+            names = [row for row in await self._call(self._store.list_repositories) if row.name == request.name]
+            return views.repository(names[0]) if names and names[0].remote_url == request.remote_url else None
+        if not isinstance(request, m.OpenSession | m.StartRun):
+            return None
+        session = await self._opened_under(caller, key, since)
+        if session is None or isinstance(request, m.OpenSession):
+            return None if session is None else views.session(session)
+        submitted = [
+            row for row in await self._call(self._store.list_commands, session.id) if row.idempotency_key == key
+        ]
+        # A session that was closed before it had its command never ran anything: the run begins anew.
+        return await self._run_in(session, request, key) if submitted or is_open(session) else None
 
     async def create_token(self, caller: Caller, request: m.CreateToken) -> m.TokenReply:
         """A new token; its secret is shown once."""
         expires = datetime.now(UTC) + timedelta(seconds=request.expires_in) if request.expires_in else None
-        scopes = check_scopes(request.scopes)
+        scopes, quotas = check_scopes(request.scopes), check_quotas(request.quotas)
         row, secret = await self._call(
-            self._store.create_token, request.name, scopes, expires_at=expires, quotas=request.quotas
+            self._store.create_token, request.name, scopes, expires_at=expires, quotas=quotas
         )
         return views.token(row, secret)
 

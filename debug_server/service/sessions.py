@@ -13,6 +13,9 @@ from debug_server.service.base import ServicePart
 from debug_server.service.caller import Caller
 from debug_server.worktrees import SessionPatch
 
+IDEMPOTENCY_KEY = "idempotency_key"  # in a session's metadata: the keyed request that opened it
+_PAGE = 500
+
 
 class SessionVerbs(ServicePart):
     """Repositories and sessions."""
@@ -39,14 +42,19 @@ class SessionVerbs(ServicePart):
         rows = await self._call(self._store.list_repositories)
         return m.RepositoryList(items=[views.repository(row) for row in rows])
 
-    async def open_session(self, caller: Caller, request: m.OpenSession) -> m.SessionReply:
-        """Lease a workspace of a commit and a patch."""
+    async def open_session(
+        self, caller: Caller, request: m.OpenSession, *, idempotency_key: str | None = None
+    ) -> m.SessionReply:
+        """Lease a workspace of a commit and a patch; the key is remembered with it."""
         self._accepting()
-        return views.session(await self._call(self._open, caller, request))
+        async with self._quotas.room(caller, sessions=1):
+            return views.session(await self._call(self._open, caller, request, idempotency_key))
 
-    def _open(self, caller: Caller, request: m.OpenSession | m.StartRun) -> Session:
+    def _open(self, caller: Caller, request: m.OpenSession | m.StartRun, key: str | None) -> Session:
         repository = self._store.get_repository_by_name(request.repository)
         metadata = dict(request.metadata)
+        if key is not None:
+            metadata[IDEMPOTENCY_KEY] = key
         if request.manifests or request.python:
             metadata[ENVIRONMENT] = {"manifests": request.manifests, "python": request.python}
         expires = getattr(request, "expires_in", None)
@@ -60,6 +68,18 @@ class SessionVerbs(ServicePart):
             expires_at=datetime.now(UTC) + timedelta(seconds=expires) if expires else None,
             metadata=metadata,
         )
+
+    async def _opened_under(self, caller: Caller, key: str, since: datetime) -> Session | None:
+        """The session that an attempt of this keyed request opened before its process died."""
+        after = 0
+        while rows := await self._call(
+            self._store.list_sessions, owner_token_id=caller.token_id, after=after, limit=_PAGE
+        ):
+            after = rows[-1].id
+            for row in rows:
+                if row.created_at >= since and row.metadata.get(IDEMPOTENCY_KEY) == key:
+                    return row
+        return None
 
     async def get_session(self, caller: Caller, request: m.SessionId) -> m.SessionReply:
         """One session."""
@@ -78,7 +98,8 @@ class SessionVerbs(ServicePart):
         """New sessions from the current state."""
         self._accepting()
         session = await self._session(caller, request.session_id)
-        rows = await self._call(self._sessions.fork, session, request.count, owner=caller.name)
+        async with self._quotas.room(caller, sessions=request.count):
+            rows = await self._call(self._sessions.fork, session, request.count, owner=caller.name)
         return m.SessionList(items=[views.session(row) for row in rows], next_after=None)
 
     async def reset_session(self, caller: Caller, request: m.SessionId) -> m.SessionReply:

@@ -7,7 +7,7 @@ from pathlib import Path
 from debug_server.model import Artifact, Command, Event, Repository, Session, Token, Worktree
 from debug_server.service import messages as m
 
-_HIDDEN = frozenset({"lease_generation"})  # ours, not the caller's
+_HIDDEN = frozenset({"lease_generation", "idempotency_key"})  # ours, not the caller's
 
 
 def repository(row: Repository) -> m.RepositoryReply:

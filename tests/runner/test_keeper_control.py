@@ -112,10 +112,10 @@ def test_a_command_without_stdin_says_so(bench: Bench) -> None:
 def test_a_terminal_is_a_terminal(held: Bench) -> None:
     """isatty holds for all three, the window has the size that was asked, a resize arrives, ^D ends the input."""
     text = (
-        "import os, signal, sys\n"
-        "show = lambda *_: print(tuple(os.get_terminal_size(0)), flush=True)\n"
-        "signal.signal(signal.SIGWINCH, show)\n"
-        "print([os.isatty(fd) for fd in (0, 1, 2)]); show()\n"
+        "import os, signal\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])\n"
+        "print([os.isatty(fd) for fd in (0, 1, 2)], tuple(os.get_terminal_size(0)), flush=True)\n"
+        "signal.sigwait([signal.SIGWINCH]); print(tuple(os.get_terminal_size(0)), flush=True)\n"
         "while line := os.read(0, 100): print(repr(line), flush=True)\n"
         "print('end of input')"
     )
@@ -131,7 +131,7 @@ def test_a_terminal_is_a_terminal(held: Bench) -> None:
     result = started.result()
     assert result.exit_reason is ExitReason.EXITED
     stdout = held.log(result)["stdout"]
-    assert stdout.startswith(b"[True, True, True]\r\n")
+    assert stdout.startswith(b"[True, True, True] (80, 24)\r\n")
     assert b"b'no newline'" in stdout and stdout.endswith(b"end of input\r\n")
 
 

@@ -39,7 +39,7 @@ def _processes(campaign: Campaign, left: list[int]) -> Iterator[str]:
     yield from (f"process {pid} is left: {_command_line(pid)}" for pid in left)
     yield from (f"a keeper crashed: {text}" for text in record.crashes)
     if record.server_status:
-        yield f"the last server ended with status {record.server_status}"
+        yield f"the last servers ended with status {record.server_status}"
     if text := campaign.nursery.stderr.read_text():
         yield f"servers wrote to stderr: {text}"
     if record.server_kills and not adopted(campaign.root):

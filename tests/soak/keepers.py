@@ -63,10 +63,8 @@ def kill(identity: Identity) -> bool:
 def kill_one(draw: random.Random, keepers_dir: Path, root: int) -> Identity | None:
     """Kill a keeper, mostly one with a command; None when there was none to kill."""
     candidates = by_handle(keepers_dir) if draw.random() < 0.75 else by_parent(root)
-    if not candidates:
-        return None
-    victim = draw.choice(candidates)
-    return victim if kill(victim) else None
+    draw.shuffle(candidates)
+    return next((victim for victim in candidates if kill(victim)), None)
 
 
 def _name(pid: int) -> str:

@@ -50,7 +50,6 @@ def adoptions(root: Path) -> Path:
 
 def serve(root: Path, containment: str) -> NoReturn:
     """Be a server: recover, work off the queue, end at SIGTERM."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     store = open_store(database(root))
     settings = RunnerSettings(paths(root), kill_grace=0.2, max_concurrency=16, containment=containment)
     supervisor = WorkerSupervisor(
@@ -75,6 +74,7 @@ def serve(root: Path, containment: str) -> NoReturn:
 def main(root: Path, containment: str) -> None:
     """Obey one-letter requests on stdin and report the birth and death of servers as JSON lines on stdout."""
     become_subreaper()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # a server waits for it, however early it comes
     wakeup_read, wakeup_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)

@@ -95,7 +95,8 @@ class Version1:
             raise CgroupError("no version 1 pids hierarchy is mounted")
         usable = {}
         for controller, parent in self.parents.items():
-            if _can_make(parent, "tasks"):
+            # The keeper enters a group to start a command there, and must be able to come back.
+            if _can_make(parent, "tasks") and os.access(f"{parent}/tasks", os.W_OK):
                 usable[controller] = parent
         if "pids" not in usable:
             raise CgroupError(f"{self.parents['pids']} cannot be written")

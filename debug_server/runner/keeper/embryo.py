@@ -6,6 +6,7 @@ has to be forked when a command starts. If exec fails it sends one JSON line bac
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import marshal
 import os
@@ -142,10 +143,12 @@ def find_and(start: Callable[[str], int], program: str, env: dict[str, str]) -> 
         return start(program)
     blocked: OSError | None = None
     for directory in env.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(directory or ".", program)
         try:
-            return start(os.path.join(directory or ".", program))
-        except (FileNotFoundError, NotADirectoryError):
-            continue
+            return start(path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if os.path.exists(path):
+                blocked = error
         except PermissionError as error:
             blocked = error
     if blocked is not None:
@@ -156,4 +159,6 @@ def find_and(start: Callable[[str], int], program: str, env: dict[str, str]) -> 
 def explain(error: OSError) -> str:
     """One sentence for a program that could not be started."""
     where = f" {os.fsdecode(error.filename)!r}" if error.filename else ""
+    if error.errno == errno.ENOENT and error.filename and os.path.isfile(error.filename):
+        return f"cannot start{where}: the interpreter that its first line names, or its loader, is not there"
     return f"cannot start{where}: {error.strerror}"

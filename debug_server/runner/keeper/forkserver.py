@@ -141,6 +141,7 @@ def main(connection_fd: int, wanted: str) -> None:
     """Probe, say hello, serve. ``connection_fd`` is a Unix stream socket to the server."""
     connection = socket.socket(fileno=connection_fd)
     set_process_name("ds-forkserver")
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the thread that started us may block what keepers must hear
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     become_subreaper()

@@ -74,9 +74,11 @@ class Keeper:
         self.started = 0.0
         self.leader_ended: float | None = None
         self.evidence: dict[str, Any] = {}
+        self.asked_to_end = False
         self.wakeup = spare.wakeup
         self.loop.watch(self.wakeup, self._reap)
-        signal.signal(signal.SIGTERM, lambda *_: self.cancel("its keeper was asked to end"))
+        # A handler may run in the middle of a write to the log: it only leaves a mark, and its byte wakes the loop.
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "asked_to_end", True))
         if self.nest.status_pipe is not None:
             self.loop.watch(self.nest.status_pipe, self._read_status)
 
@@ -93,6 +95,8 @@ class Keeper:
         self.control.listen(SOCKET)
         while not self._over():
             now = time.monotonic()
+            if self.asked_to_end:
+                self.cancel("its keeper was asked to end")
             self._check_limits(now)
             self.ladder.step(now)
             self.loop.turn(self._patience(now))
@@ -167,8 +171,8 @@ class Keeper:
         assert self.nest.orders is not None
         try:
             data = self.nest.orders.recv(1 << 16)
-        except OSError:
-            data = b"it ended before it could be started"
+        except OSError:  # killed before it had read its orders, by us or by somebody else
+            data = b"" if self.stop is not None else b"it ended before it could be started"
         if data:
             self.spawn_error = data.decode()
         self.loop.unwatch(fd)
@@ -183,6 +187,8 @@ class Keeper:
             return False
         if self.ladder.gave_up:
             return True
+        if self.ladder.state == "hook":
+            return False
         if not self.tree.empty() or self.streams.blocked:
             return False
         return self.streams.done or self._pipes_held_outside()
@@ -219,7 +225,7 @@ class Keeper:
 
     def _check_limits(self, now: float) -> None:
         if self.streams.blocked:
-            self.streams.retry_disk(now, patient=self.leader_ended is None)
+            self.streams.retry_disk(now, patient=self.stop is None)
         if self.leader_ended is not None or self.ladder.active or not self.limits:
             return
         wall, idle, cpu = (self._asked(name) for name in ("wall_seconds", "idle_seconds", "cpu_seconds"))
@@ -236,16 +242,22 @@ class Keeper:
         self.ladder.hurry(time.monotonic())
 
     def end(self, stop: Stop) -> None:
-        """End the tree for a reason of ours; the first reason stands."""
-        if self.stop is None and self.leader_ended is None:
-            self.stop = stop
-            self.output.note(f"{stop.reason}: {stop.message}")
+        """End the tree for a reason of ours; the first reason stands.
+
+        A leader that has ended by itself may have written more than can be kept: that is learned only afterwards.
+        """
+        if self.stop is not None:
+            return
+        self.stop = stop
+        self.output.note(f"{stop.reason}: {stop.message}")
+        if self.leader_ended is None:
             self.evidence["processes_at_kill"] = record.describe(self.tree.pids())
             self.ladder.begin(time.monotonic(), hook=True)
 
     def cancel(self, message: str) -> None:
-        """Somebody asked."""
-        self.end(Stop("cancelled", message))
+        """Somebody asked; what has ended by itself was not cancelled."""
+        if self.leader_ended is None:
+            self.end(Stop("cancelled", message))
 
     def _start_hook(self) -> int | None:
         argv = self.orders["pre_kill"]
@@ -317,6 +329,7 @@ class Keeper:
     # -- ending ---------------------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
+        self._bury_init()
         exit_record = self._assemble(time.monotonic())
         self._publish(exit_record)
         self._announce(exit_record)
@@ -333,9 +346,24 @@ class Keeper:
             os.close(self.nest.status_pipe)
         self.loop.close()
 
+    def _bury_init(self) -> None:
+        """What a namespace's processes have used is known once its init, which waited for them, is waited for."""
+        if self.nest.status_pipe is None or self.ladder.gave_up:
+            return
+        self.tree.remove()
+        try:
+            self.usage.add(os.wait4(self.nest.pid, 0)[2])
+        except ChildProcessError:
+            pass  # killed with its tree, and reaped
+
     def _announce(self, exit_record: dict[str, Any]) -> None:
-        again = not self._last and not self.ladder.gave_up
-        self.control.broadcast({"event": "exit", "record": exit_record, "again": again})
+        """The launcher hears last: it may answer at once, and while others are slow to listen, its words are ours."""
+        event = {"event": "exit", "record": exit_record, "again": False}
+        for client in list(self.control.clients.values()):
+            if client is not self.launcher:
+                self.control.send(client, event)
+        event["again"] = not self._last and not self.ladder.gave_up and self.control.settled
+        self.control.answer(self.launcher, event)
 
     def _assemble(self, ended: float) -> dict[str, Any]:
         oom_kills = self.meter.oom_kills()
@@ -382,6 +410,7 @@ class Keeper:
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
                     return  # the directory is gone: a server has taken the record from the socket
+                self._last = True  # the launcher learns the end now, and gets no second answer from here
                 self._announce(exit_record)
                 self.loop.turn(DISK_RETRY)
             else:

@@ -96,7 +96,7 @@ class Ladder:
 
     def _end_hook(self) -> None:
         if self.hook_pid is not None:
-            send(self.hook_pid, signal.SIGKILL)
+            send(-self.hook_pid, signal.SIGKILL)  # it leads a session: what it started goes with it
 
 
 def spawn_hook(argv: list[str], pids: list[int], output_fd: int) -> int | None:

@@ -98,7 +98,8 @@ class Streams:
         assert self._held is not None and self._disk_full_since is not None
         stream, data = self._held
         try:
-            self._output.append(stream, data)
+            if not self._output.append(stream, data):
+                self.over_cap()
         except OSError as error:
             if patient and now - self._disk_full_since < _DISK_PATIENCE:
                 return
@@ -106,7 +107,8 @@ class Streams:
             self.over_disk(f"its log could not be written for {_DISK_PATIENCE:g} s: {error.strerror}")
         self._held = self._disk_full_since = None
         for fd in self._pipes:
-            self._loop.watch(fd, self._ready)
+            if not self._loop.watches(fd):  # a client that took relayed output may have seen to that
+                self._loop.watch(fd, self._ready)
 
     def close(self) -> None:
         """Close what somebody outside the tree still holds, and the terminal."""

@@ -1,82 +1,108 @@
-"""The program's commands, declared; what they do lies in a file each."""
+"""The program's commands by name, each loaded when it is called, and the options that stand before them."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from debug_server.errors import DebugServerError, InvalidInputError
-from debug_server.model import Limits, parse_size
-from debug_server.surfaces.cli.outcome import FAILURE
-from debug_server.surfaces.cli.parts import OpenLocal
-from debug_server.surfaces.cli.run import CheckoutOptions, RunOptions, run_command_line
+from debug_server.errors import DebugServerError
+from debug_server.surfaces.cli.invocation import Invocation, Programs
+from debug_server.surfaces.cli.output import tell
+
+# name -> (module, sentence)
+COMMANDS = {
+    "run": ("run_line", "Run one command here and now: its streams and its exit status are ours."),
+    "serve": ("serve", "Serve HTTP, WebSockets and gRPC."),
+    "server": ("server", "Set a server up for a repository."),
+    "repo": ("repo", "Registered git remotes: add, list, show."),
+    "session": ("session", "Workspaces: create, list, show, logs, debug, diff, reset, fork, close."),
+    "command": ("command", "Commands in sessions: submit, run, list, show, cancel, signal, stdin, wait."),
+    "logs": ("logs", "What a command said, from any byte on."),
+    "artifact": ("artifact", "Files that commands left: list, show, download."),
+    "token": ("token", "Access tokens: create, list, revoke."),
+    "events": ("events", "What happened, and what happens."),
+    "status": ("status", "Whether the server is well, and who you are to it."),
+    "doctor": ("doctor", "What this machine can really do, and what to install."),
+    "configure": ("configure", "Remember which server to speak to."),
+    "mcp": ("mcp", "Speak the Model Context Protocol over stdin and stdout."),
+}
+EXIT_STATUSES = """\
+Exit status: 0 done; 1 not found, in conflict or not well; 2 a wrong value; 75 try again later; 77 not allowed;
+130 interrupted. Where a command's end is told (run, command run, command wait, --follow) it is the command's own,
+or 123 over a limit, 124 too long or too silent, 125 a failure of ours, 127 not started, 128 + n signal n."""
+INTERRUPTED = 130
+_TAKE_ARGV = ("run", "submit")  # what follows these may be somebody else's flag
 
 
-def run_cli(open_local: OpenLocal) -> None:
+class LazyCommands(TyperGroup):
+    """Loads a command's module when it is called, and none for the list of them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """One of them, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"debug_server.surfaces.cli.{COMMANDS[cmd_name][0]}")
+        command = typer.main.get_command(module.app)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """From the table, without loading anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, sentence) for name, (_, sentence) in COMMANDS.items()])
+
+    def invoke(self, ctx: Any) -> Any:
+        """Errors of ours become one line and an exit status."""
+        try:
+            return super().invoke(ctx)
+        except DebugServerError as error:
+            raise typer.Exit(ctx.obj.report(error)) from error
+        except KeyboardInterrupt as error:
+            tell("interrupted")
+            raise typer.Exit(INTERRUPTED) from error
+
+
+def run_cli(programs: Programs, argv: Sequence[str] | None = None) -> None:
     """Parse the command line, do it and exit with its status."""
-    app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        cls=LazyCommands,
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        epilog=EXIT_STATUSES,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
 
     @app.callback()
-    def root() -> None:
-        """Runs commands for people and coding agents, and never loses them."""
-
-    @app.command(context_settings={"ignore_unknown_options": True})
-    def run(
-        argv: Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]…", help="the program and its arguments")],
-        timeout: Annotated[float | None, typer.Option(help="wall-clock seconds")] = None,
-        idle_timeout: Annotated[float | None, typer.Option(help="seconds without output")] = None,
-        memory: Annotated[str | None, typer.Option(help="of the whole tree, such as 64M")] = None,
-        cpus: Annotated[float | None, typer.Option(help="cpu quota in cores")] = None,
-        cpu_seconds: Annotated[float | None, typer.Option(help="cpu time of the whole tree")] = None,
-        pids: Annotated[int | None, typer.Option(help="processes and threads at one time")] = None,
-        open_files: Annotated[int | None, typer.Option(help="of each process")] = None,
-        file_size: Annotated[str | None, typer.Option(help="of each written file, such as 1G")] = None,
-        output: Annotated[str | None, typer.Option(help="bytes of stdout and stderr together, such as 100M")] = None,
-        require: Annotated[list[str] | None, typer.Option(help="a limit that must really be enforced")] = None,
-        repo: Annotated[str | None, typer.Option(help="a git URL or path: run in a workspace of it")] = None,
-        commit: Annotated[str, typer.Option(help="branch, tag or commit of --repo")] = "HEAD",
-        patch: Annotated[Path | None, typer.Option(help="a patch to apply to the workspace")] = None,
-        manifest: Annotated[list[str] | None, typer.Option(help="what the environment is built from")] = None,
-        python: Annotated[str | None, typer.Option(help="the environment's Python version")] = None,
-        artifact: Annotated[list[str] | None, typer.Option(help="files to keep afterwards, as a glob")] = None,
-        tty: Annotated[bool, typer.Option("--tty", help="give the command a terminal")] = False,
-        quiet: Annotated[bool, typer.Option("--quiet", help="say nothing about the end")] = False,
+    def root(
+        context: typer.Context,
+        base_url: Annotated[str | None, typer.Option(help="of the server; left out: as configured, or none")] = None,
+        token: Annotated[str | None, typer.Option(help="sent with every request; left out: as configured")] = None,
+        insecure: Annotated[
+            bool | None, typer.Option("--insecure/--verify", help="whether any certificate of the server's will do")
+        ] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="answer in JSON")] = False,
     ) -> None:
-        """Run one command here and now: its streams are ours, and so is its exit status."""
-        try:
-            limits = Limits(
-                memory_bytes=parse_size(memory) if memory else None,
-                cpus=cpus,
-                cpu_seconds=cpu_seconds,
-                pids=pids,
-                open_files=open_files,
-                file_size_bytes=parse_size(file_size) if file_size else None,
-                output_bytes=parse_size(output) if output else None,
-                wall_seconds=timeout,
-                idle_seconds=idle_timeout,
-            )
-            names = [name for item in require or [] for name in item.split(",")]
-            options = RunOptions(argv=argv, limits=limits, require=names, tty=tty, quiet=quiet)
-            checkout = _checkout(repo, commit, patch, manifest or [], artifact or [], python)
-        except DebugServerError as error:
-            typer.echo(f"debug-server: {error}", err=True)
-            raise typer.Exit(FAILURE) from error
-        raise typer.Exit(run_command_line(open_local, options, checkout))
+        """Runs commands for people and coding agents, and never loses them."""
+        verify = None if insecure is None else not insecure
+        flags = {"base_url": base_url, "token": token, "verify_tls": verify}
+        context.obj = Invocation(programs=programs, flags=flags, as_json=as_json)
 
-    app(prog_name="debug-server")
+    app(prog_name="debug-server", args=hoisted(sys.argv[1:] if argv is None else argv))
 
 
-def _checkout(
-    repo: str | None, commit: str, patch: Path | None, manifests: list[str], artifacts: list[str], python: str | None
-) -> CheckoutOptions | None:
-    if repo is not None:
-        return CheckoutOptions(
-            repository=repo, commit=commit, patch=patch, manifests=manifests, artifacts=artifacts, python=python
-        )
-    given = {"--patch": patch, "--manifest": manifests, "--artifact": artifacts, "--python": python}
-    for name, value in given.items():
-        if value:
-            raise InvalidInputError(f"{name} needs --repo: without it the command runs in this very directory")
-    return None
+def hoisted(argv: Sequence[str]) -> list[str]:
+    """``--json`` may stand anywhere before a program's own arguments."""
+    end = min((argv.index(word) for word in (*_TAKE_ARGV, "--") if word in argv), default=len(argv))
+    head = [word for word in argv[:end] if word != "--json"]
+    return [*["--json"][: len(head) < end], *head, *argv[end:]]

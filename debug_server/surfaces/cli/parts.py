@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from debug_server.engine import Sessions
-from debug_server.runner.settings import RunnerSettings
-from debug_server.runner.worker import WorkerSupervisor
-from debug_server.store import MetadataStore
+if TYPE_CHECKING:  # a command that speaks to a server, or prints help, loads none of this
+    from debug_server.engine import LocalEngine, Sessions
+    from debug_server.runner.settings import RunnerSettings
+    from debug_server.runner.worker import WorkerSupervisor
+    from debug_server.service import Service
+    from debug_server.store import MetadataStore
 
 
 class LocalParts(Protocol):
@@ -34,6 +36,14 @@ class LocalParts(Protocol):
     @property
     def bare_supervisor(self) -> WorkerSupervisor:
         """Without."""
+
+    @property
+    def engine(self) -> LocalEngine:
+        """The queue's engine, not yet started."""
+
+    @property
+    def service(self) -> Service:
+        """Every verb."""
 
 
 OpenLocal = Callable[..., AbstractContextManager[LocalParts]]

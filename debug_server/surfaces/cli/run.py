@@ -24,7 +24,7 @@ from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.spec import CommandSpec
 from debug_server.surfaces.cli.outcome import FAILURE, exit_status, summary
 from debug_server.surfaces.cli.parts import LocalParts, OpenLocal
-from debug_server.surfaces.cli.passthrough import Printer, forwarded_stdin, terminal_size, wants_stdin
+from debug_server.surfaces.cli.passthrough import FOR_EVER, Printer, forwarded_stdin, terminal_size, wants_stdin
 from debug_server.worktrees import SessionPatch, WorktreeLease
 
 
@@ -59,7 +59,12 @@ def run_here(local: LocalParts, options: RunOptions) -> int:
     try:
         with stdin:
             result = local.bare_supervisor.run_command(
-                session.id, spec, lease, stream_observers=[Printer()], terminal_size=terminal_size()
+                session.id,
+                spec,
+                lease,
+                stream_observers=[Printer()],
+                terminal_size=terminal_size(),
+                observer_seconds=FOR_EVER,
             )
     except (CommandExecutionError, KeyboardInterrupt):
         return _tell_row(local.store.list_commands(session.id)[-1])
@@ -124,6 +129,7 @@ def _run_in(
                 patch=patch,
                 stream_observers=[Printer(system=True)],
                 terminal_size=terminal_size(),
+                observer_seconds=FOR_EVER,
             )
     except (CommandExecutionError, PatchApplicationError, EnvironmentBuildError, KeyboardInterrupt):
         return _tell_row(local.store.list_commands(session.id)[-1])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from debug_server.engine import SessionWorkspace, session_workspace
 from debug_server.errors import DebugServerError, InvalidInputError
-from debug_server.model import Command, CommandStatus
+from debug_server.model import Command, CommandStatus, ExitRecord
 from debug_server.runner.log_listener import observe_log
 from debug_server.runner.pipeline import Job
 from debug_server.runner.recovery import Adopted, recover
@@ -17,7 +17,7 @@ from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import session_number
 from debug_server.surfaces.cli.outcome import FAILURE, exit_status, summary
 from debug_server.surfaces.cli.parts import LocalParts
-from debug_server.surfaces.cli.passthrough import Printer
+from debug_server.surfaces.cli.passthrough import FOR_EVER, Printer
 
 
 def work_off(local: LocalParts, session_id: str, *, add: str | None) -> int:
@@ -26,7 +26,8 @@ def work_off(local: LocalParts, session_id: str, *, add: str | None) -> int:
     session = local.store.get_session(number)
     lease = _lease(local, number)
     if add is not None:
-        local.store.add_command(session_id=session.id, argv=[local.settings.default_shell, "-c", add])
+        argv = [local.settings.default_shell, "-c", add]
+        local.store.add_command(session_id=session.id, argv=argv, limits=local.settings.limits)
     statuses = []
     for item in recover(local.store, local.settings.paths, local.bare_supervisor.owner, session_id=number):
         statuses.append(_carry_on(local, item))
@@ -45,20 +46,28 @@ def _lease(local: LocalParts, number: int) -> SessionWorkspace:
 def _carry_on(local: LocalParts, item: Adopted) -> int:
     observed = observe_log(item.log_path, [Printer()])
     result = local.bare_supervisor.pipeline.follow_adopted(item.command, item.running, item.log_path)
-    observed.finish(10.0)
-    sys.stderr.write(f"{summary(result.exit, result.log_path)}\n")
-    return exit_status(result.exit)
+    observed.finish(FOR_EVER)
+    return _tell(result.exit, result.log_path)
 
 
 def _run(local: LocalParts, command: Command, lease: SessionWorkspace) -> int:
     try:
         spec = CommandSpec.from_command(command, local.store.read_environment(command.id))
-        result = local.bare_supervisor.run_claimed(command, spec, lease, stream_observers=[Printer()])
+        result = local.bare_supervisor.run_claimed(
+            command, spec, lease, stream_observers=[Printer()], observer_seconds=FOR_EVER
+        )
     except DebugServerError as error:
         sys.stderr.write(f"[debug-server] {error}\n")
-        return FAILURE
-    sys.stderr.write(f"{summary(result.exit, result.log_path)}\n")
-    return exit_status(result.exit)
+        ended = local.store.get_command(command.id).exit
+        return FAILURE if ended is None else exit_status(ended)
+    return _tell(result.exit, result.log_path)
+
+
+def _tell(record: ExitRecord, log_path: Path) -> int:
+    """On stdout: stderr is the commands' own."""
+    sys.stdout.write(f"{summary(record, log_path)}\n")
+    sys.stdout.flush()
+    return exit_status(record)
 
 
 def print_plan(local: LocalParts, text: str, *, session_id: str | None) -> int:

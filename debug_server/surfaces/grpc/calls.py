@@ -44,7 +44,10 @@ class _Record:
 async def admitted(
     service: Service, context: ServicerContext, path: str, scopes: Collection[str] | None
 ) -> AsyncIterator[Caller]:
-    """The caller, once it is known to hold ``scopes`` (None: anybody); whatever goes wrong inside ends the call with its status."""
+    """The caller, once it is known to hold ``scopes`` (None: anybody may call).
+
+    Whatever goes wrong inside ends the call with its status.
+    """
     record = _Record(path=path)
     try:
         if scopes is not None:
@@ -57,7 +60,7 @@ async def admitted(
     except asyncio.CancelledError:
         record.status = "CANCELLED"
         raise
-    except Exception:  # the boundary of the surface: a defect must not tell the caller what is inside
+    except Exception:  # noqa: BLE001 - the boundary of the surface: a defect must not show the caller what is inside
         if context.done():  # the peer left in the middle of an answer
             record.status = "CANCELLED"
             raise asyncio.CancelledError from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -25,7 +25,7 @@ def message_of(kind: type[M], reply: BaseModel) -> M:
 
 
 def _fill(message: Message, values: Mapping[str, Any]) -> None:
-    for field in message.DESCRIPTOR.fields:
+    for field in cast("list[FieldDescriptor]", message.DESCRIPTOR.fields):
         value = values.get(field.name)
         if value is not None:
             _set(message, field, value)

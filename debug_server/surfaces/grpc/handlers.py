@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
@@ -10,15 +9,12 @@ import grpc
 from google.protobuf.message import Message
 from grpc.aio import ServicerContext
 
-from debug_server.errors import InvalidInputError
 from debug_server.service import OPERATIONS, Operation, Service
 from debug_server.surfaces.grpc.byte_streams import Stream, fetch_artifact, fetch_diff
 from debug_server.surfaces.grpc.calls import admitted, metadata
 from debug_server.surfaces.grpc.decoding import parse, request_of
 from debug_server.surfaces.grpc.encoding import message_of
 from debug_server.surfaces.grpc.schema import Rpc, rpc, rpc_name
-
-_KEY_LIMIT = 255
 
 Answer = Callable[[bytes, ServicerContext], Awaitable[Message]]
 
@@ -27,42 +23,32 @@ def handlers(service: Service) -> dict[str, grpc.RpcMethodHandler]:
     """Every rpc of the proto by name."""
     files = {"FetchArtifact": fetch_artifact(service), "FetchDiff": fetch_diff(service)}
     return {rpc_name(item.name): _handler(service, item) for item in OPERATIONS.values()} | {
-        name: _streaming(behaviour) for name, behaviour in files.items()
+        name: _streaming(rpc(name), behaviour) for name, behaviour in files.items()
     }
 
 
 def _handler(service: Service, operation: Operation) -> grpc.RpcMethodHandler:
     called = rpc(rpc_name(operation.name))
     if operation.stream:
-        return _streaming(_stream(service, operation, called))
+        return _streaming(called, _stream(service, operation, called))
     # Requests stay bytes until we decode them: what the library cannot decode it answers with a traceback.
     return grpc.unary_unary_rpc_method_handler(
-        _answer(service, operation, called), response_serializer=Message.SerializeToString
+        _answer(service, operation, called), response_serializer=called.reply.SerializeToString
     )
 
 
-def _streaming(behaviour: Stream) -> grpc.RpcMethodHandler:
-    return grpc.unary_stream_rpc_method_handler(behaviour, response_serializer=Message.SerializeToString)
+def _streaming(called: Rpc, behaviour: Stream) -> grpc.RpcMethodHandler:
+    return grpc.unary_stream_rpc_method_handler(behaviour, response_serializer=called.reply.SerializeToString)
 
 
 def _answer(service: Service, operation: Operation, called: Rpc) -> Answer:
-    verb = getattr(service, operation.name)
-    keyed = "idempotency_key" in inspect.signature(verb).parameters
-
     async def answer(data: bytes, context: ServicerContext) -> Message:
         async with admitted(service, context, called.path, operation.scopes) as caller:
             request = request_of(operation.request, parse(called.request, data))
-            options = {"idempotency_key": _key(context)} if keyed else {}
-            return message_of(called.reply, await verb(caller, request, **options))
+            key = None if operation.idempotent else metadata(context, "idempotency-key")
+            return message_of(called.reply, await service.perform(caller, operation, request, key))
 
     return answer
-
-
-def _key(context: ServicerContext) -> str | None:
-    key = metadata(context, "idempotency-key")
-    if key is not None and not 0 < len(key) <= _KEY_LIMIT:
-        raise InvalidInputError(f"the idempotency key has {len(key)} characters: use 1 to {_KEY_LIMIT}")
-    return key
 
 
 def _stream(service: Service, operation: Operation, called: Rpc) -> Stream:

@@ -1,0 +1,46 @@
+"""``app`` and ``create_app``, for ASGI servers of one's own; ``debug-server serve`` is the server that comes along."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import cache
+
+from fastapi import FastAPI
+
+from debug_server.app import Local
+from debug_server.server import http_app
+
+__all__ = ["app", "create_app"]  # noqa: F822 - app is made when it is asked for
+
+
+def create_app(context: Local | None = None) -> FastAPI:
+    """The application over ``context``, or over this directory's settings; its engine runs while it is served."""
+    local = context if context is not None else Local.open()
+
+    @asynccontextmanager
+    async def lifespan(served: FastAPI) -> AsyncGenerator[None, None]:
+        await asyncio.to_thread(local.engine.start)
+        try:
+            yield
+        finally:
+            local.service.drain()
+            served.state.followers.leave()
+            await asyncio.to_thread(local.engine.stop)
+            if context is None:
+                local.close()
+
+    return http_app(local, lifespan=lifespan)
+
+
+@cache
+def _app() -> FastAPI:
+    return create_app()
+
+
+def __getattr__(name: str) -> FastAPI:
+    """``app``, made when it is first asked for: importing this module must not open a database."""
+    if name == "app":
+        return _app()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,179 @@
+"""The client that is awaited: the same verbs, the same rules."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import httpx
+
+from debug_server.client import calls
+from debug_server.client.calls import Call
+from debug_server.client.exchange import Exchange, Pause, client_options
+from debug_server.client.following import EventStream, Lines, LogStream, Resumed
+from debug_server.client.replies import EventReply, LogPage, LogPiece
+from debug_server.client.session_logs import unseen
+from debug_server.client.sync import PAGE_BYTES
+from debug_server.client.target import replacing
+from debug_server.client.verbs import AsyncVerb
+
+T = TypeVar("T")
+
+
+class AsyncDebugServerClient:
+    """Speaks to one server from one event loop. An asynchronous context manager."""
+
+    def __init__(
+        self, *, base_url: str, token: str | None = None, verify_tls: bool = True, timeout: float = 30.0
+    ) -> None:
+        self.base_url = base_url
+        self._timeout = timeout
+        self._http = httpx.AsyncClient(**client_options(base_url, token, verify_tls=verify_tls, timeout=timeout))
+
+    register_repository = initialize_repository = AsyncVerb(calls.register_repository)
+    get_repository = AsyncVerb(calls.get_repository)
+    list_repositories = AsyncVerb(calls.list_repositories)
+    open_session = create_session = AsyncVerb(calls.open_session)
+    get_session = AsyncVerb(calls.get_session)
+    list_sessions = AsyncVerb(calls.list_sessions)
+    fork_session = AsyncVerb(calls.fork_session)
+    reset_session = AsyncVerb(calls.reset_session)
+    diff_session = AsyncVerb(calls.diff_session)
+    close_session = AsyncVerb(calls.close_session)
+    debug_session = send_debug_action = AsyncVerb(calls.debug_session)
+    submit_command = AsyncVerb(calls.submit_command)
+    start_run = AsyncVerb(calls.start_run)
+    get_command = AsyncVerb(calls.get_command)
+    list_commands = AsyncVerb(calls.list_commands)
+    wait_command = AsyncVerb(calls.wait_command)
+    cancel_command = AsyncVerb(calls.cancel_command)
+    signal_command = AsyncVerb(calls.signal_command)
+    write_stdin = AsyncVerb(calls.write_stdin)
+    list_artifacts = AsyncVerb(calls.list_artifacts)
+    get_artifact = AsyncVerb(calls.get_artifact)
+    read_events = AsyncVerb(calls.read_events)
+    list_leases = AsyncVerb(calls.list_leases)
+    list_workers = AsyncVerb(calls.list_workers)
+    create_token = AsyncVerb(calls.create_token)
+    list_tokens = AsyncVerb(calls.list_tokens)
+    revoke_token = AsyncVerb(calls.revoke_token)
+    who_am_i = AsyncVerb(calls.who_am_i)
+    health = AsyncVerb(calls.health)
+    session_patch = AsyncVerb(calls.session_patch)
+
+    async def send(self, call: Call[T]) -> T:
+        """Do one operation; tried again after a failure of the network, because a repetition does nothing twice."""
+        exchange = Exchange(call, self.base_url, self._timeout)
+        while True:
+            try:
+                found = exchange.accept(await self._http.request(**exchange.request))
+            except httpx.TransportError as error:
+                found = exchange.fail(error)
+            if not isinstance(found, Pause):
+                return found
+            await asyncio.sleep(found.seconds)
+
+    async def read_log(self, command_id: int, *, offset: int = 0, limit: int = PAGE_BYTES) -> LogPage:
+        """About ``limit`` bytes of a log from an offset, in whole pieces."""
+        command = await self.send(calls.get_command(command_id))
+        pieces, following = [], offset
+        async with aclosing(self.stored_log(command_id, offset=offset)) as stored:  # type: ignore[type-var]
+            async for piece in stored:
+                pieces.append(piece)
+                following = piece.end
+                if following - offset >= limit:
+                    break
+        return LogPage(pieces=pieces, next_offset=following, ended=command.ended and following >= command.log_bytes)
+
+    def stored_log(self, command_id: int, *, offset: int = 0) -> AsyncIterator[LogPiece]:
+        """A log from an offset as far as it goes now."""
+        return self._pieces(command_id, offset, follow=False)
+
+    def follow_log(self, command_id: int, *, offset: int = 0) -> AsyncIterator[LogPiece]:
+        """A log from an offset until the command has ended; carries on over lost connections and server restarts."""
+        return self._pieces(command_id, offset, follow=True)
+
+    def _pieces(self, command_id: int, offset: int, *, follow: bool) -> AsyncIterator[LogPiece]:
+        stream = LogStream(command_id, offset, follow=follow, base_url=self.base_url, timeout=self._timeout)
+        return self._resume(stream)
+
+    async def stream_session_logs(self, session_id: int, *, follow: bool = True) -> AsyncIterator[LogPiece]:
+        """The logs of a session's commands, one after the other; with ``follow`` until all of them have ended."""
+        last = 0
+        while fresh := unseen((await self.send(calls.list_commands(session_id))).items, last):
+            for command in fresh:
+                async for piece in self._pieces(command.id, 0, follow=follow):
+                    yield piece
+            last = fresh[-1].sequence
+
+    def follow_events(
+        self,
+        *,
+        after: int = 0,
+        session_id: int | None = None,
+        command_id: int | None = None,
+        kind: str | None = None,
+    ) -> AsyncIterator[EventReply]:
+        """Events after a cursor, then live, for as long as they are iterated."""
+        stream = EventStream(
+            after=after,
+            session_id=session_id,
+            command_id=command_id,
+            kind=kind,
+            base_url=self.base_url,
+            timeout=self._timeout,
+        )
+        return self._resume(stream)
+
+    async def _resume(self, stream: Resumed[T]) -> AsyncIterator[T]:
+        while True:
+            try:
+                async with self._http.stream(**stream.request()) as response:
+                    if response.is_error:
+                        await response.aread()
+                    pause = stream.opened(response)
+                    if pause is None:
+                        lines = Lines()
+                        async for data in response.aiter_bytes():
+                            for line in lines.feed(data):
+                                if (item := stream.take(line)) is not None:
+                                    yield item
+                        if not stream.endless:
+                            return
+                        pause = Pause(seconds=0.1)
+            except httpx.TransportError as error:
+                pause = stream.interrupted(error)
+            await asyncio.sleep(pause.seconds)
+
+    async def download_artifact(self, session_id: int, artifact_id: int, target: Path | str) -> Path:
+        """An artifact's bytes into a file, which is replaced only by a whole one."""
+        exchange = Exchange(calls.artifact_file(session_id, artifact_id), self.base_url, self._timeout)
+        while True:
+            try:
+                async with self._http.stream(**exchange.request) as response:
+                    if response.is_success:
+                        with replacing(Path(target)) as file:
+                            async for data in response.aiter_bytes():
+                                await asyncio.to_thread(file.write, data)
+                        return Path(target)
+                    await response.aread()
+                    pause = exchange.refused(response)
+            except httpx.TransportError as error:
+                pause = exchange.fail(error)
+            await asyncio.sleep(pause.seconds)
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> AsyncDebugServerClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

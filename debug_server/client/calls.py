@@ -1,0 +1,336 @@
+"""The verbs as values: which operation, with which fields, answered by which reply; one function for each operation."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from debug_server.client import replies as r
+from debug_server.model import Limits
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[T]):
+    """One request, whatever carries it."""
+
+    operation: str
+    reply: type[T]
+    fields: Mapping[str, Any]
+    timeout: float = 0.0  # what the server may take on purpose, on top of the usual
+
+
+def _call(operation: str, reply: type[T], /, timeout: float = 0.0, **fields: Any) -> Call[T]:
+    """Fields that are None or empty are left to the server's defaults."""
+    given = {name: value for name, value in fields.items() if value is not None and value not in ({}, [], ())}
+    return Call(operation=operation, reply=reply, fields=given, timeout=timeout)
+
+
+def register_repository(
+    name: str,
+    remote_url: str,
+    *,
+    default_branch: str | None = None,
+    description: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Call[r.RepositoryReply]:
+    """Register a git remote by URL or by a path on the server's machine."""
+    return _call(
+        "register_repository",
+        r.RepositoryReply,
+        name=name,
+        remote_url=remote_url,
+        default_branch=default_branch,
+        description=description,
+        settings=settings,
+    )
+
+
+def get_repository(name: str) -> Call[r.RepositoryReply]:
+    """One repository by name."""
+    return _call("get_repository", r.RepositoryReply, name=name)
+
+
+def list_repositories() -> Call[r.RepositoryList]:
+    """Every repository."""
+    return _call("list_repositories", r.RepositoryList)
+
+
+def open_session(
+    repository: str,
+    commit_sha: str,
+    *,
+    patch: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    requested_by: str | None = None,
+    expires_in: float | None = None,
+    manifests: Sequence[str] = (),
+    python: str | None = None,
+) -> Call[r.SessionReply]:
+    """Lease a workspace of a commit and a patch."""
+    return _call(
+        "open_session",
+        r.SessionReply,
+        repository=repository,
+        commit_sha=commit_sha,
+        patch=patch,
+        metadata=metadata,
+        requested_by=requested_by,
+        expires_in=expires_in,
+        manifests=list(manifests),
+        python=python,
+    )
+
+
+def get_session(session_id: int) -> Call[r.SessionReply]:
+    """One session."""
+    return _call("get_session", r.SessionReply, session_id=session_id)
+
+
+def list_sessions(*, after: int = 0, limit: int | None = None) -> Call[r.SessionList]:
+    """A page of the caller's sessions; an admin's list has everybody's."""
+    return _call("list_sessions", r.SessionList, after=after or None, limit=limit)
+
+
+def fork_session(session_id: int, *, count: int = 1) -> Call[r.SessionList]:
+    """New sessions from the current state."""
+    return _call("fork_session", r.SessionList, session_id=session_id, count=count)
+
+
+def reset_session(session_id: int) -> Call[r.SessionReply]:
+    """Back to commit and patch."""
+    return _call("reset_session", r.SessionReply, session_id=session_id)
+
+
+def diff_session(session_id: int) -> Call[r.SessionDiff]:
+    """What was changed, as a patch."""
+    return _call("diff_session", r.SessionDiff, session_id=session_id)
+
+
+def close_session(session_id: int) -> Call[r.Message]:
+    """Cancel what runs and give the workspace back."""
+    return _call("close_session", r.Message, session_id=session_id, timeout=30.0)
+
+
+def _command(
+    argv: Sequence[str],
+    *,
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    log_name: str | None = None,
+    limits: Limits | None = None,
+    require: Sequence[str] = (),
+    artifacts: Sequence[str] = (),
+    tty: bool = False,
+    stdin: bool = False,
+    priority: int = 0,
+) -> dict[str, Any]:
+    return {
+        "argv": list(argv),
+        "cwd": cwd,
+        "env": env,
+        "log_name": log_name,
+        "limits": limits.asked() if limits is not None else None,
+        "require": list(require),
+        "artifacts": list(artifacts),
+        "tty": tty or None,
+        "stdin": stdin or None,
+        "priority": priority or None,
+    }
+
+
+def submit_command(
+    session_id: int,
+    argv: Sequence[str],
+    *,
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    log_name: str | None = None,
+    limits: Limits | None = None,
+    require: Sequence[str] = (),
+    artifacts: Sequence[str] = (),
+    tty: bool = False,
+    stdin: bool = False,
+    priority: int = 0,
+) -> Call[r.CommandReply]:
+    """Queue a command in a session."""
+    command = _command(
+        argv,
+        cwd=cwd,
+        env=env,
+        log_name=log_name,
+        limits=limits,
+        require=require,
+        artifacts=artifacts,
+        tty=tty,
+        stdin=stdin,
+        priority=priority,
+    )
+    return _call("submit_command", r.CommandReply, session_id=session_id, **command)
+
+
+def start_run(
+    repository: str,
+    commit_sha: str,
+    argv: Sequence[str],
+    *,
+    patch: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    manifests: Sequence[str] = (),
+    python: str | None = None,
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+    require: Sequence[str] = (),
+    artifacts: Sequence[str] = (),
+) -> Call[r.RunReply]:
+    """Open, run and close in one request; answered as soon as the command is queued."""
+    command = _command(argv, cwd=cwd, env=env, limits=limits, require=require, artifacts=artifacts)
+    return _call(
+        "start_run",
+        r.RunReply,
+        repository=repository,
+        commit_sha=commit_sha,
+        patch=patch,
+        metadata=metadata,
+        manifests=list(manifests),
+        python=python,
+        **command,
+    )
+
+
+def get_command(command_id: int) -> Call[r.CommandReply]:
+    """One command."""
+    return _call("get_command", r.CommandReply, command_id=command_id)
+
+
+def list_commands(session_id: int) -> Call[r.CommandList]:
+    """A session's commands by sequence."""
+    return _call("list_commands", r.CommandList, session_id=session_id)
+
+
+def wait_command(command_id: int, *, seconds: float = 30.0) -> Call[r.CommandReply]:
+    """The command once it has ended, or as it is after ``seconds``."""
+    return Call(
+        operation="wait_command",
+        reply=r.CommandReply,
+        fields={"command_id": command_id, "timeout": seconds},
+        timeout=seconds,
+    )
+
+
+def cancel_command(command_id: int) -> Call[r.CommandReply]:
+    """End a command; an ended one is returned unchanged."""
+    return _call("cancel_command", r.CommandReply, command_id=command_id, timeout=10.0)
+
+
+def signal_command(command_id: int, signal: int) -> Call[r.Message]:
+    """Send a signal to its first process."""
+    return _call("signal_command", r.Message, command_id=command_id, signal=signal)
+
+
+def write_stdin(
+    command_id: int, data: bytes = b"", *, close: bool = False, write_id: str | None = None
+) -> Call[r.Message]:
+    """Write to its stdin; a repeated ``write_id`` is applied once."""
+    return _call(
+        "write_stdin",
+        r.Message,
+        command_id=command_id,
+        write_id=write_id or secrets.token_hex(8),
+        data=base64.b64encode(data).decode(),
+        encoding="base64",
+        close=close,
+    )
+
+
+def list_artifacts(session_id: int) -> Call[r.ArtifactList]:
+    """A session's artifacts."""
+    return _call("list_artifacts", r.ArtifactList, session_id=session_id)
+
+
+def get_artifact(session_id: int, artifact_id: int) -> Call[r.ArtifactReply]:
+    """One artifact; its bytes are had by ``download_artifact``."""
+    return _call("get_artifact", r.ArtifactReply, session_id=session_id, artifact_id=artifact_id)
+
+
+def artifact_file(session_id: int, artifact_id: int) -> Call[bytes]:
+    """The bytes of an artifact."""
+    return _call("artifact_file", bytes, session_id=session_id, artifact_id=artifact_id)
+
+
+def session_patch(session_id: int) -> Call[bytes]:
+    """What was changed in a session, byte for byte."""
+    return _call("session_patch", bytes, session_id=session_id)
+
+
+def read_events(
+    *,
+    after: int = 0,
+    limit: int | None = None,
+    session_id: int | None = None,
+    command_id: int | None = None,
+    kind: str | None = None,
+) -> Call[r.EventList]:
+    """A page of events after a cursor."""
+    return _call(
+        "read_events",
+        r.EventList,
+        after=after,
+        limit=limit,
+        session_id=session_id,
+        command_id=command_id,
+        kind=kind,
+    )
+
+
+def list_leases() -> Call[r.LeaseList]:
+    """Every workspace and who holds it."""
+    return _call("list_leases", r.LeaseList)
+
+
+def list_workers() -> Call[r.WorkerList]:
+    """Supervised long-lived processes."""
+    return _call("list_workers", r.WorkerList)
+
+
+def create_token(
+    name: str,
+    *,
+    scopes: Sequence[str] = (),
+    expires_in: float | None = None,
+    quotas: Mapping[str, Any] | None = None,
+) -> Call[r.TokenReply]:
+    """A new token; its secret is shown once."""
+    return _call("create_token", r.TokenReply, name=name, scopes=list(scopes), expires_in=expires_in, quotas=quotas)
+
+
+def list_tokens() -> Call[r.TokenList]:
+    """Every token, without secrets."""
+    return _call("list_tokens", r.TokenList)
+
+
+def revoke_token(token_id: int) -> Call[r.Message]:
+    """End a token's life."""
+    return _call("revoke_token", r.Message, token_id=token_id)
+
+
+def who_am_i() -> Call[r.WhoAmI]:
+    """The caller as the server sees it."""
+    return _call("who_am_i", r.WhoAmI)
+
+
+def debug_session(
+    session_id: int, *, action: str | None = None, payload: Mapping[str, Any] | None = None
+) -> Call[r.Message]:
+    """Speak to a session's debugger."""
+    return _call("debug_session", r.Message, session_id=session_id, action=action, payload=payload)
+
+
+def health() -> Call[r.Health]:
+    """Whether store, disk and keepers work, checked now."""
+    return _call("health", r.Health)

@@ -1,0 +1,105 @@
+"""One call over HTTP without the sending: the request to build, what its response means, whether and when to retry.
+
+Both clients share this; each only sends, waits and sleeps in its own way.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import httpx
+
+from debug_server import __version__
+from debug_server.client.calls import Call
+from debug_server.client.decoding import decode
+from debug_server.client.failures import no_answer, refusal
+from debug_server.client.routes import FILES, ROUTES
+from debug_server.errors import DebugServerError, InvalidInputError, UnavailableError
+
+T = TypeVar("T")
+ATTEMPTS = 6
+_FIRST_DELAY, _MAX_DELAY = 0.1, 5.0
+RETRIED = frozenset({429, 502, 503, 504})
+_FILE_TYPES = "text/x-patch, application/octet-stream, */*"
+
+
+def client_options(base_url: str, token: str | None, *, verify_tls: bool, timeout: float) -> dict[str, Any]:
+    """How either httpx client is made."""
+    if not base_url.startswith(("http://", "https://")):
+        raise InvalidInputError(f"base URL {base_url!r} must start with http:// or https://")
+    headers = {"User-Agent": f"debug-server-client/{__version__}"}
+    if token:
+        if not token.isascii() or not token.isprintable():
+            raise InvalidInputError("the token holds characters that no token has: copy it again")
+        headers["Authorization"] = f"Bearer {token}"
+    return {"base_url": base_url, "headers": headers, "verify": verify_tls, "timeout": timeout}
+
+
+def delay_before(attempt: int, *, asked: float = 0.0) -> float:
+    """Seconds before retry number ``attempt``: doubling, spread so that many clients do not come back together."""
+    planned = min(_MAX_DELAY, _FIRST_DELAY * (1 << min(attempt, 10)))
+    return max(min(asked, _MAX_DELAY), planned * random.uniform(0.5, 1.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Before another attempt."""
+
+    seconds: float
+
+
+class Exchange(Generic[T]):
+    """A call on its way: built once, so that a repetition carries the same idempotency key."""
+
+    def __init__(self, call: Call[T], base_url: str, timeout: float) -> None:
+        self._call = call
+        self._base_url = base_url
+        self._attempt = 0
+        route = ROUTES.get(call.operation) or FILES[call.operation]
+        path, rest = route.split(call.fields)
+        self.request: dict[str, Any] = {"method": route.method, "url": path, "timeout": timeout + call.timeout}
+        if route.method == "POST":
+            self.request["json"] = rest
+        elif rest:
+            self.request["params"] = rest
+        self.request["headers"] = {"Accept": "application/json" if call.operation in ROUTES else _FILE_TYPES}
+        if route.keyed:
+            self.request["headers"]["Idempotency-Key"] = secrets.token_hex(16)
+
+    def accept(self, response: httpx.Response) -> T | Pause:
+        """The reply, or the pause before another attempt; raises what the server refused."""
+        if response.is_success or self._is_report(response):
+            return decode(self._call.reply, response.content if self._call.reply is bytes else _body(response))
+        return self.refused(response)
+
+    def _is_report(self, response: httpx.Response) -> bool:
+        """An unhealthy server answers 503, and the answer is what was asked for."""
+        return self._call.operation == "health" and response.status_code == 503 and b'"checks"' in response.content
+
+    def refused(self, response: httpx.Response) -> Pause:
+        """The pause before another attempt; raises what is final."""
+        error = refusal(response)
+        if response.status_code not in RETRIED:
+            raise error
+        return self._again(error)
+
+    def fail(self, error: httpx.TransportError) -> Pause:
+        """The pause after a failure of the network; raises when there were enough."""
+        return self._again(no_answer(self._base_url, error))
+
+    def _again(self, error: DebugServerError) -> Pause:
+        self._attempt += 1
+        if self._attempt >= ATTEMPTS:
+            raise error
+        asked = error.retry_after if isinstance(error, UnavailableError) else 0.0
+        return Pause(seconds=delay_before(self._attempt - 1, asked=asked))
+
+
+def _body(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError as error:
+        raise DebugServerError(f"{response.request.url} did not answer with JSON: is it a debug-server?") from error

@@ -1,0 +1,71 @@
+"""What goes wrong on the way: a server's refusal as the class of our error tree that has its code."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+
+from debug_server.errors import (
+    AccessError,
+    DebugServerError,
+    ForbiddenError,
+    InvalidInputError,
+    NotFoundError,
+    PayloadTooLargeError,
+    QuotaExceededError,
+    UnavailableError,
+)
+
+# For answers of something that stands between us and the server, and speaks no code of ours.
+_BY_STATUS: dict[int, type[DebugServerError]] = {
+    401: AccessError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    413: PayloadTooLargeError,
+    422: InvalidInputError,
+    429: QuotaExceededError,
+    502: UnavailableError,
+    503: UnavailableError,
+    504: UnavailableError,
+}
+
+
+def classes_by_code() -> dict[str, type[DebugServerError]]:
+    """Every class of the error tree by its code."""
+    return {cls.code: cls for cls in _tree(DebugServerError)}
+
+
+def _tree(cls: type[DebugServerError]) -> Iterator[type[DebugServerError]]:
+    yield cls
+    for inner in cls.__subclasses__():
+        yield from _tree(inner)
+
+
+def refusal(response: httpx.Response) -> DebugServerError:
+    """The error that a response with status 400 or above means; its body must have been read."""
+    found: dict[str, Any] = {}
+    with contextlib.suppress(ValueError, AttributeError):
+        found = json.loads(response.content)["error"]
+    code, message = found.get("code"), found.get("message")
+    cls = classes_by_code().get(str(code)) or _BY_STATUS.get(response.status_code, DebugServerError)
+    text = str(message or f"{response.request.url} answered {response.status_code} {response.reason_phrase}")
+    if issubclass(cls, UnavailableError):
+        return cls(text, retry_after=retry_after(response) or 1.0)
+    return cls(text)
+
+
+def retry_after(response: httpx.Response) -> float | None:
+    """Seconds that the server asks us to wait."""
+    try:
+        return max(0.0, float(response.headers["Retry-After"]))
+    except (KeyError, ValueError):
+        return None
+
+
+def no_answer(base_url: str, error: httpx.HTTPError | httpx.StreamError) -> UnavailableError:
+    """The network, or nobody there."""
+    return UnavailableError(f"no answer from {base_url}: {str(error) or type(error).__name__}")

@@ -1,0 +1,152 @@
+"""Streams that survive the connection: each knows how far it has come, and asks again from there.
+
+ask from the cursor -> take lines, moving the cursor -> the end
+   ^                        | cut, refused for now, silent
+   +---- a pause <----------+        no gap: the cursor; no repeat: what lies before it is dropped
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+import httpx
+
+from debug_server.client.decoding import decode
+from debug_server.client.exchange import RETRIED, Pause, delay_before
+from debug_server.client.failures import no_answer, refusal
+from debug_server.client.replies import EventReply, LogPiece
+from debug_server.client.routes import ROUTES
+from debug_server.errors import DebugServerError, UnavailableError
+
+T = TypeVar("T")
+PATIENCE_SECONDS = 120.0  # without any answer
+_SILENCE_SECONDS = 60.0  # a connection that says nothing for so long may be dead: asking again costs little
+
+
+class Resumed(Generic[T]):
+    """One stream, whatever sends its requests."""
+
+    operation: str
+    endless = False  # a server that ends it is only going away
+
+    def __init__(self, base_url: str, timeout: float) -> None:
+        self._base_url = base_url
+        self._timeout = httpx.Timeout(timeout, read=max(timeout, _SILENCE_SECONDS))
+        self._answered = time.monotonic()
+        self._failures = 0
+
+    def request(self) -> dict[str, Any]:
+        """What to ask now."""
+        route = ROUTES[self.operation]
+        path, query = route.split(self._fields())
+        return {"method": route.method, "url": path, "params": query, "timeout": self._timeout}
+
+    def _fields(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def take(self, line: bytes) -> T | None:
+        """What a line holds that is new."""
+        raise NotImplementedError
+
+    def opened(self, response: httpx.Response) -> Pause | None:
+        """None when lines follow; raises a refusal that is final. An error's body must have been read."""
+        if response.is_success:
+            self._answered, self._failures = time.monotonic(), 0
+            return None
+        error = refusal(response)
+        if response.status_code not in RETRIED:
+            raise error
+        return self._again(error, asked=error.retry_after if isinstance(error, UnavailableError) else 0.0)
+
+    def interrupted(self, error: httpx.TransportError) -> Pause:
+        """After a failure of the network."""
+        return self._again(no_answer(self._base_url, error))
+
+    def _again(self, error: DebugServerError, *, asked: float = 0.0) -> Pause:
+        self._failures += 1
+        if time.monotonic() - self._answered > PATIENCE_SECONDS:
+            raise error
+        return Pause(seconds=delay_before(self._failures - 1, asked=asked))
+
+
+class LogStream(Resumed[LogPiece]):
+    """A command's log from an offset: what is there, or also what comes until the command has ended."""
+
+    operation = "follow_log"
+
+    def __init__(self, command_id: int, offset: int, *, follow: bool, base_url: str, timeout: float) -> None:
+        super().__init__(base_url, timeout)
+        self._command_id = command_id
+        self._follow = follow
+        self.offset = offset
+
+    def _fields(self) -> dict[str, Any]:
+        follow = "true" if self._follow else "false"
+        return {"command_id": self._command_id, "offset": self.offset, "follow": follow, "encoding": "base64"}
+
+    def take(self, line: bytes) -> LogPiece | None:
+        """The piece of a line of JSON, without what was taken before."""
+        record = json.loads(line)
+        data, start = base64.b64decode(record["data"]), record["offset"]
+        if start > self.offset:
+            raise DebugServerError(f"the log of command {self._command_id} has a gap from {self.offset} to {start}")
+        data = data[self.offset - start :]
+        if not data:
+            return None
+        piece = decode(LogPiece, {**record, "data": data, "offset": self.offset})
+        self.offset = piece.end
+        return piece
+
+
+class EventStream(Resumed[EventReply]):
+    """Events after a cursor."""
+
+    operation = "follow_events"
+    endless = True
+
+    def __init__(
+        self,
+        *,
+        after: int,
+        session_id: int | None,
+        command_id: int | None,
+        kind: str | None,
+        base_url: str,
+        timeout: float,
+    ) -> None:
+        super().__init__(base_url, timeout)
+        self._after = after
+        self._chosen = {"session_id": session_id, "command_id": command_id, "kind": kind}
+
+    def _fields(self) -> dict[str, Any]:
+        return {"after": self._after, **{name: value for name, value in self._chosen.items() if value is not None}}
+
+    def take(self, line: bytes) -> EventReply | None:
+        """The event of a data line; other lines of server-sent events repeat what is in it."""
+        if not line.startswith(b"data:"):
+            return None
+        event = decode(EventReply, json.loads(line.removeprefix(b"data:")))
+        if event.seq <= self._after:
+            return None
+        self._after = event.seq
+        return event
+
+
+class Lines:
+    """Whole lines out of pieces of a body; a line that was cut off never comes out."""
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The lines that ``data`` completes."""
+        first, *others = data.split(b"\n")
+        self._rest.append(first)
+        for following in others:
+            if line := b"".join(self._rest):
+                yield line
+            self._rest = [following]

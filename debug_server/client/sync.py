@@ -1,0 +1,175 @@
+"""The client that waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import httpx
+
+from debug_server.client import calls
+from debug_server.client.calls import Call
+from debug_server.client.exchange import Exchange, Pause, client_options
+from debug_server.client.following import EventStream, Lines, LogStream, Resumed
+from debug_server.client.replies import EventReply, LogPage, LogPiece
+from debug_server.client.session_logs import session_pieces
+from debug_server.client.target import replacing
+from debug_server.client.verbs import Verb
+
+T = TypeVar("T")
+PAGE_BYTES = 1 << 16
+
+
+class DebugServerClient:
+    """Speaks to one server; safe to share between threads. A context manager."""
+
+    def __init__(
+        self, *, base_url: str, token: str | None = None, verify_tls: bool = True, timeout: float = 30.0
+    ) -> None:
+        self.base_url = base_url
+        self._timeout = timeout
+        self._http = httpx.Client(**client_options(base_url, token, verify_tls=verify_tls, timeout=timeout))
+
+    register_repository = initialize_repository = Verb(calls.register_repository)
+    get_repository = Verb(calls.get_repository)
+    list_repositories = Verb(calls.list_repositories)
+    open_session = create_session = Verb(calls.open_session)
+    get_session = Verb(calls.get_session)
+    list_sessions = Verb(calls.list_sessions)
+    fork_session = Verb(calls.fork_session)
+    reset_session = Verb(calls.reset_session)
+    diff_session = Verb(calls.diff_session)
+    close_session = Verb(calls.close_session)
+    debug_session = send_debug_action = Verb(calls.debug_session)
+    submit_command = Verb(calls.submit_command)
+    start_run = Verb(calls.start_run)
+    get_command = Verb(calls.get_command)
+    list_commands = Verb(calls.list_commands)
+    wait_command = Verb(calls.wait_command)
+    cancel_command = Verb(calls.cancel_command)
+    signal_command = Verb(calls.signal_command)
+    write_stdin = Verb(calls.write_stdin)
+    list_artifacts = Verb(calls.list_artifacts)
+    get_artifact = Verb(calls.get_artifact)
+    read_events = Verb(calls.read_events)
+    list_leases = Verb(calls.list_leases)
+    list_workers = Verb(calls.list_workers)
+    create_token = Verb(calls.create_token)
+    list_tokens = Verb(calls.list_tokens)
+    revoke_token = Verb(calls.revoke_token)
+    who_am_i = Verb(calls.who_am_i)
+    health = Verb(calls.health)
+    session_patch = Verb(calls.session_patch)
+
+    def send(self, call: Call[T]) -> T:
+        """Do one operation; tried again after a failure of the network, because a repetition does nothing twice."""
+        exchange = Exchange(call, self.base_url, self._timeout)
+        while True:
+            try:
+                found = exchange.accept(self._http.request(**exchange.request))
+            except httpx.TransportError as error:
+                found = exchange.fail(error)
+            if not isinstance(found, Pause):
+                return found
+            time.sleep(found.seconds)
+
+    def read_log(self, command_id: int, *, offset: int = 0, limit: int = PAGE_BYTES) -> LogPage:
+        """About ``limit`` bytes of a log from an offset, in whole pieces."""
+        command = self.send(calls.get_command(command_id))
+        pieces, following = [], offset
+        for piece in self.stored_log(command_id, offset=offset):
+            pieces.append(piece)
+            following = piece.end
+            if following - offset >= limit:
+                break
+        return LogPage(pieces=pieces, next_offset=following, ended=command.ended and following >= command.log_bytes)
+
+    def stored_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
+        """A log from an offset as far as it goes now."""
+        return self._pieces(command_id, offset, follow=False)
+
+    def follow_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
+        """A log from an offset until the command has ended; carries on over lost connections and server restarts."""
+        return self._pieces(command_id, offset, follow=True)
+
+    def _pieces(self, command_id: int, offset: int, *, follow: bool) -> Iterator[LogPiece]:
+        stream = LogStream(command_id, offset, follow=follow, base_url=self.base_url, timeout=self._timeout)
+        return self._resume(stream)
+
+    def stream_session_logs(self, session_id: int, *, follow: bool = True) -> Iterator[LogPiece]:
+        """The logs of a session's commands, one after the other; with ``follow`` until all of them have ended."""
+        return session_pieces(self, session_id, follow=follow)
+
+    def follow_events(
+        self,
+        *,
+        after: int = 0,
+        session_id: int | None = None,
+        command_id: int | None = None,
+        kind: str | None = None,
+    ) -> Iterator[EventReply]:
+        """Events after a cursor, then live, for as long as they are iterated."""
+        stream = EventStream(
+            after=after,
+            session_id=session_id,
+            command_id=command_id,
+            kind=kind,
+            base_url=self.base_url,
+            timeout=self._timeout,
+        )
+        return self._resume(stream)
+
+    def _resume(self, stream: Resumed[T]) -> Iterator[T]:
+        while True:
+            try:
+                with self._http.stream(**stream.request()) as response:
+                    if response.is_error:
+                        response.read()
+                    pause = stream.opened(response)
+                    if pause is None:
+                        yield from self._items(stream, response)
+                        if not stream.endless:
+                            return
+                        pause = Pause(seconds=0.1)
+            except httpx.TransportError as error:
+                pause = stream.interrupted(error)
+            time.sleep(pause.seconds)
+
+    def _items(self, stream: Resumed[T], response: httpx.Response) -> Iterator[T]:
+        lines = Lines()
+        for data in response.iter_bytes():
+            for line in lines.feed(data):
+                if (item := stream.take(line)) is not None:
+                    yield item
+
+    def download_artifact(self, session_id: int, artifact_id: int, target: Path | str) -> Path:
+        """An artifact's bytes into a file, which is replaced only by a whole one."""
+        exchange = Exchange(calls.artifact_file(session_id, artifact_id), self.base_url, self._timeout)
+        while True:
+            try:
+                with self._http.stream(**exchange.request) as response:
+                    if response.is_success:
+                        with replacing(Path(target)) as file:
+                            for data in response.iter_bytes():
+                                file.write(data)
+                        return Path(target)
+                    response.read()
+                    pause = exchange.refused(response)
+            except httpx.TransportError as error:
+                pause = exchange.fail(error)
+            time.sleep(pause.seconds)
+
+    def close(self) -> None:
+        """Close connections."""
+        self._http.close()
+
+    def __enter__(self) -> DebugServerClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,246 @@
+"""The one server process: every surface over one service, from its lock to the last of its threads.
+
+    lock -> store -> tokens -> socket -> engine (adopts) -> serving --signal--> draining -> leaving -> exit
+                                                                     503 to POSTs   streams end
+
+What runs at the end goes on under its keepers, and the next server adopts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import debug_server
+from debug_server.app import Local
+from debug_server.errors import ConfigurationError, EngineBusyError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from debug_server.surfaces.grpc import GrpcServer
+    from debug_server.surfaces.http.app import Lifespan
+
+_LOG = logging.getLogger(__name__)
+_BACKLOG = 2048
+_ENGINE_SECONDS = 1.0  # for what is about to end by itself
+_MAX_FRAME = 1 << 20  # of a WebSocket's client, which has little to say
+ADMIN_NAME = "admin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """Where and how to serve."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000  # 0: a free one
+    grpc_port: int | None = 50051  # None: no gRPC
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    drain_seconds: float = 0.5  # how long POSTs are told to come again before the listener closes
+    grace_seconds: float = 10.0  # from the signal to the exit
+
+    def __post_init__(self) -> None:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ConfigurationError("TLS needs both --tls-cert and --tls-key")
+        for path in (self.tls_cert, self.tls_key):
+            if path is not None and not path.is_file():
+                raise ConfigurationError(f"the TLS file {path} does not exist")
+
+    @property
+    def scheme(self) -> str:
+        """http or https."""
+        return "http" if self.tls_cert is None else "https"
+
+
+def http_app(local: Local, *, lifespan: Lifespan | None = None) -> FastAPI:
+    """The ASGI application over everything on this machine."""
+    from debug_server.surfaces.http import HttpSettings, create_http_app
+
+    settings = HttpSettings(version=debug_server.__version__)
+    return create_http_app(local.service, metrics=local.telemetry.render, settings=settings, lifespan=lifespan)
+
+
+def serve(local: Local, options: ServeOptions, *, announce: Callable[[str], None] | None = None) -> int:
+    """Serve until a signal; returns the exit status. EngineBusyError when another process serves the same store."""
+    say = announce or _print
+    with held_lock(local.server_lock_path, local.store.address):
+        _admit(local, options, say)
+        with _listening(options) as listener:
+            address = listener.getsockname()
+            local.engine.start()
+            try:
+                ended_by = asyncio.run(_Run(local, options, listener).until_signal(say, address))
+            finally:
+                local.engine.stop(grace=_ENGINE_SECONDS)
+        local.service.close()
+    _leave_threads(ended_by + options.grace_seconds)
+    return 0
+
+
+@contextmanager
+def held_lock(path: Path, what: str) -> Iterator[None]:
+    """Be the only server of a store for the block, by a lock that a dead process cannot hold; EngineBusyError else."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            raise EngineBusyError(
+                f"a server (pid {holder}) already serves {what}: stop it, or name another database"
+            ) from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _admit(local: Local, options: ServeOptions, say: Callable[[str], None]) -> None:
+    """Refuse an open door, and hand out the first key."""
+    if any(token.revoked_at is None for token in local.store.list_tokens()):
+        return
+    if not is_loopback(options.host) and options.tls_cert is None:
+        raise ConfigurationError(
+            f"host {options.host!r} can be reached from other machines and there is no token yet: make one with "
+            "`debug-server token create`, or give --tls-cert and --tls-key, or serve on 127.0.0.1"
+        )
+    _, secret = local.store.create_token(ADMIN_NAME, ["admin"])
+    say(f"admin token, shown this once: {secret}")
+
+
+@contextmanager
+def _listening(options: ServeOptions) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    try:
+        listener = socket.create_server((options.host, options.port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {options.host} port {options.port} ({error.strerror}): choose another --host or --port"
+        ) from error
+    with listener:
+        yield listener
+
+
+class _Run:
+    """One life of the event loop."""
+
+    def __init__(self, local: Local, options: ServeOptions, listener: socket.socket) -> None:
+        import uvicorn
+
+        self._local = local
+        self._options = options
+        self._listener = listener
+        self._app = http_app(local)
+        self._ended_by = 0.0
+        config = uvicorn.Config(
+            self._app,
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",  # our own gate logs what goes wrong, with the request's id
+            access_log=False,  # it would show the query, and so a WebSocket's token
+            proxy_headers=False,
+            server_header=False,
+            ws_max_size=_MAX_FRAME,
+            ws_per_message_deflate=False,  # a window for each of thousands of watchers
+            ws_ping_interval=20.0,
+            ws_ping_timeout=60.0,
+            timeout_graceful_shutdown=max(1, round(options.grace_seconds - options.drain_seconds)),
+            ssl_certfile=options.tls_cert,
+            ssl_keyfile=options.tls_key,
+        )
+        self._server = _unsignalled(uvicorn.Server)(config)
+
+    async def until_signal(self, say: Callable[[str], None], address: tuple[str, int]) -> float:
+        """Serve; returns when the first signal came, on the monotonic clock."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+        grpc = await self._start_grpc()
+        host = f"[{address[0]}]" if ":" in address[0] else address[0]
+        say(
+            f"serving on {self._options.scheme}://{host}:{address[1]}" + (f", gRPC on port {grpc.port}" if grpc else "")
+        )
+        try:
+            await self._server.serve(sockets=[self._listener])
+        finally:
+            if grpc is not None:
+                await grpc.stop(max(0.0, self._ended_by + self._options.grace_seconds - time.monotonic()) / 2)
+        return self._ended_by
+
+    async def _start_grpc(self) -> GrpcServer | None:
+        if self._options.grpc_port is None:
+            return None
+        from debug_server.surfaces.grpc import Tls, build_server
+
+        cert, key = self._options.tls_cert, self._options.tls_key
+        tls = Tls(certificate=cert.read_bytes(), key=key.read_bytes()) if cert and key else None
+        server = build_server(self._local.service, host=self._options.host, port=self._options.grpc_port, tls=tls)
+        await server.start()
+        return server
+
+    def _signalled(self) -> None:
+        if self._ended_by:
+            self._server.force_exit = self._server.should_exit = True
+            return
+        self._ended_by = time.monotonic()
+        _LOG.info("draining", extra={"grace_seconds": self._options.grace_seconds})
+        self._local.service.drain()
+        asyncio.get_running_loop().call_later(self._options.drain_seconds, self._leave)
+
+    def _leave(self) -> None:
+        self._app.state.followers.leave()
+        self._server.should_exit = True
+
+
+def _unsignalled(base: type) -> type:
+    """The server without signal handlers of its own: ours drain first."""
+
+    class Server(base):  # type: ignore[misc]
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+    return Server
+
+
+def _leave_threads(deadline: float) -> None:
+    """Wait for calls that are under way, but not for one that takes minutes: everything durable is on the disk."""
+    left = [item for item in threading.enumerate() if not item.daemon and item is not threading.main_thread()]
+    for item in left:
+        item.join(max(0.0, deadline - time.monotonic()))
+    if busy := [item.name for item in left if item.is_alive()]:
+        _LOG.warning("threads_left", extra={"threads": busy})
+        with suppress(OSError):
+            sys.stdout.flush()
+        logging.shutdown()
+        os._exit(0)

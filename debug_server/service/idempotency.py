@@ -1,0 +1,123 @@
+"""A request with an idempotency key is done once: its repetitions get the first one's reply.
+
+begin in the store -> run -> keep the reply          repetition: the kept reply, or 409 if it asks something else
+       |               +--> drop it when it failed   at the same time: waits for the first
+       +-- the server dies --> the next repetition resumes what the dead process left
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from debug_server.errors import ConflictError, DebugServerError, InvalidInputError
+from debug_server.service.caller import Caller
+from debug_server.service.messages import Reply, Request
+from debug_server.service.operations import Operation
+from debug_server.store import MetadataStore
+
+MAX_KEY = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What running a keyed request needs to know."""
+
+    key: str  # of this caller and no other
+    since: datetime | None  # when a process that is dead now began it; None for the first attempt
+
+
+class KeyedReplies:
+    """The keyed requests of one process; ``is_alive`` tells whether another process still works on one."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        *,
+        call: Callable[..., Awaitable[Any]],
+        owner: Callable[[], str],
+        is_alive: Callable[[str], bool],
+    ) -> None:
+        self._store = store
+        self._call = call
+        self._owner = owner
+        self._is_alive = is_alive
+        self._under_way: dict[tuple[str, str], asyncio.Task[Reply]] = {}
+
+    async def once(
+        self,
+        caller: Caller,
+        operation: Operation,
+        request: Request,
+        key: str,
+        run: Callable[[Attempt], Awaitable[Reply]],
+    ) -> Reply:
+        """The reply of ``run``, or of the earlier request with this key."""
+        check_key(key)
+        place = (_name(caller), key)
+        print_ = _fingerprint(operation, request)
+        while (other := self._under_way.get(place)) is not None:
+            await asyncio.wait({other})
+        # Not awaited directly: a caller that leaves must not leave a half-done request behind.
+        task = asyncio.get_running_loop().create_task(self._once(place, operation, print_, run))
+        self._under_way[place] = task
+        task.add_done_callback(lambda done: self._ended(place, done))
+        return await asyncio.shield(task)
+
+    def _ended(self, place: tuple[str, str], task: asyncio.Task[Reply]) -> None:
+        self._under_way.pop(place, None)
+        if not task.cancelled():
+            task.exception()  # seen: its caller may have left
+
+    async def _once(
+        self,
+        place: tuple[str, str],
+        operation: Operation,
+        fingerprint: str,
+        run: Callable[[Attempt], Awaitable[Reply]],
+    ) -> Reply:
+        found = await self._call(self._begin, place, fingerprint)
+        if isinstance(found, str):
+            return operation.reply.model_validate_json(found)
+        try:
+            reply = await run(Attempt(key=":".join(place), since=found))
+        except DebugServerError:
+            await self._call(self._store.drop_request, *place, owner=self._owner())
+            raise
+        text = reply.model_dump_json()
+        await self._call(self._store.answer_request, *place, owner=self._owner(), reply=text)
+        return reply
+
+    def _begin(self, place: tuple[str, str], fingerprint: str) -> str | datetime | None:
+        """The kept reply, or since when a dead process had it, or None for a request that is new."""
+        owner = self._owner()
+        row = self._store.begin_request(*place, fingerprint=fingerprint, owner=owner)
+        if row.fingerprint != fingerprint:
+            raise ConflictError(f"the idempotency key {place[1]!r} was used for another request: choose a new one")
+        if row.first:
+            return None
+        if row.reply is not None:
+            return row.reply
+        alive = row.owner != owner and self._is_alive(row.owner)
+        if alive or not self._store.take_over_request(*place, owner=row.owner, new_owner=owner):
+            raise ConflictError(f"the request with the idempotency key {place[1]!r} is under way: ask again later")
+        return row.created_at
+
+
+def check_key(key: str) -> None:
+    """A key is some visible characters."""
+    if not 0 < len(key) <= MAX_KEY or not key.isascii() or not key.isprintable():
+        raise InvalidInputError(f"the idempotency key {key[:64]!r} must be 1 to {MAX_KEY} printable ASCII characters")
+
+
+def _name(caller: Caller) -> str:
+    return "local" if caller.token_id is None else f"token-{caller.token_id}"
+
+
+def _fingerprint(operation: Operation, request: Request) -> str:
+    text = f"{operation.name}\n{request.model_dump_json()}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

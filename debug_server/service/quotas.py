@@ -1,0 +1,82 @@
+"""What one token may use at a time: sessions, commands, requests each second."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from debug_server.errors import InvalidInputError, QuotaExceededError
+from debug_server.service.caller import Caller
+from debug_server.store import MetadataStore
+
+SESSIONS, COMMANDS, REQUESTS = "sessions", "commands", "requests_per_second"
+QUOTAS = (SESSIONS, COMMANDS, REQUESTS)
+_RETRY_SECONDS = 1.0
+
+Count = Callable[[Callable[[int], int], int], Awaitable[int]]
+
+
+def check_quotas(quotas: Mapping[str, Any]) -> dict[str, float]:
+    """The quotas of a new token."""
+    for name, value in quotas.items():
+        if name not in QUOTAS:
+            raise InvalidInputError(f"quota {name!r} is not known: use some of {', '.join(QUOTAS)}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1e9:
+            raise InvalidInputError(f"quota {name}={value!r} must be a number above zero; leave it out for no bound")
+    return dict(quotas)
+
+
+class Quotas:
+    """Counts for each token; what is on its way into the store counts as being there."""
+
+    def __init__(self, store: MetadataStore, count: Count, clock: Callable[[], float] = time.monotonic) -> None:
+        self._count = count
+        self._clock = clock
+        self._in_use = {SESSIONS: store.count_open_sessions, COMMANDS: store.count_unfinished_commands}
+        self._coming: Counter[tuple[int, str]] = Counter()
+        self._buckets: dict[int, tuple[float, float]] = {}
+
+    def take_request(self, caller: Caller) -> None:
+        """QuotaExceededError when the caller asks more often than it may; a second's worth may come at once."""
+        rate = caller.quotas.get(REQUESTS)
+        if rate is None or caller.token_id is None:
+            return
+        now = self._clock()
+        tokens, before = self._buckets.get(caller.token_id, (max(1.0, rate), now))
+        tokens = min(max(1.0, rate), tokens + (now - before) * rate)
+        if tokens < 1.0:
+            self._buckets[caller.token_id] = (tokens, now)
+            raise QuotaExceededError(
+                f"token {caller.name!r} may send {rate:g} requests each second: slow down",
+                retry_after=(1.0 - tokens) / rate,
+            )
+        self._buckets[caller.token_id] = (tokens - 1.0, now)
+
+    @asynccontextmanager
+    async def room(self, caller: Caller, **wanted: int) -> AsyncIterator[None]:
+        """Hold room for so many sessions and commands while they are made."""
+        bounded = [(name, count) for name, count in wanted.items() if name in caller.quotas]
+        if not bounded or caller.token_id is None:
+            yield
+            return
+        held: Counter[tuple[int, str]] = Counter()
+        try:
+            for name, count in bounded:
+                self._coming[caller.token_id, name] += count
+                held[caller.token_id, name] += count
+                await self._check(caller, caller.token_id, name)
+            yield
+        finally:
+            self._coming.subtract(held)
+
+    async def _check(self, caller: Caller, token_id: int, name: str) -> None:
+        bound = caller.quotas[name]
+        used = await self._count(self._in_use[name], token_id)
+        if used + self._coming[token_id, name] > bound:
+            raise QuotaExceededError(
+                f"token {caller.name!r} may have {bound:g} {name} at a time and has {used}: let one end first",
+                retry_after=_RETRY_SECONDS,
+            )

@@ -1,0 +1,84 @@
+"""A session's log: the logs of its commands, one after the other in the order in which they started, as one.
+
+Commands of a session run one at a time, so a place in this log stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import datetime
+
+from debug_server.engine.sessions import is_open
+from debug_server.model import Command
+from debug_server.service import messages as m
+from debug_server.service import views
+from debug_server.service.caller import Caller
+from debug_server.service.logs import LogVerbs
+
+_PIECE = 1 << 18
+
+
+class SessionLogVerbs(LogVerbs):
+    """Reading and following all of a session's logs."""
+
+    async def follow_session(self, caller: Caller, request: m.FollowSession) -> AsyncGenerator[m.LogPiece, None]:
+        """History, then live, until every command has ended; before the first one it waits for it."""
+        await self._session(caller, request.session_id)
+        base, seen = 0, set[int]()
+        async with self._wakeups.of(("session", request.session_id)) as woken:
+            while True:
+                woken.clear()
+                rows = await self._call(self._store.list_commands, request.session_id)
+                begun = sorted((row for row in rows if row.id not in seen and row.log_path is not None), key=_start)
+                for row in begun:
+                    async with aclosing(self._one(caller, row, request.offset - base)) as pieces:
+                        async for piece in pieces:
+                            yield piece.model_copy(update={"offset": base + piece.offset})
+                    seen.add(row.id)
+                    base += views.log_bytes(row)
+                if begun:
+                    continue
+                if all(row.status.terminal for row in rows) and (rows or not await self._is_open(request.session_id)):
+                    return
+                await woken.wait()
+
+    async def read_session(self, caller: Caller, request: m.FollowSession) -> AsyncGenerator[m.LogPiece, None]:
+        """What there is now."""
+        await self._session(caller, request.session_id)
+        rows = await self._call(self._store.list_commands, request.session_id)
+        base = 0
+        for row in sorted((row for row in rows if row.log_path is not None), key=_start):
+            size = views.log_bytes(row)
+            offset = max(0, request.offset - base)
+            async with aclosing(self.read_pieces(caller, row.id, offset, size)) as pieces:
+                async for piece in pieces:
+                    yield piece.model_copy(update={"offset": base + piece.offset})
+            base += size
+
+    async def read_pieces(
+        self, caller: Caller, command_id: int, start: int, end: int
+    ) -> AsyncGenerator[m.LogPiece, None]:
+        """A command's log from one offset to another, or to where it ends now."""
+        while start < end:
+            limit = min(_PIECE, end - start)
+            page = await self.read_log(caller, m.ReadLog(command_id=command_id, offset=start, limit=limit))
+            if not page.pieces:
+                return
+            for piece in page.pieces:
+                yield piece
+            start = page.next_offset
+
+    async def _one(self, caller: Caller, row: Command, offset: int) -> AsyncGenerator[m.LogPiece, None]:
+        if row.status.terminal and offset >= views.log_bytes(row):
+            return
+        async with aclosing(self.follow_log(caller, m.FollowLog(command_id=row.id, offset=max(0, offset)))) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _is_open(self, session_id: int) -> bool:
+        return is_open(await self._read(self._store.get_session, session_id))
+
+
+def _start(row: Command) -> tuple[datetime, int]:
+    return (row.started_at or row.finished_at or row.created_at, row.id)

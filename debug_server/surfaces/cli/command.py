@@ -1,0 +1,203 @@
+"""``debug-server command``: one process tree each, from its start to its one end."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from debug_server.client import calls
+from debug_server.client.replies import CommandReply
+from debug_server.surfaces.cli.following import follow_to_the_end, status_of, wait_for
+from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.output import Column
+from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
+from debug_server.surfaces.cli.words import duration, limits, listed, pairs, patch_text, signal_number
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Commands in sessions.")
+TAKES_ARGV = {"ignore_unknown_options": True}
+CommandArgument = Annotated[int, typer.Argument(metavar="COMMAND", help="a command's number")]
+Argv = Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]…", help="the program and its arguments")]
+Cwd = Annotated[str | None, typer.Option(help="a folder in the workspace")]
+Env = Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")]
+Timeout = Annotated[float | None, typer.Option(help="wall-clock seconds")]
+IdleTimeout = Annotated[float | None, typer.Option(help="seconds without output")]
+Memory = Annotated[str | None, typer.Option(help="of the whole tree, such as 64M")]
+Cpus = Annotated[float | None, typer.Option(help="cpu quota in cores")]
+Pids = Annotated[int | None, typer.Option(help="processes and threads at one time")]
+Require = Annotated[list[str] | None, typer.Option(help="a limit that must really be enforced")]
+Artifacts = Annotated[list[str] | None, typer.Option("--artifact", help="files to keep afterwards, as a glob")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="stay; its streams and its exit status are ours")]
+COLUMNS: list[Column] = [
+    ("id", lambda row: row.id),
+    ("seq", lambda row: row.sequence),
+    ("status", lambda row: row.status),
+    ("reason", lambda row: row.exit_reason),
+    ("exit", lambda row: row.exit_code),
+    ("log", lambda row: row.log_bytes),
+    ("command", lambda row: shlex.join(row.command)),
+]
+
+
+@app.command(context_settings=TAKES_ARGV)
+def submit(
+    context: typer.Context,
+    session: Annotated[int, typer.Argument(metavar="SESSION", help="a session's number")],
+    argv: Argv,
+    cwd: Cwd = None,
+    env: Env = None,
+    timeout: Timeout = None,
+    idle_timeout: IdleTimeout = None,
+    memory: Memory = None,
+    cpus: Cpus = None,
+    pids: Pids = None,
+    require: Require = None,
+    artifact: Artifacts = None,
+    tty: Annotated[bool, typer.Option("--tty", help="give the command a terminal")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", help="keep its stdin open for `command stdin`")] = False,
+    priority: Annotated[int, typer.Option(help="more is earlier")] = 0,
+    follow: Follow = False,
+) -> None:
+    """Queue a command in a session."""
+    call = invocation(context)
+    output = call.output()
+    with call.backend() as backend:
+        command: CommandReply = backend.send(
+            calls.submit_command(
+                session,
+                argv,
+                cwd=cwd,
+                env=pairs(env, flag="--env"),
+                limits=limits(timeout=timeout, idle_timeout=idle_timeout, memory=memory, cpus=cpus, pids=pids),
+                require=listed(require),
+                artifacts=artifact or [],
+                tty=tty,
+                stdin=stdin,
+                priority=priority,
+            )
+        )
+        if follow:
+            raise typer.Exit(follow_to_the_end(backend, output, [command]))
+        command = backend.leave(command)
+    output.say(f"command {command.id} is {command.status}", command)
+
+
+@app.command(context_settings=TAKES_ARGV)
+def run(
+    context: typer.Context,
+    argv: Argv,
+    commit: Annotated[str, typer.Option(help="branch, tag or commit")] = "HEAD",
+    repository: Annotated[str | None, typer.Option(help="its name; left out: the only one there is")] = None,
+    patch: Annotated[Path | None, typer.Option(help="a patch to apply; - is stdin")] = None,
+    manifest: Annotated[list[str] | None, typer.Option(help="what the environment is built from")] = None,
+    python: Annotated[str | None, typer.Option(help="the environment's Python version")] = None,
+    cwd: Cwd = None,
+    env: Env = None,
+    timeout: Timeout = None,
+    idle_timeout: IdleTimeout = None,
+    memory: Memory = None,
+    cpus: Cpus = None,
+    pids: Pids = None,
+    require: Require = None,
+    artifact: Artifacts = None,
+) -> None:
+    """Open a session, run one command in it and close it; the command's streams and its exit status are ours."""
+    call = invocation(context)
+    with call.backend() as backend:
+        known = chosen_repository(backend, repository)
+        started = backend.send(
+            calls.start_run(
+                known.name,
+                commit,
+                argv,
+                patch=patch_text(patch),
+                manifests=manifest or manifests_of(known),
+                python=python,
+                cwd=cwd,
+                env=pairs(env, flag="--env"),
+                limits=limits(timeout=timeout, idle_timeout=idle_timeout, memory=memory, cpus=cpus, pids=pids),
+                require=listed(require),
+                artifacts=artifact or [],
+            )
+        )
+        raise typer.Exit(follow_to_the_end(backend, call.output(), [started.command]))
+
+
+@app.command("list")
+def list_all(
+    context: typer.Context, session: Annotated[int, typer.Argument(metavar="SESSION", help="a session's number")]
+) -> None:
+    """A session's commands by sequence."""
+    call = invocation(context)
+    with call.backend() as backend:
+        found = backend.send(calls.list_commands(session))
+    call.output().table(found.items, COLUMNS)
+
+
+@app.command()
+def show(context: typer.Context, command: CommandArgument) -> None:
+    """One command."""
+    call = invocation(context)
+    with call.backend() as backend:
+        call.output().record(backend.send(calls.get_command(command)))
+
+
+@app.command()
+def cancel(context: typer.Context, command: CommandArgument) -> None:
+    """End a command and everything it started; one that has ended stays as it is."""
+    call = invocation(context)
+    with call.backend() as backend:
+        row = backend.send(calls.cancel_command(command))
+    call.output().say(f"command {row.id} is {row.status} ({row.exit_reason or 'not yet ended'})", row)
+
+
+@app.command()
+def signal(
+    context: typer.Context,
+    command: CommandArgument,
+    name: Annotated[str, typer.Argument(metavar="SIGNAL", help="a number or a name such as INT")],
+) -> None:
+    """Send a signal to its first process."""
+    call = invocation(context)
+    with call.backend() as backend:
+        reply = backend.send(calls.signal_command(command, signal_number(name)))
+    call.output().say(reply.message, reply)
+
+
+@app.command()
+def stdin(
+    context: typer.Context,
+    command: CommandArgument,
+    text: Annotated[str | None, typer.Option(help="what to write; left out: our own stdin, to its end")] = None,
+    close: Annotated[bool, typer.Option("--close", help="nothing more will come")] = False,
+) -> None:
+    """Write to the stdin of a command that was submitted with --stdin."""
+    call = invocation(context)
+    with call.backend() as backend:
+        for data in [text.encode("utf-8", "surrogateescape")] if text is not None else iter(_own_stdin, b""):
+            backend.send(calls.write_stdin(command, data))
+        if close:
+            backend.send(calls.write_stdin(command, close=True))
+    call.output().say(f"written to command {command}", {"command_id": command, "closed": close})
+
+
+def _own_stdin() -> bytes:
+    return os.read(0, 1 << 16)
+
+
+@app.command()
+def wait(
+    context: typer.Context,
+    command: CommandArgument,
+    timeout: Annotated[str | None, typer.Option(help="give up after, such as 90 or 15m; the command goes on")] = None,
+) -> None:
+    """Wait for its end; the exit status is the command's, or 75 when it still runs at the timeout."""
+    call = invocation(context)
+    seconds = duration(timeout, flag="--timeout")
+    with call.backend() as backend:
+        row = wait_for(backend, command, seconds)
+    call.output().say(f"command {row.id} is {row.status} ({row.exit_reason or 'not yet ended'})", row)
+    raise typer.Exit(status_of(row) if row.ended else 75)

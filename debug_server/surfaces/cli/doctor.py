@@ -1,0 +1,36 @@
+"""``debug-server doctor``: what this machine can really do, and what to install."""
+
+from __future__ import annotations
+
+import typer
+
+from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.machine import examine
+from debug_server.surfaces.cli.output import Column, plain, write_line
+
+app = typer.Typer(add_completion=False)
+COLUMNS: list[Column] = [
+    ("area", lambda item: item.area),
+    ("what", lambda item: item.name),
+    ("state", lambda item: item.state),
+    ("found", lambda item: item.detail),
+]
+
+
+@app.command()
+def doctor(context: typer.Context) -> None:
+    """Try everything that commands need on this machine; the exit status is 0 when commands can run."""
+    call = invocation(context)
+    output = call.output()
+    with call.programs.open_local() as local:
+        found = list(examine(local))
+    able = all(item.state != "failed" for item in found)
+    if call.as_json:
+        output.json({"can_run": able, "findings": plain(found)})
+        raise typer.Exit(0 if able else 1)
+    output.table(found, COLUMNS)
+    for item in found:
+        if item.remedy is not None:
+            write_line(f"{item.area} {item.name}: {item.remedy}")
+    write_line("commands can run here" if able else "commands cannot run here")
+    raise typer.Exit(0 if able else 1)

@@ -1,0 +1,85 @@
+"""Staying with commands that we started: their output, their end, and Ctrl-C, which ends them and says so."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from types import FrameType
+
+from debug_server.client import calls
+from debug_server.client.replies import CommandReply
+from debug_server.model import ExitRecord
+from debug_server.surfaces.cli.backend import Backend
+from debug_server.surfaces.cli.log_lines import Log, RawLog, json_log
+from debug_server.surfaces.cli.outcome import FAILURE, exit_status, summary
+from debug_server.surfaces.cli.output import Output, tell
+
+_WAIT_SECONDS = 30.0
+_LEAST_SECONDS = 0.001
+
+
+def follow_to_the_end(backend: Backend, output: Output, commands: Sequence[CommandReply]) -> int:
+    """Show each command's output as its own; returns the first exit status that is not 0."""
+    log: Log = json_log() if output.as_json else RawLog()
+    statuses = []
+    try:
+        with _terminated_as_interrupted():
+            for command in commands:
+                for piece in backend.follow_log(command.id):
+                    log.write(piece)
+                log.finish()
+                statuses.append(tell_end(output, wait_for(backend, command.id)))
+    except KeyboardInterrupt:
+        return _cancel(backend, output, commands[len(statuses) :])
+    return next((status for status in statuses if status), 0)
+
+
+def wait_for(backend: Backend, command_id: int, seconds: float | None = None) -> CommandReply:
+    """The command once it has ended, or as it is after ``seconds``."""
+    deadline = time.monotonic() + (math.inf if seconds is None else seconds)
+    while True:
+        left = min(_WAIT_SECONDS, max(_LEAST_SECONDS, deadline - time.monotonic()))
+        command = backend.send(calls.wait_command(command_id, seconds=left))
+        if command.ended or time.monotonic() >= deadline:
+            return command
+
+
+def status_of(command: CommandReply) -> int:
+    """The exit status that tells a command's end."""
+    return exit_status(ExitRecord.from_json(command.exit)) if command.exit is not None else FAILURE
+
+
+def tell_end(output: Output, command: CommandReply) -> int:
+    """Say how it ended, beside its output; returns the exit status."""
+    if output.as_json:
+        output.record(command)
+    elif command.exit is not None:
+        tell(summary(ExitRecord.from_json(command.exit), None).removeprefix("[debug-server] "))
+    return status_of(command)
+
+
+def _cancel(backend: Backend, output: Output, commands: Sequence[CommandReply]) -> int:
+    """The last one first: none of them may start because another has made room."""
+    for command in reversed(commands):
+        ended = backend.send(calls.cancel_command(command.id))
+        state = "was cancelled" if ended.status == "cancelled" else f"is {ended.status}"
+        tell(f"command {command.id} {state}")
+        if output.as_json:
+            output.record(ended)
+    return 130
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    signal.raise_signal(signal.SIGINT)

@@ -1,0 +1,67 @@
+"""One call of the program: its global options, and what the commands get from them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+from debug_server.errors import DebugServerError
+from debug_server.surfaces.cli.backend import Backend, open_backend
+from debug_server.surfaces.cli.connection import Connection, find_connection
+from debug_server.surfaces.cli.output import Output
+from debug_server.surfaces.cli.parts import OpenLocal
+
+Serve = Callable[..., int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Programs:
+    """What only the composition root can start."""
+
+    open_local: OpenLocal
+    serve: Serve
+    mcp: Callable[[], int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Invocation:
+    """The global options, as given."""
+
+    programs: Programs
+    flags: dict[str, Any]
+    as_json: bool = False
+
+    def connection(self) -> Connection:
+        """The server to speak to."""
+        return find_connection(self.flags)
+
+    def backend(self) -> Backend:
+        """Whoever does the work; a context manager."""
+        return open_backend(self.connection(), self.programs.open_local)
+
+    def output(self) -> Output:
+        """Where the answer goes."""
+        return Output(as_json=self.as_json)
+
+    def report(self, error: DebugServerError) -> int:
+        """One line on stderr; returns the exit status."""
+        from debug_server.service.errors_table import mapping_of
+
+        if self.as_json:
+            text = json.dumps({"error": {"code": error.code, "message": str(error)}}, ensure_ascii=False)
+        else:
+            text = f"debug-server: {error}"
+        sys.stderr.write(text + "\n")
+        return mapping_of(error).exit_status
+
+
+def invocation(context: typer.Context) -> Invocation:
+    """The one behind a command's context."""
+    found = context.find_root().obj
+    assert isinstance(found, Invocation)
+    return found

@@ -1,0 +1,150 @@
+"""The service in this process, for a machine without a server.
+
+Each call that concerns commands carries the queue on while it lasts: it takes up what earlier ones left, starts what
+waits, and lets go at its end. What runs goes on under its keeper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from debug_server.client import calls
+from debug_server.client.calls import Call
+from debug_server.client.decoding import decode
+from debug_server.client.replies import CommandReply, EventReply, LogPiece
+from debug_server.errors import InvalidInputError
+from debug_server.service import LOCAL
+from debug_server.service import messages as m
+from debug_server.service.operations import OPERATIONS
+from debug_server.surfaces.cli.parts import OpenLocal
+
+T = TypeVar("T")
+_WITHOUT_ENGINE = ("repositor", "token", "who_am_i", "health", "event", "worker", "lease")
+_PAGE_BYTES = 1 << 20
+_SETTLE_SECONDS = 0.3
+_START_SECONDS = 2.0
+_TICK_SECONDS = 0.05
+
+
+class LocalBackend:
+    """Calls the service as this machine's own user, who may do everything."""
+
+    place = "this machine, without a server"
+
+    def __init__(self, open_local: OpenLocal) -> None:
+        self._stack = ExitStack()
+        self._local = self._stack.enter_context(open_local())
+        self._runner = self._stack.enter_context(asyncio.Runner())
+        self._working = False
+
+    def send(self, call: Call[T]) -> T:
+        """Do one operation."""
+        self._work_for(call.operation)
+        if call.operation == "session_patch":
+            patch = self._local.service.diff_bytes(LOCAL, _request(m.SessionId, call.fields))
+            return decode(call.reply, self._runner.run(patch))
+        operation = OPERATIONS[call.operation]
+        request = _request(operation.request, call.fields)
+        reply = self._runner.run(self._local.service.perform(LOCAL, operation, request))
+        return decode(call.reply, reply.model_dump())
+
+    def follow_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
+        """A log from an offset until the command has ended."""
+        self._work_for("follow_log")
+        request = _request(m.FollowLog, {"command_id": command_id, "offset": offset})
+        for piece in self._drive(self._local.service.follow_log(LOCAL, request)):
+            yield decode(LogPiece, piece.model_dump())
+
+    def stored_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
+        """A log from an offset as far as it goes now."""
+        self._work_for("read_log")
+        while True:
+            request = _request(m.ReadLog, {"command_id": command_id, "offset": offset, "limit": _PAGE_BYTES})
+            page = self._runner.run(self._local.service.read_log(LOCAL, request))
+            yield from (decode(LogPiece, piece.model_dump()) for piece in page.pieces)
+            if not page.pieces:
+                return
+            offset = page.next_offset
+
+    def follow_events(
+        self, *, after: int, session_id: int | None, command_id: int | None, kind: str | None
+    ) -> Iterator[EventReply]:
+        """Events after a cursor, then live."""
+        fields = {"after": after, "session_id": session_id, "command_id": command_id, "kind": kind}
+        request = _request(m.ReadEvents, fields)
+        for event in self._drive(self._local.service.follow_events(LOCAL, request)):
+            yield decode(EventReply, event.model_dump())
+
+    def download(self, session_id: int, artifact_id: int, target: Path) -> None:
+        """Copy an artifact's file."""
+        request = _request(m.ArtifactId, {"session_id": session_id, "artifact_id": artifact_id})
+        shutil.copyfile(self._runner.run(self._local.service.artifact_path(LOCAL, request)), target)
+
+    def leave(self, command: CommandReply) -> CommandReply:
+        """Stay until it has started, or until it is clear that it waits for another."""
+        waited = 0.0
+        while command.status == "pending" and waited < _START_SECONDS:
+            command = self.send(calls.wait_command(command.id, seconds=_TICK_SECONDS))
+            waited += _TICK_SECONDS
+        return command
+
+    def close(self) -> None:
+        """Let go; what runs goes on."""
+        if self._working:
+            self._local.engine.stop()
+        self._stack.close()
+
+    def _work_for(self, operation: str) -> None:
+        if self._working or any(part in operation for part in _WITHOUT_ENGINE):
+            return
+        self._working = True
+        for command_id in self._local.engine.start():  # one that ended while nobody looked says so in a moment
+            self._local.engine.wait(command_id, _SETTLE_SECONDS)
+
+    def _drive(self, stream: AsyncIterator[T]) -> Iterator[T]:
+        try:
+            while True:
+                try:
+                    item = self._runner.run(_next(stream))
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            self._runner.run(_close(stream))
+
+    def __enter__(self) -> LocalBackend:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+async def _next(stream: AsyncIterator[T]) -> T:
+    return await anext(stream)
+
+
+async def _close(stream: Any) -> None:
+    await stream.aclose()
+
+
+R = TypeVar("R", bound=m.Request)
+
+
+def _request(cls: type[R], fields: Any) -> R:
+    try:
+        return cls.model_validate(dict(fields))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        given = f", not {first['input']!r}" if isinstance(first["input"], int | float | str) else ""
+        where = ".".join(map(str, first["loc"]))
+        raise InvalidInputError(f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}{given}") from error

@@ -1,0 +1,33 @@
+"""``debug-server logs``: what a command said, from any byte on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from debug_server.client import calls
+from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def logs(
+    context: typer.Context,
+    command: Annotated[int, typer.Argument(metavar="COMMAND", help="a command's number")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="until the command has ended")] = False,
+    offset: Annotated[int, typer.Option(help="the byte to begin at")] = 0,
+    format_: Annotated[
+        LogFormat, typer.Option("--format", help="lines with time and stream, or JSON")
+    ] = LogFormat.TEXT,
+    raw: Annotated[bool, typer.Option("--raw", help="the bytes as they are, stderr on stderr")] = False,
+) -> None:
+    """What a command said; leaving with Ctrl-C does not end it."""
+    call = invocation(context)
+    log = log_for(LogFormat.JSON if call.as_json else format_, raw=raw)
+    with call.backend() as backend:
+        backend.send(calls.get_command(command))
+        read = backend.follow_log if follow else backend.stored_log
+        show(read(command, offset=offset), log)

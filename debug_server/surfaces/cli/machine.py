@@ -1,0 +1,180 @@
+"""What this machine can really do, found by doing it."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.engine import SessionWorkspace
+from debug_server.errors import DebugServerError
+from debug_server.model import Limits
+from debug_server.runner.environments.builders import CONDA_PROGRAMS
+from debug_server.runner.environments.uv_builder import find_uv
+from debug_server.runner.limits import REQUIRE_NAMES, Capabilities, plan_limits
+from debug_server.runner.settings import RunnerPaths, RunnerSettings
+from debug_server.runner.spec import CommandSpec
+from debug_server.runner.worker import WorkerSupervisor
+from debug_server.store import open_store
+from debug_server.surfaces.cli.parts import LocalParts
+from debug_server.worktrees.git import run_git
+from debug_server.worktrees.overlay import why_overlay_fails
+
+WHOLE_TREE = ("memory", "cpus", "cpu-seconds", "pids")
+_DELEGATE = "run where control groups are delegated to this user (root, or a systemd unit with Delegate=yes)"
+_TRIAL = Limits(
+    memory_bytes=1 << 30,
+    cpus=1.0,
+    cpu_seconds=60.0,
+    pids=1000,
+    open_files=1000,
+    file_size_bytes=1 << 30,
+    output_bytes=1 << 30,
+    wall_seconds=60.0,
+    idle_seconds=60.0,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked for."""
+
+    area: str
+    name: str
+    state: str  # ok, degraded, missing (optional, or another takes its place), failed (nothing runs without it)
+    detail: str
+    remedy: str | None = None
+
+
+def examine(local: LocalParts) -> Iterator[Finding]:
+    """Every finding, each as soon as it is known."""
+    yield Finding(area="machine", name="python", state="ok", detail=f"{platform.python_version()} at {sys.executable}")
+    yield Finding(area="machine", name="kernel", state="ok", detail=f"{platform.system()} {platform.release()}")
+    yield from _store(local)
+    yield from _processes(local)
+    yield from _workspaces(local)
+    yield from _environments()
+    yield from _optional()
+
+
+def _attempt(area: str, name: str, probe: Callable[[], str], remedy: str) -> Finding:
+    try:
+        return Finding(area=area, name=name, state="ok", detail=probe())
+    except (DebugServerError, OSError) as error:
+        return Finding(area=area, name=name, state="failed", detail=str(error), remedy=remedy)
+
+
+def _store(local: LocalParts) -> Iterator[Finding]:
+    def opened() -> str:
+        return f"{local.store.address}, {local.store.last_event()} events"
+
+    def space() -> str:
+        root = local.settings.paths.artifacts_root
+        root.mkdir(parents=True, exist_ok=True)
+        return f"{shutil.disk_usage(root).free >> 20} MiB free in {root.resolve()}"
+
+    yield _attempt("store", "database", opened, "set DEBUG_SERVER_DB_URL to a database that this user can write")
+    yield _attempt("store", "disk", space, "set paths.artifacts to a folder that this user can write")
+    installed = importlib.util.find_spec("psycopg") is not None
+    yield _optional_one("store", "postgresql", installed, "psycopg", "pip install 'debug-server[postgres]'")
+
+
+def _processes(local: LocalParts) -> Iterator[Finding]:
+    yield _attempt("commands", "run", lambda: _trial_run(local.settings), "see the reason; nothing can run without it")
+    try:
+        found = local.bare_supervisor.pool.capabilities
+    except DebugServerError as error:
+        yield Finding(area="commands", name="containment", state="failed", detail=str(error), remedy=_DELEGATE)
+        return
+    held = found.mechanism.startswith("cgroup")
+    controllers = ", ".join(sorted(found.controllers)) or "no controllers"
+    yield Finding(
+        area="commands",
+        name="containment",
+        state="ok" if held else "degraded",
+        detail=f"{found.mechanism} ({controllers})",
+        remedy=None if held else _DELEGATE,
+    )
+    yield from _limits(found)
+
+
+def _trial_run(settings: RunnerSettings) -> str:
+    """A command of our own, below a folder of its own: nothing of it stays."""
+    with tempfile.TemporaryDirectory(prefix="debug-server-doctor-") as folder:
+        root = Path(folder)
+        trial = RunnerSettings(RunnerPaths.from_root(root), settings.default_shell, containment=settings.containment)
+        store = open_store(f"sqlite:///{root}/metadata.db")
+        supervisor = WorkerSupervisor(metadata_store=store, paths=trial.paths, environment_manager=None, settings=trial)
+        try:
+            session = store.create_session(metadata={"workspace": folder})
+            spec = CommandSpec([settings.default_shell, "-c", "exit 0"])
+            record = supervisor.run_command(session.id, spec, SessionWorkspace(path=root)).exit
+        finally:
+            supervisor.close()
+            store.close()
+    if record.exit_code != 0:
+        raise DebugServerError(f"{settings.default_shell} ended with {record.reason.value}: {record.message}")
+    return f"{settings.default_shell} ran and left nothing, in {record.wall_seconds:.3f} s"
+
+
+def _limits(found: Capabilities) -> Iterator[Finding]:
+    plan = plan_limits(_TRIAL, found)
+    for name, field in REQUIRE_NAMES.items():
+        by = plan[field]["by"]
+        weak = by is None or (name in WHOLE_TREE and by != "cgroup")
+        scope = "nothing" if by is None else f"{by}, for each process alone" if weak else str(by)
+        yield Finding(
+            area="limits",
+            name=name,
+            state="degraded" if weak else "ok",
+            detail=f"enforced by {scope}",
+            remedy=f"delegate the {name} controller" if weak else None,
+        )
+
+
+def _workspaces(local: LocalParts) -> Iterator[Finding]:
+    yield _attempt("workspaces", "git", lambda: run_git("--version").stdout.decode().strip(), "install git")
+    try:
+        reason = why_overlay_fails(local.settings.paths.artifacts_root)
+    except OSError as error:
+        reason = str(error)
+    yield Finding(
+        area="workspaces",
+        name="backend",
+        state="degraded" if reason else "ok",
+        detail=f"pool of git worktrees ({reason})" if reason else "overlay mounts",
+        remedy="run as root on a filesystem that can carry overlays, for workspaces in a millisecond"
+        if reason
+        else None,
+    )
+
+
+def _environments() -> Iterator[Finding]:
+    uv, conda = find_uv(), next(filter(None, map(shutil.which, CONDA_PROGRAMS)), None)
+    yield _optional_one("environments", "uv", uv is not None, uv or "", "pip install uv; venv and pip take its place")
+    venv = importlib.util.find_spec("ensurepip") is not None
+    yield _optional_one("environments", "venv", venv, "of the standard library", "install python3-venv")
+    rattler = importlib.util.find_spec("rattler") is not None
+    yield _optional_one("environments", "conda", rattler, "py-rattler", "pip install py-rattler")
+    yield _optional_one("environments", "conda program", conda is not None, conda or "", "py-rattler takes its place")
+
+
+def _optional() -> Iterator[Finding]:
+    for program, remedy in {"gdb": "install gdb", "lldb": "install lldb"}.items():
+        path = shutil.which(program)
+        yield _optional_one("debuggers", program, path is not None, path or "", remedy)
+    debugpy = importlib.util.find_spec("debugpy") is not None
+    yield _optional_one("debuggers", "debugpy", debugpy, "installed", "pip install debugpy")
+    traces = importlib.util.find_spec("opentelemetry") is not None
+    yield _optional_one("telemetry", "opentelemetry", traces, "installed", "pip install 'debug-server[otel]'")
+
+
+def _optional_one(area: str, name: str, found: bool, detail: str, remedy: str) -> Finding:
+    if found:
+        return Finding(area=area, name=name, state="ok", detail=detail)
+    return Finding(area=area, name=name, state="missing", detail="not installed", remedy=remedy)

@@ -1,0 +1,15 @@
+"""``debug-server mcp``: the Model Context Protocol over stdin and stdout."""
+
+from __future__ import annotations
+
+import typer
+
+from debug_server.surfaces.cli.invocation import invocation
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def mcp(context: typer.Context) -> None:
+    """Speak the Model Context Protocol over stdin and stdout, for the agent that starts this program."""
+    raise typer.Exit(invocation(context).programs.mcp())

@@ -1,0 +1,101 @@
+"""What a person or a program reads: tables and colours on a terminal, plain text in pipes, JSON when asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+_GOOD = ("succeeded", "completed", "running", "ok", "idle", "ready")
+_BAD = ("failed", "cancelled", "missing", "degraded", "not ready")
+_PAINT = {"good": "\x1b[32m", "bad": "\x1b[31m", "head": "\x1b[1m"}
+_PLAIN = "\x1b[0m"
+Column = tuple[str, Callable[[Any], object]]
+
+
+class Output:
+    """Where a command puts its answer."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self._colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def table(self, items: Sequence[Any], columns: Sequence[Column]) -> None:
+        """One line for each item."""
+        if self.as_json:
+            self.json([plain(item) for item in items])
+            return
+        rows = [[name.upper() for name, _ in columns]]
+        rows += [[cell(value(item)) for _, value in columns] for item in items]
+        self._aligned(rows, head=True)
+
+    def record(self, value: Any) -> None:
+        """One item, a line for each field."""
+        data = plain(value)
+        if self.as_json:
+            self.json(data)
+            return
+        self._aligned([[name, cell(item)] for name, item in data.items() if item not in (None, {}, [])], head=False)
+
+    def say(self, text: str, value: Any) -> None:
+        """A sentence for people, the value for programs."""
+        if self.as_json:
+            self.json(plain(value))
+        else:
+            write_line(text)
+
+    def json(self, data: object) -> None:
+        """One line."""
+        write_line(json.dumps(data, ensure_ascii=False))
+
+    def _aligned(self, rows: list[list[str]], *, head: bool) -> None:
+        widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]))] if rows else []
+        for index, row in enumerate(rows):
+            padded = [text.ljust(width) for text, width in zip(row[:-1], widths, strict=False)]
+            painted = [self._paint(text, head=head and index == 0) for text in [*padded, row[-1]]]
+            write_line("  ".join(painted).rstrip())
+
+    def _paint(self, text: str, *, head: bool) -> str:
+        word = text.strip()
+        kind = "head" if head else "good" if word in _GOOD else "bad" if word in _BAD else None
+        return f"{_PAINT[kind]}{text}{_PLAIN}" if self._colour and kind else text
+
+
+def write_line(text: str) -> None:
+    """To stdout, at once: somebody may be waiting for it; what no terminal can show is replaced."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+    sys.stdout.flush()
+
+
+def tell(text: str) -> None:
+    """Something beside the answer, to stderr."""
+    sys.stderr.write(f"[debug-server] {text}\n")
+    sys.stderr.flush()
+
+
+def plain(value: Any) -> Any:
+    """A reply as JSON can hold it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Mapping):
+        return {name: plain(item) for name, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def cell(value: object) -> str:
+    """One value in a table: no line breaks, no control characters of somebody else's."""
+    if value is None:
+        return "-"
+    if isinstance(value, datetime):
+        return value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

@@ -1,0 +1,60 @@
+"""A server, over the SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from debug_server.client import DebugServerClient
+from debug_server.client.calls import Call
+from debug_server.client.replies import CommandReply, EventReply, LogPiece
+
+T = TypeVar("T")
+
+
+class RemoteBackend:
+    """Sends every operation to one server."""
+
+    def __init__(self, base_url: str, token: str | None, *, verify_tls: bool) -> None:
+        self._client = DebugServerClient(base_url=base_url, token=token, verify_tls=verify_tls)
+        self.place = base_url
+
+    def send(self, call: Call[T]) -> T:
+        """Do one operation."""
+        return self._client.send(call)
+
+    def follow_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
+        """A log from an offset until the command has ended."""
+        return self._client.follow_log(command_id, offset=offset)
+
+    def stored_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
+        """A log from an offset as far as it goes now."""
+        return self._client.stored_log(command_id, offset=offset)
+
+    def follow_events(
+        self, *, after: int, session_id: int | None, command_id: int | None, kind: str | None
+    ) -> Iterator[EventReply]:
+        """Events after a cursor, then live."""
+        return self._client.follow_events(after=after, session_id=session_id, command_id=command_id, kind=kind)
+
+    def download(self, session_id: int, artifact_id: int, target: Path) -> None:
+        """An artifact's bytes into a file."""
+        self._client.download_artifact(session_id, artifact_id, target)
+
+    def leave(self, command: CommandReply) -> CommandReply:
+        """The server goes on with it."""
+        return command
+
+    def close(self) -> None:
+        """Close connections."""
+        self._client.close()
+
+    def __enter__(self) -> RemoteBackend:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

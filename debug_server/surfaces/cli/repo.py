@@ -1,0 +1,63 @@
+"""``debug-server repo``: registered git remotes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from debug_server.client import calls
+from debug_server.client.replies import RepositoryReply
+from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.output import Column
+from debug_server.surfaces.cli.remotes import address, name_for
+from debug_server.surfaces.cli.words import values
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Registered git remotes.")
+COLUMNS: list[Column] = [
+    ("id", lambda row: row.id),
+    ("name", lambda row: row.name),
+    ("branch", lambda row: row.default_branch),
+    ("remote", lambda row: row.remote_url),
+]
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    remote: Annotated[str, typer.Argument(help="a git URL, or a path on the server's machine")],
+    name: Annotated[str | None, typer.Option(help="the name to use; left out: from the remote")] = None,
+    default_branch: Annotated[str | None, typer.Option(help="left out: main")] = None,
+    description: Annotated[str | None, typer.Option(help="for people")] = None,
+    setting: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")] = None,
+) -> None:
+    """Register a git remote."""
+    call = invocation(context)
+    with call.backend() as backend:
+        row: RepositoryReply = backend.send(
+            calls.register_repository(
+                name or name_for(remote),
+                address(remote),
+                default_branch=default_branch,
+                description=description,
+                settings=values(setting, flag="--setting"),
+            )
+        )
+    call.output().say(f"repository {row.name} is {row.remote_url}", row)
+
+
+@app.command("list")
+def list_all(context: typer.Context) -> None:
+    """Every repository."""
+    call = invocation(context)
+    with call.backend() as backend:
+        found = backend.send(calls.list_repositories())
+    call.output().table(found.items, COLUMNS)
+
+
+@app.command()
+def show(context: typer.Context, name: Annotated[str, typer.Argument(help="of a repository")]) -> None:
+    """One repository."""
+    call = invocation(context)
+    with call.backend() as backend:
+        call.output().record(backend.send(calls.get_repository(name)))

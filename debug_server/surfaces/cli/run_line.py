@@ -1,0 +1,74 @@
+"""The command line of ``debug-server run``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from debug_server.errors import DebugServerError, InvalidInputError
+from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.outcome import FAILURE
+from debug_server.surfaces.cli.run import CheckoutOptions, RunOptions, run_command_line
+from debug_server.surfaces.cli.words import limits, listed
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def run(
+    context: typer.Context,
+    argv: Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]…", help="the program and its arguments")],
+    timeout: Annotated[float | None, typer.Option(help="wall-clock seconds")] = None,
+    idle_timeout: Annotated[float | None, typer.Option(help="seconds without output")] = None,
+    memory: Annotated[str | None, typer.Option(help="of the whole tree, such as 64M")] = None,
+    cpus: Annotated[float | None, typer.Option(help="cpu quota in cores")] = None,
+    cpu_seconds: Annotated[float | None, typer.Option(help="cpu time of the whole tree")] = None,
+    pids: Annotated[int | None, typer.Option(help="processes and threads at one time")] = None,
+    open_files: Annotated[int | None, typer.Option(help="of each process")] = None,
+    file_size: Annotated[str | None, typer.Option(help="of each written file, such as 1G")] = None,
+    output: Annotated[str | None, typer.Option(help="bytes of stdout and stderr together, such as 100M")] = None,
+    require: Annotated[list[str] | None, typer.Option(help="a limit that must really be enforced")] = None,
+    repo: Annotated[str | None, typer.Option(help="a git URL or path: run in a workspace of it")] = None,
+    commit: Annotated[str, typer.Option(help="branch, tag or commit of --repo")] = "HEAD",
+    patch: Annotated[Path | None, typer.Option(help="a patch to apply to the workspace")] = None,
+    manifest: Annotated[list[str] | None, typer.Option(help="what the environment is built from")] = None,
+    python: Annotated[str | None, typer.Option(help="the environment's Python version")] = None,
+    artifact: Annotated[list[str] | None, typer.Option(help="files to keep afterwards, as a glob")] = None,
+    tty: Annotated[bool, typer.Option("--tty", help="give the command a terminal")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="say nothing about the end")] = False,
+) -> None:
+    """Run one command here and now, server or not: its streams are ours, and so is its exit status."""
+    try:
+        bounds = limits(
+            timeout=timeout,
+            idle_timeout=idle_timeout,
+            memory=memory,
+            cpus=cpus,
+            cpu_seconds=cpu_seconds,
+            pids=pids,
+            open_files=open_files,
+            file_size=file_size,
+            output=output,
+        )
+        options = RunOptions(argv=argv, limits=bounds, require=listed(require), tty=tty, quiet=quiet)
+        checkout = _checkout(repo, commit, patch, manifest or [], artifact or [], python)
+    except DebugServerError as error:
+        typer.echo(f"debug-server: {error}", err=True)
+        raise typer.Exit(FAILURE) from error
+    raise typer.Exit(run_command_line(invocation(context).programs.open_local, options, checkout))
+
+
+def _checkout(
+    repo: str | None, commit: str, patch: Path | None, manifests: list[str], artifacts: list[str], python: str | None
+) -> CheckoutOptions | None:
+    if repo is not None:
+        return CheckoutOptions(
+            repository=repo, commit=commit, patch=patch, manifests=manifests, artifacts=artifacts, python=python
+        )
+    given = {"--patch": patch, "--manifest": manifests, "--artifact": artifacts, "--python": python}
+    for name, value in given.items():
+        if value:
+            raise InvalidInputError(f"{name} needs --repo: without it the command runs in this very directory")
+    return None

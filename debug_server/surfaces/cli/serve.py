@@ -1,0 +1,39 @@
+"""``debug-server serve``: the one server process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from debug_server.surfaces.cli.invocation import invocation
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def serve(
+    context: typer.Context,
+    host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="of HTTP; 0 takes a free one")] = 8000,
+    grpc_port: Annotated[int, typer.Option(help="of gRPC; 0 takes a free one")] = 50051,
+    grpc: Annotated[bool, typer.Option("--grpc/--no-grpc", help="serve gRPC, too")] = True,
+    tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,
+    grace: Annotated[float, typer.Option(help="seconds from SIGTERM to the exit")] = 10.0,
+    config: Annotated[Path | None, typer.Option(help="a settings file; left out: config/runner.toml")] = None,
+    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
+) -> None:
+    """Serve HTTP, WebSockets and gRPC until SIGTERM; commands carry on under their keepers afterwards."""
+    status = invocation(context).programs.serve(
+        host=host,
+        port=port,
+        grpc_port=grpc_port if grpc else None,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        grace_seconds=grace,
+        config=config,
+        log_level=log_level.upper(),
+    )
+    raise typer.Exit(status)

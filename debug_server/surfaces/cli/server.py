@@ -1,0 +1,56 @@
+"""``debug-server server``: setting a server up for one repository."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from debug_server.client import calls
+from debug_server.errors import InvalidInputError
+from debug_server.surfaces.cli.connection import save_connection
+from debug_server.surfaces.cli.invocation import Invocation, invocation
+from debug_server.surfaces.cli.output import tell
+from debug_server.surfaces.cli.remotes import address, name_for
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Set a server up for a repository.")
+
+
+@app.callback()
+def group() -> None:
+    """Set a server up for a repository."""
+
+
+@app.command()
+def init(
+    context: typer.Context,
+    remote: Annotated[str, typer.Argument(help="a git URL, or a path on the server's machine")],
+    name: Annotated[str | None, typer.Option(help="the name to use; left out: from the remote")] = None,
+    default_branch: Annotated[str, typer.Option(help="where HEAD is")] = "main",
+    manifest: Annotated[
+        list[str] | None, typer.Option(help="what environments are built from, any number of times")
+    ] = None,
+    save_token: Annotated[bool, typer.Option("--save-token", help="remember the server and the token")] = False,
+) -> None:
+    """Register the repository that sessions are opened of."""
+    call = invocation(context)
+    with call.backend() as backend:
+        row = backend.send(
+            calls.register_repository(
+                name or name_for(remote),
+                address(remote),
+                default_branch=default_branch,
+                settings={"manifests": manifest} if manifest else None,
+            )
+        )
+    call.output().say(f"repository {row.name} is {row.remote_url}", row)
+    if save_token:
+        _remember(call)
+
+
+def _remember(call: Invocation) -> None:
+    connection = call.connection()
+    if connection.server is None or connection.token is None:
+        raise InvalidInputError("--save-token needs a server and its token: give --base-url and --token")
+    changes = {"base_url": connection.server, "token": connection.token, "verify_tls": connection.verify_tls}
+    tell(f"saved in {save_connection(changes)}")

@@ -1,0 +1,181 @@
+"""``debug-server session``: workspaces in which commands run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from debug_server.client import calls
+from debug_server.client.replies import CommandReply, SessionReply
+from debug_server.client.session_logs import session_pieces
+from debug_server.surfaces.cli.backend import Backend
+from debug_server.surfaces.cli.following import follow_to_the_end
+from debug_server.surfaces.cli.invocation import Invocation, invocation
+from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
+from debug_server.surfaces.cli.output import Column, tell
+from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
+from debug_server.surfaces.cli.words import duration, patch_text, values
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Workspaces in which commands run.")
+SessionArgument = Annotated[int, typer.Argument(metavar="SESSION", help="a session's number")]
+COLUMNS: list[Column] = [
+    ("id", lambda row: row.id),
+    ("status", lambda row: row.status),
+    ("commit", lambda row: (row.commit_sha or "-")[:12]),
+    ("patch", lambda row: (row.patch_hash or "-")[:12]),
+    ("by", lambda row: row.requested_by),
+    ("created", lambda row: row.created_at),
+]
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    commit: Annotated[str, typer.Option(help="branch, tag or commit")],
+    repository: Annotated[str | None, typer.Option(help="its name; left out: the only one there is")] = None,
+    patch: Annotated[Path | None, typer.Option(help="a patch to apply; - is stdin")] = None,
+    command: Annotated[list[str] | None, typer.Option(help="a shell command to run, any number of times")] = None,
+    metadata: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")] = None,
+    manifest: Annotated[list[str] | None, typer.Option(help="what the environment is built from")] = None,
+    python: Annotated[str | None, typer.Option(help="the environment's Python version")] = None,
+    expires_in: Annotated[str | None, typer.Option(help="how long it may live, such as 2h")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="stay, and show what the commands say")] = False,
+) -> None:
+    """Open a session, and run commands in it; with --follow the exit status is theirs."""
+    call = invocation(context)
+    with call.backend() as backend:
+        known = chosen_repository(backend, repository)
+        session: SessionReply = backend.send(
+            calls.open_session(
+                known.name,
+                commit,
+                patch=patch_text(patch),
+                metadata=values(metadata, flag="--metadata"),
+                expires_in=duration(expires_in, flag="--expires-in"),
+                manifests=manifest or manifests_of(known),
+                python=python,
+            )
+        )
+        submitted = [backend.send(calls.submit_command(session.id, _shell(text))) for text in command or []]
+        status = _tell_opened(call, backend, session, submitted, follow=follow)
+    raise typer.Exit(status)
+
+
+def _shell(text: str) -> list[str]:
+    return ["/bin/sh", "-c", text]
+
+
+def _tell_opened(
+    call: Invocation, backend: Backend, session: SessionReply, commands: list[CommandReply], *, follow: bool
+) -> int:
+    output = call.output()
+    output.say(f"session {session.id} is open at {(session.commit_sha or '')[:12]}", session)
+    if not follow:
+        for command in commands:
+            output.say(f"command {command.id} is {backend.leave(command).status}", command)
+        return 0
+    status = follow_to_the_end(backend, output, commands)
+    tell(f"session {session.id} stays open: debug-server session close {session.id}")
+    return status
+
+
+@app.command("list")
+def list_all(
+    context: typer.Context,
+    after: Annotated[int, typer.Option(help="a session's number: those that follow it")] = 0,
+    limit: Annotated[int, typer.Option(help="how many at most")] = 100,
+) -> None:
+    """The sessions that you may see."""
+    call = invocation(context)
+    with call.backend() as backend:
+        page = backend.send(calls.list_sessions(after=after, limit=limit))
+    call.output().table(page.items, COLUMNS)
+    if page.next_after is not None:
+        tell(f"there may be more: --after {page.next_after}")
+
+
+@app.command("show")
+def show_one(context: typer.Context, session: SessionArgument) -> None:
+    """One session."""
+    call = invocation(context)
+    with call.backend() as backend:
+        call.output().record(backend.send(calls.get_session(session)))
+
+
+@app.command()
+def logs(
+    context: typer.Context,
+    session: SessionArgument,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="until all of its commands have ended")] = False,
+    format_: Annotated[
+        LogFormat, typer.Option("--format", help="lines with time and stream, or JSON")
+    ] = LogFormat.TEXT,
+    raw: Annotated[bool, typer.Option("--raw", help="the bytes as they are")] = False,
+) -> None:
+    """What its commands said, one after the other."""
+    call = invocation(context)
+    log = log_for(LogFormat.JSON if call.as_json else format_, raw=raw)
+    with call.backend() as backend:
+        backend.send(calls.get_session(session))
+        show(session_pieces(backend, session, follow=follow), log)
+
+
+@app.command()
+def debug(
+    context: typer.Context,
+    session: SessionArgument,
+    action: Annotated[str, typer.Option(help="what the debugger is to do")] = "open",
+    payload: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")] = None,
+) -> None:
+    """Speak to the session's debugger."""
+    call = invocation(context)
+    with call.backend() as backend:
+        reply = backend.send(calls.debug_session(session, action=action, payload=values(payload, flag="--payload")))
+    call.output().say(reply.message, reply)
+
+
+@app.command()
+def diff(context: typer.Context, session: SessionArgument) -> None:
+    """What was changed, as a patch that applies to the session's commit."""
+    call = invocation(context)
+    with call.backend() as backend:
+        if call.as_json:
+            call.output().record(backend.send(calls.diff_session(session)))
+            return
+        patch = memoryview(backend.send(calls.session_patch(session)))
+    while patch:
+        patch = patch[os.write(1, patch) :]
+
+
+@app.command()
+def reset(context: typer.Context, session: SessionArgument) -> None:
+    """Back to commit and patch."""
+    call = invocation(context)
+    with call.backend() as backend:
+        row = backend.send(calls.reset_session(session))
+    call.output().say(f"session {row.id} is as it was opened", row)
+
+
+@app.command()
+def fork(
+    context: typer.Context,
+    session: SessionArgument,
+    count: Annotated[int, typer.Option(help="how many")] = 1,
+) -> None:
+    """New sessions from the current state."""
+    call = invocation(context)
+    with call.backend() as backend:
+        found = backend.send(calls.fork_session(session, count=count))
+    call.output().table(found.items, COLUMNS)
+
+
+@app.command()
+def close(context: typer.Context, session: SessionArgument) -> None:
+    """Cancel what runs and give the workspace back."""
+    call = invocation(context)
+    with call.backend() as backend:
+        reply = backend.send(calls.close_session(session))
+    call.output().say(reply.message, reply)

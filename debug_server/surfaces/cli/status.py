@@ -1,0 +1,86 @@
+"""``debug-server status``: who answers, whether all is well there, and who we are to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+import typer
+
+from debug_server.client import calls
+from debug_server.client.calls import Call
+from debug_server.client.replies import Health, LeaseList, WhoAmI, WorkerList
+from debug_server.errors import AccessError
+from debug_server.surfaces.cli.backend import Backend
+from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.output import Column, Output
+
+app = typer.Typer(add_completion=False)
+T = TypeVar("T")
+LEASES: list[Column] = [
+    ("id", lambda row: row.id),
+    ("status", lambda row: row.status),
+    ("commit", lambda row: (row.commit_sha or "-")[:12]),
+    ("owner", lambda row: row.owner),
+    ("expires", lambda row: row.expires_at),
+    ("path", lambda row: row.path),
+]
+
+
+@app.command()
+def status(
+    context: typer.Context,
+    leases: Annotated[bool, typer.Option("--leases", help="each workspace and who holds it")] = False,
+    workers: Annotated[bool, typer.Option("--workers", help="each supervised process")] = False,
+) -> None:
+    """Whether the server is well, and who you are to it; the exit status is 1 when it is not well."""
+    call = invocation(context)
+    with call.backend() as backend:
+        found = Status(
+            server=backend.place,
+            health=backend.send(calls.health()),
+            you=_allowed(backend, calls.who_am_i()),
+            leases=_allowed(backend, calls.list_leases()),
+            workers=_allowed(backend, calls.list_workers()),
+        )
+    output = call.output()
+    if call.as_json:
+        output.record(found)
+    else:
+        _show(output, found, leases=leases, workers=workers)
+    raise typer.Exit(0 if found.health.ok else 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What was found; None where we may not look."""
+
+    server: str
+    health: Health
+    you: WhoAmI | None
+    leases: LeaseList | None
+    workers: WorkerList | None
+
+
+def _allowed(backend: Backend, call: Call[T]) -> T | None:
+    try:
+        return backend.send(call)
+    except AccessError:
+        return None
+
+
+def _show(output: Output, found: Status, *, leases: bool, workers: bool) -> None:
+    you = (
+        "unknown: no valid token was given"
+        if found.you is None
+        else f"{found.you.name} ({', '.join(found.you.scopes)})"
+    )
+    facts = {"server": found.server, "health": found.health.message, **found.health.checks, "you": you}
+    if found.leases is not None:
+        held = sum(row.status != "idle" for row in found.leases)
+        facts["workspaces"] = f"{held} of {len(found.leases)} held"
+    output.record(facts)
+    if leases and found.leases is not None:
+        output.table(found.leases.items, LEASES)
+    if workers and found.workers is not None:
+        output.table(found.workers.items, [("worker", lambda row: row)])

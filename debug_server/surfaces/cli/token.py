@@ -1,0 +1,69 @@
+"""``debug-server token``: who may do what."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from debug_server.client import calls
+from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.output import Column
+from debug_server.surfaces.cli.words import duration, listed, values
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Access tokens.")
+COLUMNS: list[Column] = [
+    ("id", lambda row: row.id),
+    ("name", lambda row: row.name),
+    ("scopes", lambda row: ",".join(row.scopes)),
+    ("expires", lambda row: row.expires_at),
+    ("last used", lambda row: row.last_used_at),
+    ("revoked", lambda row: row.revoked_at),
+]
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="shown in the audit log")],
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(help="admin, sessions:read, sessions:write, commands:write, artifacts:read; any number of times"),
+    ] = None,
+    expires_in: Annotated[str | None, typer.Option(help="how long it is good for, such as 30d")] = None,
+    quota: Annotated[
+        list[str] | None, typer.Option(help="sessions=N, commands=N or requests_per_second=N; any number of times")
+    ] = None,
+) -> None:
+    """Make a token; its secret is shown this once."""
+    call = invocation(context)
+    with call.backend() as backend:
+        row = backend.send(
+            calls.create_token(
+                name,
+                scopes=listed(scope),
+                expires_in=duration(expires_in, flag="--expires-in"),
+                quotas=values(quota, flag="--quota"),
+            )
+        )
+    call.output().say(str(row.token), row)
+
+
+@app.command("list")
+def list_all(context: typer.Context) -> None:
+    """Every token, without secrets."""
+    call = invocation(context)
+    with call.backend() as backend:
+        found = backend.send(calls.list_tokens())
+    call.output().table(found.items, COLUMNS)
+
+
+@app.command()
+def revoke(
+    context: typer.Context, token: Annotated[int, typer.Argument(metavar="TOKEN", help="a token's number")]
+) -> None:
+    """End a token's life."""
+    call = invocation(context)
+    with call.backend() as backend:
+        reply = backend.send(calls.revoke_token(token))
+    call.output().say(reply.message, reply)

@@ -1,0 +1,103 @@
+"""What people write on a command line, read once: pairs, durations, sizes, patches and limits."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from debug_server.errors import InvalidInputError
+from debug_server.model import Limits, parse_size
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def pairs(items: Sequence[str] | None, *, flag: str) -> dict[str, str]:
+    """``key=value`` each."""
+    found = {}
+    for item in items or ():
+        name, sign, value = item.partition("=")
+        if not sign or not name:
+            raise InvalidInputError(f"{flag} {item!r} must be KEY=VALUE")
+        found[name] = value
+    return found
+
+
+def values(items: Sequence[str] | None, *, flag: str) -> dict[str, Any]:
+    """``key=value`` each, where a value that is JSON means what it says."""
+    return {name: _value(text) for name, text in pairs(items, flag=flag).items()}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def duration(text: str | None, *, flag: str) -> float | None:
+    """Seconds from ``90``, ``15m``, ``2h`` or ``7d``."""
+    if text is None:
+        return None
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise InvalidInputError(f"{flag} {text!r} must be a number of seconds, or such as 15m, 2h, 7d")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def signal_number(text: str) -> int:
+    """From ``9``, ``KILL`` or ``SIGKILL``."""
+    if text.isdigit():
+        return int(text)
+    name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
+    try:
+        return signal.Signals[name].value
+    except KeyError as error:
+        raise InvalidInputError(f"signal {text!r} is not known: use a number or a name such as INT") from error
+
+
+def patch_text(path: Path | None) -> str | None:
+    """A patch file; ``-`` is stdin."""
+    if path is None:
+        return None
+    try:
+        return Path("/dev/stdin" if str(path) == "-" else path).read_bytes().decode()
+    except OSError as error:
+        raise InvalidInputError(f"patch {str(path)!r} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"patch {str(path)!r} is not UTF-8 text: {error.reason}") from error
+
+
+def limits(
+    *,
+    timeout: float | None = None,
+    idle_timeout: float | None = None,
+    memory: str | None = None,
+    cpus: float | None = None,
+    cpu_seconds: float | None = None,
+    pids: int | None = None,
+    open_files: int | None = None,
+    file_size: str | None = None,
+    output: str | None = None,
+) -> Limits:
+    """The limits that were asked for."""
+    return Limits(
+        memory_bytes=parse_size(memory) if memory else None,
+        cpus=cpus,
+        cpu_seconds=cpu_seconds,
+        pids=pids,
+        open_files=open_files,
+        file_size_bytes=parse_size(file_size) if file_size else None,
+        output_bytes=parse_size(output) if output else None,
+        wall_seconds=timeout,
+        idle_seconds=idle_timeout,
+    )
+
+
+def listed(items: Sequence[str] | None) -> list[str]:
+    """Items that may be given one by one or with commas."""
+    return [name for item in items or () for name in item.split(",") if name]

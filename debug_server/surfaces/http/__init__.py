@@ -1,0 +1,8 @@
+"""The HTTP surface: REST, WebSocket and server-sent events over the verbs of the service.
+
+Imported at ``app`` level only; imports ``service`` and nothing below it.
+"""
+
+from debug_server.surfaces.http.app import HttpSettings, create_http_app
+
+__all__ = ["HttpSettings", "create_http_app"]

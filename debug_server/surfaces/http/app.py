@@ -1,0 +1,87 @@
+"""The ASGI application: every route over one service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.routing import Route, WebSocketRoute
+
+from debug_server.service import Service
+from debug_server.surfaces.http import probes
+from debug_server.surfaces.http.endpoints import Endpoint, artifact_file, guarded, rendered, session_diff, started_run
+from debug_server.surfaces.http.gate import Gate
+from debug_server.surfaces.http.logs import LogEndpoints
+from debug_server.surfaces.http.refusals import unrouted
+from debug_server.surfaces.http.routes import ROUTES
+from debug_server.surfaces.http.sockets import SocketEndpoints
+from debug_server.surfaces.http.streaming import Followers
+
+TITLE = "debug-server"
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """What differs between servers."""
+
+    version: str = "0"
+    heartbeat_seconds: float = 15.0  # of silence on an event stream
+
+
+def create_http_app(
+    service: Service,
+    *,
+    metrics: Callable[[], str],
+    settings: HttpSettings | None = None,
+    lifespan: Lifespan | None = None,
+) -> FastAPI:
+    """The application; ``app.state.followers.leave()`` ends its open streams."""
+    settings = settings or HttpSettings()
+    followers = Followers()
+    app = FastAPI(
+        title=TITLE, version=settings.version, lifespan=lifespan, exception_handlers={HTTPException: unrouted}
+    )
+    app.state.followers = followers
+    app.add_middleware(Gate, draining=lambda: service.draining)
+    for route in ROUTES:
+        _add(app, route.method, route.path, rendered(service, route))
+    logs = LogEndpoints(service=service, followers=followers, heartbeat_seconds=settings.heartbeat_seconds)
+    specials: dict[str, Endpoint] = {
+        "/sessions/{session_id}/diff": session_diff(service),
+        "/sessions/{session_id}/artifacts/{artifact_id}": artifact_file(service),
+        **logs.routes(),
+        "/health": probes.health,
+        "/livez": probes.alive,
+        "/healthz": probes.status(service, settings.version),
+        "/readyz": probes.ready(service),
+        "/metrics": probes.metrics(service, metrics),
+    }
+    _add(app, "POST", "/runs", started_run(service))
+    for path, endpoint in specials.items():
+        _add(app, "GET", path, endpoint)
+    for path, socket in SocketEndpoints(service=service, followers=followers).routes().items():
+        app.router.routes.append(WebSocketRoute(path, socket))
+    _describe(app, settings.version)
+    return app
+
+
+def _add(app: FastAPI, method: str, path: str, endpoint: Endpoint) -> None:
+    # Plain routes: FastAPI's own would look into each request for what the table of operations says already.
+    app.router.routes.append(Route(path, guarded(endpoint), methods=[method]))
+
+
+def _describe(app: FastAPI, version: str) -> None:
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            from debug_server.surfaces.http.openapi import document
+
+            app.openapi_schema = document(TITLE, version)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

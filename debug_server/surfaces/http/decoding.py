@@ -1,0 +1,50 @@
+"""From a request's path, query and body to the message of its operation."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+from pydantic_core import from_json
+from starlette.requests import HTTPConnection, Request
+
+from debug_server.errors import InvalidInputError
+
+M = TypeVar("M", bound=BaseModel)
+_DIGITS = 19  # of the largest number that a path may hold
+
+
+def from_query(connection: HTTPConnection, message: type[M], **extra: Any) -> M:
+    """A message out of the path and the query."""
+    fields = dict(connection.query_params)
+    if connection.scope["type"] == "websocket":
+        fields.pop("token", None)
+    return message.model_validate({**fields, **connection.path_params, **extra})
+
+
+async def from_body(request: Request, message: type[M]) -> M:
+    """A message out of the path and a JSON body; types are not guessed."""
+    fields = await json_object(request)
+    for name, text in request.path_params.items():
+        value = _number(text)
+        if fields.setdefault(name, value) != value:
+            raise InvalidInputError(f"{name} is {text} in the path and {fields[name]!r} in the body: leave one out")
+    return message.model_validate(fields, strict=True)
+
+
+async def json_object(request: Request) -> dict[str, Any]:
+    """The body, which is a JSON object or nothing."""
+    data = await request.body()
+    if not data:
+        return {}
+    try:
+        value = from_json(data, allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidInputError(f"the body is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise InvalidInputError(f"the body must be a JSON object, not a {type(value).__name__}")
+    return value
+
+
+def _number(text: str) -> int | str:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else text

@@ -1,0 +1,117 @@
+"""The endpoints that decode, call and encode, made from the table of routes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from pydantic import Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+
+from debug_server.errors import DebugServerError
+from debug_server.service import OPERATIONS, Service
+from debug_server.service import messages as m
+from debug_server.surfaces.http.access import identify
+from debug_server.surfaces.http.decoding import from_body, from_query, json_object
+from debug_server.surfaces.http.refusals import invalid, refusal
+from debug_server.surfaces.http.routes import Route
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+KEY_HEADER = "idempotency-key"
+PATCH_TYPE = "text/x-patch"
+
+
+def guarded(endpoint: Endpoint) -> Endpoint:
+    """The endpoint, its errors turned into their responses."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except DebugServerError as error:
+            return refusal(error)
+        except ValidationError as error:
+            return invalid(error)
+
+    return handle
+
+
+def encoded(reply: m.Reply, status: int = 200) -> Response:
+    """A reply as JSON."""
+    return Response(reply.model_dump_json(), status, media_type="application/json")
+
+
+def rendered(service: Service, route: Route) -> Endpoint:
+    """The endpoint of one route."""
+    operation = OPERATIONS[route.operation]
+
+    async def handle(request: Request) -> Response:
+        caller = await identify(service, request)
+        caller.require(operation.scopes or ())
+        if route.method == "POST":
+            message = await from_body(request, operation.request)
+        else:
+            message = from_query(request, operation.request)
+        reply = await service.perform(caller, operation, message, request.headers.get(KEY_HEADER))
+        return encoded(reply, route.status)
+
+    return handle
+
+
+class WaitQuery(m.Request):
+    """How long a run may be waited for."""
+
+    wait: float = Field(default=0.0, ge=0, le=3600)
+
+
+def started_run(service: Service) -> Endpoint:
+    """``POST /runs``; with ``?wait=seconds`` it answers when the command has ended, or as it is then."""
+    operation = OPERATIONS["start_run"]
+
+    async def handle(request: Request) -> Response:
+        caller = await identify(service, request)
+        caller.require(operation.scopes or ())
+        query = WaitQuery.model_validate(dict(request.query_params))
+        message = m.StartRun.model_validate(await json_object(request), strict=True)
+        reply = await service.perform(caller, operation, message, request.headers.get(KEY_HEADER))
+        assert isinstance(reply, m.RunReply)
+        if query.wait:
+            waiting = m.WaitCommand(command_id=reply.command.id, timeout=query.wait)
+            command = await service.wait_command(caller, waiting)
+            session = await service.get_session(caller, m.SessionId(session_id=reply.session.id))
+            reply = m.RunReply(session=session, command=command)
+        return encoded(reply, 201)
+
+    return handle
+
+
+def session_diff(service: Service) -> Endpoint:
+    """``GET /sessions/{id}/diff``: JSON, or the patch byte for byte where ``text/x-patch`` is asked for."""
+    operation = OPERATIONS["diff_session"]
+
+    async def handle(request: Request) -> Response:
+        caller = await identify(service, request)
+        caller.require(operation.scopes or ())
+        message = from_query(request, m.SessionId)
+        if PATCH_TYPE in request.headers.get("accept", ""):
+            return Response(await service.diff_bytes(caller, message), media_type=PATCH_TYPE)
+        return encoded(await service.diff_session(caller, message))
+
+    return handle
+
+
+def artifact_file(service: Service) -> Endpoint:
+    """``GET /sessions/{id}/artifacts/{aid}``: the file, or a range of it."""
+    operation = OPERATIONS["get_artifact"]
+
+    async def handle(request: Request) -> Response:
+        caller = await identify(service, request)
+        caller.require(operation.scopes or ())
+        message = from_query(request, m.ArtifactId)
+        about = await service.get_artifact(caller, message)
+        path = await service.artifact_path(caller, message)
+        # What a command left is never to be shown as a page of this server.
+        headers = {"X-Content-Type-Options": "nosniff"}
+        kind = about.content_type or "application/octet-stream"
+        return FileResponse(path, media_type=kind, filename=about.name.rpartition("/")[2], headers=headers)
+
+    return handle

@@ -1,0 +1,86 @@
+"""From the bytes of logs to text: decoded for each stream by itself, never across a split character."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import json
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from typing import Any, Literal
+
+from debug_server.service.messages import LogPiece
+
+Encoding = Literal["utf-8", "base64"]
+Record = dict[str, Any]
+# Where text is resumed, so many bytes before it are read again: they may hold the first half of a character.
+LOOK_BACK = 4096
+
+_decoder = codecs.getincrementaldecoder("utf-8")
+
+
+class LogText:
+    """The records of one reader from one offset on; ``name`` is what a record calls its text."""
+
+    def __init__(self, name: str, offset: int, encoding: Encoding) -> None:
+        self._name = name
+        self._offset = offset
+        self._encoding = encoding
+        self._decoders: dict[tuple[int, str], codecs.IncrementalDecoder] = {}
+        self._last: dict[tuple[int, str], Record] = {}
+
+    @property
+    def start(self) -> int:
+        """From where the log has to be read."""
+        return max(0, self._offset - LOOK_BACK) if self._encoding == "utf-8" else self._offset
+
+    async def records(self, pieces: AsyncGenerator[LogPiece, None]) -> AsyncGenerator[Record, None]:
+        """The records of all pieces, and of what is left undecoded at their end."""
+        async with aclosing(pieces):
+            async for piece in pieces:
+                record = self.record(piece)
+                if record is not None:
+                    yield record
+        for record in self._rest():
+            yield record
+
+    def record(self, piece: LogPiece) -> Record | None:
+        """The record of one piece; None while its text is not complete, or before the offset."""
+        end = piece.offset + len(piece.data)
+        early = min(len(piece.data), max(0, self._offset - piece.offset))
+        data = piece.data
+        if early:
+            self._decode(piece, data[:early])
+            data = data[early:]
+        text = self._decode(piece, data) if data else ""
+        if not text:
+            return None
+        record = {
+            "stream": piece.stream,
+            self._name: text,
+            "timestamp": piece.timestamp.isoformat(),
+            "offset": piece.offset + early,
+            "next_offset": end,
+            "command_id": piece.command_id,
+        }
+        self._last[piece.command_id, piece.stream] = record
+        return record
+
+    def _decode(self, piece: LogPiece, data: bytes) -> str:
+        if self._encoding == "base64":
+            return base64.b64encode(data).decode()
+        key = (piece.command_id, piece.stream)
+        decoder = self._decoders.get(key)
+        if decoder is None:
+            decoder = self._decoders[key] = _decoder("replace")
+        return decoder.decode(data)
+
+    def _rest(self) -> Iterator[Record]:
+        for key, decoder in self._decoders.items():
+            if (text := decoder.decode(b"", final=True)) and (last := self._last.get(key)):
+                yield {**last, self._name: text, "offset": last["next_offset"]}
+
+
+def line(record: Record) -> bytes:
+    """A record as one line of JSON."""
+    return (json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n").encode()

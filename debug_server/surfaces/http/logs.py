@@ -1,0 +1,202 @@
+"""Logs over HTTP: plain bytes with ranges, lines of JSON, server-sent events; each reader is its own cursor."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from debug_server.errors import InvalidInputError, RangeNotSatisfiableError
+from debug_server.service import OPERATIONS, Caller, Service
+from debug_server.service import messages as m
+from debug_server.surfaces.http.access import identify
+from debug_server.surfaces.http.decoding import from_query
+from debug_server.surfaces.http.endpoints import Endpoint
+from debug_server.surfaces.http.log_text import Encoding, LogText, Record, line
+from debug_server.surfaces.http.refusals import refusal
+from debug_server.surfaces.http.streaming import Followers, Stream, with_heartbeats
+
+_NDJSON, _SSE, _BYTES = "application/x-ndjson", "text/event-stream", "application/octet-stream"
+_RANGE = re.compile(r"bytes=(?:(\d{1,18})-(\d{1,18})?|-(\d{1,18}))")
+_LAST_EVENT = "last-event-id"
+_END_SECONDS = 5.0  # the log is complete a moment before the command's row says so
+
+
+class LogQuery(m.FollowLog):
+    """From where, and whether to wait for more."""
+
+    follow: bool = False
+    encoding: Encoding = "utf-8"
+
+
+class SessionLogQuery(m.FollowSession):
+    """The same for a session."""
+
+    follow: bool = False
+    encoding: Encoding = "utf-8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEndpoints:
+    """The endpoints of logs and of the event stream."""
+
+    service: Service
+    followers: Followers
+    heartbeat_seconds: float
+
+    async def _caller(self, request: Request, operation: str) -> Caller:
+        caller = await identify(self.service, request)
+        caller.require(OPERATIONS[operation].scopes or ())
+        return caller
+
+    async def read_bytes(self, request: Request) -> Response:
+        """``GET /commands/{id}/log``: what there is or a range of it; with ``follow`` also what is to come."""
+        caller = await self._caller(request, "read_log")
+        query = from_query(request, LogQuery)
+        command = await self.service.get_command(caller, m.CommandId(command_id=query.command_id))
+        headers = {"Accept-Ranges": "bytes", "X-Command-Status": command.status}
+        if query.follow:
+            pieces = self.service.follow_log(caller, m.FollowLog(command_id=command.id, offset=query.offset))
+            return Stream(_data(pieces), self.followers, media_type=_BYTES, headers=headers)
+        size = command.log_bytes
+        start, end, status = min(query.offset, size), size, 200
+        if (asked := request.headers.get("range")) and (found := _range(asked, size)) is not None:
+            start, end, status = *found, 206
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+        headers["Content-Length"] = str(end - start)
+        body = _data(self.service.read_pieces(caller, command.id, start, end))
+        return StreamingResponse(body, status, headers, media_type=_BYTES)
+
+    async def read_lines(self, request: Request) -> Response:
+        """``GET /commands/{id}/log.ndjson``."""
+        caller = await self._caller(request, "follow_log")
+        query = from_query(request, LogQuery)
+        command = await self.service.get_command(caller, m.CommandId(command_id=query.command_id))
+        text = LogText(_name("message", query.encoding), query.offset, query.encoding)
+        if query.follow:
+            pieces = self.service.follow_log(caller, m.FollowLog(command_id=command.id, offset=text.start))
+        else:
+            pieces = self.service.read_pieces(caller, command.id, text.start, command.log_bytes)
+        return Stream(_lines(text.records(pieces)), self.followers, media_type=_NDJSON, headers={})
+
+    async def read_session_lines(self, request: Request) -> Response:
+        """``GET /sessions/{id}/logs``: all of a session's commands."""
+        caller = await self._caller(request, "follow_log")
+        query = from_query(request, SessionLogQuery)
+        await self.service.get_session(caller, m.SessionId(session_id=query.session_id))
+        text = LogText(_name("message", query.encoding), query.offset, query.encoding)
+        verb = self.service.follow_session if query.follow else self.service.read_session
+        pieces = verb(caller, m.FollowSession(session_id=query.session_id, offset=text.start))
+        return Stream(_lines(text.records(pieces)), self.followers, media_type=_NDJSON, headers={})
+
+    async def log_events(self, request: Request) -> Response:
+        """``GET /commands/{id}/log/events``: server-sent events, each id the offset to go on from."""
+        caller = await self._caller(request, "follow_log")
+        query = from_query(request, LogQuery)
+        command_id = m.CommandId(command_id=query.command_id)
+        await self.service.get_command(caller, command_id)
+        offset = _resumed(request, query.offset)
+        text = LogText(_name("text", query.encoding), offset, query.encoding)
+        pieces = self.service.follow_log(caller, m.FollowLog(command_id=query.command_id, offset=text.start))
+        return self._events(self._log_events(caller, command_id, text.records(pieces)))
+
+    async def _log_events(
+        self, caller: Caller, command: m.CommandId, records: AsyncGenerator[Record, None]
+    ) -> AsyncGenerator[bytes, None]:
+        async with aclosing(records):
+            async for record in records:
+                yield _event("log", record["next_offset"], json.dumps(record))
+        waiting = m.WaitCommand(command_id=command.command_id, timeout=_END_SECONDS)
+        ended = await self.service.wait_command(caller, waiting)
+        yield _event(
+            "end", ended.log_bytes, ended.model_dump_json(include={"id", "status", "exit_code", "exit_reason"})
+        )
+
+    async def follow_events(self, request: Request) -> Response:
+        """``GET /events/stream``: the durable events, each id its number."""
+        caller = await self._caller(request, "follow_events")
+        query = from_query(request, m.ReadEvents)
+        query = query.model_copy(update={"after": _resumed(request, query.after)})
+        return self._events(_facts(self.service.follow_events(caller, query)))
+
+    def _events(self, pieces: AsyncGenerator[bytes, None]) -> Stream:
+        lively = with_heartbeats(pieces, self.heartbeat_seconds)
+        return Stream(lively, self.followers, media_type=_SSE, headers={})
+
+    def routes(self) -> dict[str, Endpoint]:
+        """Each path and its endpoint."""
+        return {
+            "/commands/{command_id}/log": _ranged(self.read_bytes),
+            "/commands/{command_id}/log.ndjson": self.read_lines,
+            "/commands/{command_id}/log/events": self.log_events,
+            "/sessions/{session_id}/logs": self.read_session_lines,
+            "/events/stream": self.follow_events,
+        }
+
+
+def _ranged(endpoint: Endpoint) -> Endpoint:
+    """The endpoint, which tells the log's size where a range lies behind its end."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except RangeNotSatisfiableError as error:
+            response = refusal(error)
+            response.headers["Content-Range"] = f"bytes */{error.size}"
+            return response
+
+    return handle
+
+
+def _range(header: str, size: int) -> tuple[int, int] | None:
+    """First and end of the one range that is asked for; None to send everything, as for a header nobody understands."""
+    match = _RANGE.fullmatch(header.strip())
+    if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
+        return None
+    if match[3] is not None:
+        start, end = max(0, size - int(match[3])), size
+    else:
+        start, end = int(match[1]), min(size, int(match[2]) + 1) if match[2] is not None else size
+    if start >= size or start >= end:
+        raise RangeNotSatisfiableError(f"the log has {size} bytes and {header!r} lies behind them", size=size)
+    return start, end
+
+
+def _resumed(request: Request, offset: int) -> int:
+    given = request.headers.get(_LAST_EVENT)
+    if given is None:
+        return offset
+    if not (given.isascii() and given.isdigit() and len(given) <= 18):
+        raise InvalidInputError(f"Last-Event-ID {given[:64]!r} must be the id of an event that was received")
+    return int(given)
+
+
+def _name(name: str, encoding: Encoding) -> str:
+    return "data" if encoding == "base64" else name
+
+
+def _event(kind: str, number: int, data: str) -> bytes:
+    return f"id: {number}\nevent: {kind}\ndata: {data}\n\n".encode()
+
+
+async def _data(pieces: AsyncGenerator[m.LogPiece, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(pieces):
+        async for piece in pieces:
+            yield piece.data
+
+
+async def _lines(records: AsyncGenerator[Record, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(records):
+        async for record in records:
+            yield line(record)
+
+
+async def _facts(events: AsyncGenerator[m.EventReply, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(events):
+        async for event in events:
+            yield _event(event.kind, event.seq, event.model_dump_json())

@@ -1,0 +1,77 @@
+"""How an error is told over HTTP: one shape, from the service's one table."""
+
+from __future__ import annotations
+
+import json
+import math
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
+from debug_server.service import mapping_of
+
+_RETRY_SECONDS = 1.0
+_SECRET_FIELDS = frozenset({"env", "data", "patch", "settings", "metadata"})
+_SHOWN = 80
+_REASON_BYTES = 123  # what a WebSocket's closing frame can carry
+
+
+def error_object(error: DebugServerError, field: str | None = None) -> dict[str, Any]:
+    """``{"error": …}`` for one of our errors."""
+    told = {"code": error.code, "message": str(error), "retryable": mapping_of(error).retryable}
+    return {"error": told if field is None else {**told, "field": field}}
+
+
+def refusal(error: DebugServerError, *, field: str | None = None) -> Response:
+    """The response for one of our errors."""
+    status = mapping_of(error).http
+    headers = {}
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = 'Bearer realm="debug-server"'
+    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        headers["Retry-After"] = str(max(1, math.ceil(getattr(error, "retry_after", _RETRY_SECONDS))))
+    return _json(error_object(error, field), status, headers)
+
+
+def invalid(error: ValidationError) -> Response:
+    """The response for a request that does not fit its message: names the first wrong field."""
+    field, sentence = first_fault(error)
+    return refusal(InvalidInputError(sentence), field=field)
+
+
+def first_fault(error: ValidationError) -> tuple[str, str]:
+    """The first wrong field, and a sentence about it."""
+    fault = error.errors(include_url=False, include_context=False)[0]
+    field = ".".join(str(part) for part in fault["loc"]) or "body"
+    shown = _shown(fault["input"]) if field.partition(".")[0] not in _SECRET_FIELDS else ""
+    return field, f"{field}: {fault['msg'][:1].lower()}{fault['msg'][1:]}{shown}"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f", not {text}" if isinstance(value, str | int | float) and len(text) <= _SHOWN else ""
+
+
+async def unrouted(connection: HTTPConnection, error: Exception) -> Response:
+    """What no route takes: an unknown path, or a method that the path does not have."""
+    assert isinstance(error, HTTPException)
+    path, headers = connection.scope["path"], dict(error.headers or {})
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return refusal(NotFoundError(f"there is no path {path!r}: see /openapi.json"))
+    method = connection.scope["method"]
+    ours = InvalidInputError(f"{method} is not possible on {path!r}: {error.detail}")
+    return _json(error_object(ours), error.status_code, headers)
+
+
+def closing_reason(error: DebugServerError) -> str:
+    """The error in the few bytes of a WebSocket's closing frame."""
+    return f"{error.code}: {error}".encode()[:_REASON_BYTES].decode("utf-8", "ignore")
+
+
+def _json(value: dict[str, Any], status: int, headers: dict[str, str]) -> Response:
+    return Response(json.dumps(value), status, headers, media_type="application/json")

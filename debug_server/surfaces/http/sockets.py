@@ -1,0 +1,124 @@
+"""Logs and debuggers over WebSockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+from starlette.websockets import WebSocket, WebSocketState
+
+from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError
+from debug_server.service import OPERATIONS, Caller, Service
+from debug_server.service import messages as m
+from debug_server.surfaces.http.access import identify
+from debug_server.surfaces.http.decoding import from_query
+from debug_server.surfaces.http.log_text import Encoding, LogText, Record
+from debug_server.surfaces.http.refusals import closing_reason, error_object, first_fault
+from debug_server.surfaces.http.streaming import Followers
+
+ENDED, LEAVING, REFUSED, FAILED = 1000, 1012, 1008, 1011
+
+Socket = Callable[[WebSocket], Awaitable[None]]
+
+
+class CommandLogQuery(m.FollowLog):
+    """From where, and how the bytes travel."""
+
+    encoding: Encoding = "utf-8"
+
+
+class SessionLogsQuery(m.FollowSession):
+    """The same for a session."""
+
+    encoding: Encoding = "utf-8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketEndpoints:
+    """The WebSocket endpoints; each refusal is a close with 1008 and the error's code."""
+
+    service: Service
+    followers: Followers
+
+    def routes(self) -> dict[str, Socket]:
+        """Each path and its endpoint."""
+        return {
+            "/commands/{command_id}/log": _guarded(self.command_log),
+            "/sessions/{session_id}/logs": _guarded(self.session_logs),
+            "/sessions/{session_id}/debug": _guarded(self.debug),
+        }
+
+    async def command_log(self, socket: WebSocket) -> None:
+        """``WS /commands/{id}/log``."""
+        caller = await self._caller(socket, "follow_log")
+        query = from_query(socket, CommandLogQuery)
+        await self.service.get_command(caller, m.CommandId(command_id=query.command_id))
+        text = LogText(_name(query.encoding), query.offset, query.encoding)
+        pieces = self.service.follow_log(caller, m.FollowLog(command_id=query.command_id, offset=text.start))
+        await self._follow(socket, text.records(pieces))
+
+    async def session_logs(self, socket: WebSocket) -> None:
+        """``WS /sessions/{id}/logs``: all of a session's commands as one log."""
+        caller = await self._caller(socket, "follow_log")
+        query = from_query(socket, SessionLogsQuery)
+        await self.service.get_session(caller, m.SessionId(session_id=query.session_id))
+        text = LogText(_name(query.encoding), query.offset, query.encoding)
+        following = m.FollowSession(session_id=query.session_id, offset=text.start)
+        await self._follow(socket, text.records(self.service.follow_session(caller, following)))
+
+    async def debug(self, socket: WebSocket) -> None:
+        """``WS /sessions/{id}/debug``: the error as an object, then the close with 1011, while there is no debugger."""
+        caller = await self._caller(socket, "debug_session")
+        query = from_query(socket, m.SessionId)
+        await self.service.get_session(caller, query)
+        try:
+            await self.service.debug_session(caller, m.DebugAction(session_id=query.session_id))
+        except (NotFoundError, AccessError):
+            raise
+        except DebugServerError as error:
+            await socket.send_text(json.dumps(error_object(error)))
+            await socket.close(FAILED, closing_reason(error))
+
+    async def _caller(self, socket: WebSocket, operation: str) -> Caller:
+        caller = await identify(self.service, socket)
+        caller.require(OPERATIONS[operation].scopes or ())
+        return caller
+
+    async def _follow(self, socket: WebSocket, records: AsyncGenerator[Record, None]) -> None:
+        sender = asyncio.ensure_future(_send(socket, records))
+        ended = await self.followers.run(sender, asyncio.ensure_future(_departure(socket)))
+        if socket.client_state is WebSocketState.CONNECTED:
+            await socket.close(ENDED if ended else LEAVING)
+
+
+def _guarded(endpoint: Socket) -> Socket:
+    async def handle(socket: WebSocket) -> None:
+        await socket.accept()  # a close before it would be an HTTP status without a reason
+        try:
+            await endpoint(socket)
+        except DebugServerError as error:
+            await socket.close(REFUSED, closing_reason(error))
+        except ValidationError as error:
+            await socket.close(REFUSED, closing_reason(InvalidInputError(first_fault(error)[1])))
+
+    return handle
+
+
+def _name(encoding: Encoding) -> str:
+    return "data" if encoding == "base64" else "text"
+
+
+async def _send(socket: WebSocket, records: AsyncGenerator[Record, None]) -> None:
+    async with aclosing(records):
+        async for record in records:
+            await socket.send_text(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
+
+
+async def _departure(socket: WebSocket) -> None:
+    """Until the client leaves; what it says meanwhile is of no interest here."""
+    while (await socket.receive())["type"] != "websocket.disconnect":
+        pass

@@ -1,0 +1,95 @@
+"""Bodies without a known end: sent at the client's pace, ended when it leaves or the server does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+HEARTBEAT = b": heartbeat\n\n"
+
+
+class Followers:
+    """The streams that are open, so that a server on its way out can end them."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._leaving = False
+
+    async def run(self, sender: asyncio.Task[None], watcher: asyncio.Task[None]) -> bool:
+        """Until either is done, then neither is left; whether the sender came to its own end."""
+        self._tasks.add(sender)
+        if self._leaving:
+            sender.cancel()
+        try:
+            await asyncio.wait({sender, watcher}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._tasks.discard(sender)
+            sender.cancel()
+            watcher.cancel()
+            await asyncio.wait({sender, watcher})
+        if sender.cancelled():
+            return False
+        with suppress(OSError):  # the client left while something was being sent
+            sender.result()
+            return True
+        return False
+
+    def leave(self) -> None:
+        """End all streams, those to come too."""
+        self._leaving = True
+        for task in self._tasks:
+            task.cancel()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+
+class Stream(Response):
+    """Sends the pieces of an iterator; one that did not come to its end is cut off, so that the client can tell."""
+
+    def __init__(
+        self, pieces: AsyncGenerator[bytes, None], followers: Followers, *, media_type: str, headers: Mapping[str, str]
+    ) -> None:
+        super().__init__(None, 200, {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **headers}, media_type)
+        self.raw_headers = [item for item in self.raw_headers if item[0] != b"content-length"]
+        self._pieces = pieces
+        self._followers = followers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send everything."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        sender = asyncio.ensure_future(self._send(send))
+        if await self._followers.run(sender, asyncio.ensure_future(_departure(receive))):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send(self, send: Send) -> None:
+        async with aclosing(self._pieces) as pieces:
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+async def _departure(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def with_heartbeats(pieces: AsyncGenerator[bytes, None], seconds: float) -> AsyncGenerator[bytes, None]:
+    """The pieces, and a sign of life after each silence of so many seconds."""
+    async with aclosing(pieces):
+        while True:
+            following = asyncio.ensure_future(anext(pieces, None))
+            try:
+                while not (await asyncio.wait({following}, timeout=seconds))[0]:
+                    yield HEARTBEAT
+            finally:
+                if not following.done():
+                    following.cancel()
+                    await asyncio.wait({following})
+            piece = following.result()
+            if piece is None:
+                return
+            yield piece

@@ -1,0 +1,107 @@
+"""One call of a tool or a read of a resource: who calls, what is refused and how it is told, what is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from mcp import MCPError
+from pydantic import ValidationError
+
+from debug_server.errors import AccessError, DebugServerError, InvalidInputError, UnavailableError
+from debug_server.service import OPERATIONS, Caller, Service, mapping_of
+from debug_server.service import messages as m
+
+_LOG = logging.getLogger(__name__)
+_SHOWN_MISTAKES = 5
+CALLER = "debug_server.caller"  # the key in an ASGI scope
+
+Progress = Callable[[float, str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What a tool works with."""
+
+    service: Service
+    caller: Caller
+    progress: Progress  # (seconds since the start, a sentence)
+    key: str | None = None  # of idempotency
+
+    async def perform(self, name: str, request: m.Request) -> m.Reply:
+        """One operation of the table, its scopes checked."""
+        return await self.service.perform(self.caller, OPERATIONS[name], request, self.key)
+
+    def require(self, *names: str) -> None:
+        """ForbiddenError unless the caller may use these operations."""
+        for name in names:
+            self.caller.require(OPERATIONS[name].scopes or ())
+
+    def may_read_logs(self) -> bool:
+        """Whether answers may quote logs."""
+        try:
+            self.require("read_log", "get_command")
+        except AccessError:
+            return False
+        return True
+
+
+def caller_of(request: Any) -> Caller:
+    """Whoever the HTTP transport admitted; a message that came in any other way has no caller."""
+    caller = getattr(request, "scope", {}).get(CALLER)
+    if not isinstance(caller, Caller):
+        raise AccessError("no token was given: send `Authorization: Bearer TOKEN`")
+    return caller
+
+
+@asynccontextmanager
+async def recorded(path: str, caller: Caller) -> AsyncIterator[None]:
+    """Write the audit record, and tell whatever goes wrong inside by the one error table."""
+    began, status = time.monotonic(), "ok"
+    try:
+        yield
+    except DebugServerError as error:
+        status = error.code
+        raise as_mcp(error) from error
+    except asyncio.CancelledError:
+        status = "cancelled"
+        raise
+    except Exception as error:
+        # The boundary of the surface: a defect must not show the caller what is inside.
+        status = DebugServerError.code
+        _LOG.exception("mcp_call_failed", extra={"path": path})
+        raise as_mcp(DebugServerError("the server failed: its log says why")) from error
+    finally:
+        fields = {
+            "method": "MCP",
+            "path": path,
+            "status": status,
+            "duration_ms": round((time.monotonic() - began) * 1000, 3),
+            "token_id": caller.token_id,
+            "token_name": caller.name,
+        }
+        _LOG.info("api.request", extra=fields)
+
+
+def as_mcp(error: DebugServerError) -> MCPError:
+    """The protocol's error; ``data`` has the code, and whether and when to try again."""
+    mapping = mapping_of(error)
+    data: dict[str, Any] = {"code": error.code, "retryable": mapping.retryable}
+    if isinstance(error, UnavailableError):
+        data["retry_after"] = error.retry_after
+    return MCPError(mapping.mcp, str(error), data)
+
+
+def decoded(kind: type[m.Request], arguments: object, *, of: str) -> Any:
+    """The arguments as a request; InvalidInputError names what is wrong with them."""
+    try:
+        return kind.model_validate(arguments)
+    except ValidationError as error:
+        mistakes = [f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in error.errors()]
+        told = "; ".join(mistakes[:_SHOWN_MISTAKES])
+        raise InvalidInputError(f"{of} cannot take these arguments: {told}") from error

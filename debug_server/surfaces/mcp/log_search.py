@@ -1,0 +1,43 @@
+"""Finds lines by text: `|` between alternatives, `.*` between parts of one; linear in the log whatever is asked for.
+
+Not regular expressions: one that backtracks would hold the interpreter, and with it the server, as long as it likes.
+"""
+
+from __future__ import annotations
+
+from debug_server.errors import InvalidInputError
+
+
+class LineSearch:
+    """A text to look for."""
+
+    def __init__(self, pattern: str, *, ignore_case: bool) -> None:
+        self._fold = ignore_case
+        alternatives = (pattern.lower() if ignore_case else pattern).split("|")
+        self._wanted = [[part.encode() for part in item.split(".*") if part] for item in alternatives]
+        if not all(self._wanted):
+            raise InvalidInputError(f"grep={pattern!r} has an empty alternative, which every line holds: name a text")
+
+    def lines(self, block: bytes) -> list[tuple[int, int]]:
+        """(start, end) of each line of ``block`` that is wanted, in order."""
+        searched = block.lower() if self._fold else block
+        found: dict[int, int] = {}
+        for parts in self._wanted:
+            position = searched.find(parts[0])
+            while position >= 0:
+                end = block.find(b"\n", position)
+                end = len(block) if end < 0 else end
+                if _follow(searched, parts, position, end):
+                    found[block.rfind(b"\n", 0, position) + 1] = end
+                position = searched.find(parts[0], end)
+        return sorted(found.items())
+
+
+def _follow(text: bytes, parts: list[bytes], position: int, end: int) -> bool:
+    """Whether the parts come one after the other before ``end``."""
+    for part in parts:
+        position = text.find(part, position, end)
+        if position < 0:
+            return False
+        position += len(part)
+    return True

@@ -1,0 +1,101 @@
+"""Arguments and answers of the tools that are made for a model and not one operation each."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from debug_server.service import messages as m
+from debug_server.service.digest import Digest, Excerpt
+
+WaitSeconds = Annotated[
+    float,
+    Field(gt=0, le=3600, description="Answer after this long even if the command still runs; it carries on."),
+]
+
+
+class RunArguments(m.StartRun):
+    """A one-shot run, and how long to wait for it."""
+
+    wait_seconds: WaitSeconds = 600.0
+
+
+class WaitArguments(m.CommandId):
+    """A command, and how long to wait for it."""
+
+    wait_seconds: WaitSeconds = 600.0
+
+
+class ReadLogArguments(m.CommandId):
+    """Which part of a log: from an offset, the last lines, or the lines that hold a text."""
+
+    offset: Annotated[int, Field(ge=0, le=2**62, description="Byte to start at, for example a digest's.")] = 0
+    limit: Annotated[int, Field(ge=1, le=1 << 18, description="Bytes at most.")] = 1 << 14
+    tail: Annotated[int | None, Field(ge=1, le=5000, description="The last lines instead; offset is ignored.")] = None
+    grep: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=1000,
+            description="Only lines that hold this text, from offset on. `a|b`: either; `a.*b`: a and later b. "
+            "Nothing else is special.",
+        ),
+    ] = None
+    ignore_case: Annotated[bool, Field(description="For grep.")] = False
+    max_matches: Annotated[int, Field(ge=1, le=500, description="For grep.")] = 50
+
+
+class LogText(m.Reply):
+    """Part of a log as text; ``next_offset`` is where to go on."""
+
+    command_id: int
+    offset: int
+    next_offset: int
+    log_bytes: int
+    ended: bool  # the command has ended and nothing follows
+    text: str
+    matches: list[Excerpt]  # with grep, instead of the text
+
+
+class SessionLogsArguments(m.SessionId):
+    """A session, and how many of its last commands."""
+
+    limit: Annotated[int, Field(ge=1, le=20)] = 3
+
+
+class CommandDigest(m.Reply):
+    """A command and what its log says; no digest without the right to read logs."""
+
+    command: m.CommandReply
+    digest: Digest | None
+
+
+class SessionLogs(m.Reply):
+    """The last commands of a session."""
+
+    items: list[CommandDigest]
+
+
+class RunAnswer(CommandDigest):
+    """A one-shot run: its command, what the log says, the files it left."""
+
+    session_id: int
+    artifacts: list[m.ArtifactReply]
+
+
+class ReadArtifactArguments(m.ArtifactId):
+    """Which bytes of an artifact."""
+
+    offset: Annotated[int, Field(ge=0, le=2**62)] = 0
+    limit: Annotated[int, Field(ge=1, le=1 << 20, description="Bytes at most.")] = 1 << 16
+
+
+class ArtifactPart(m.Reply):
+    """Bytes of an artifact as text, or as base64 where they are none; ``next_offset`` is null at the end."""
+
+    artifact: m.ArtifactReply
+    offset: int
+    next_offset: int | None
+    encoding: str
+    data: str

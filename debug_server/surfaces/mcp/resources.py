@@ -1,0 +1,109 @@
+"""Logs and artifacts by address; an address holds an offset where a log is longer than one answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp import types
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp.shared.uri_template import UriTemplate
+
+from debug_server.errors import NotFoundError, PayloadTooLargeError
+from debug_server.service import messages as m
+from debug_server.surfaces.mcp.artifacts import locate, read_bytes
+from debug_server.surfaces.mcp.calls import Call, decoded
+from debug_server.surfaces.mcp.logs import read_text
+from debug_server.surfaces.mcp.messages import ReadLogArguments
+
+_LOG_BYTES = 1 << 18
+_ARTIFACT_BYTES = 8 << 20
+
+Read = Callable[[Call, Mapping[str, Any]], Awaitable[ReadResourceContents]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """One kind of address."""
+
+    template: UriTemplate
+    name: str
+    sentence: str
+    mime_type: str | None
+    read: Read
+
+    def described(self) -> types.ResourceTemplate:
+        """As the protocol lists it."""
+        return types.ResourceTemplate(
+            uri_template=self.template.template,
+            name=self.name,
+            description=self.sentence,
+            mime_type=self.mime_type,
+        )
+
+
+async def _log(call: Call, values: Mapping[str, Any]) -> ReadResourceContents:
+    request = decoded(ReadLogArguments, {"limit": _LOG_BYTES, **values}, of="the address of a log")
+    part = await read_text(call, request)
+    meta = part.model_dump(include={"offset", "next_offset", "log_bytes", "ended"})
+    return ReadResourceContents(content=part.text, mime_type="text/plain", meta=meta)
+
+
+async def _artifact(call: Call, values: Mapping[str, Any]) -> ReadResourceContents:
+    call.require("get_artifact")
+    request: m.ArtifactId = decoded(m.ArtifactId, values, of="the address of an artifact")
+    artifact, path = await locate(call, request.session_id, request.artifact_id)
+    data, size = await asyncio.to_thread(read_bytes, path, 0, _ARTIFACT_BYTES)
+    if size > len(data):
+        raise PayloadTooLargeError(
+            f"artifact {artifact.id} has {size} bytes and one answer holds {_ARTIFACT_BYTES}: use read_artifact"
+        )
+    kind = artifact.content_type or "application/octet-stream"
+    try:
+        return ReadResourceContents(content=data.decode(), mime_type=kind)
+    except UnicodeDecodeError:
+        return ReadResourceContents(content=data, mime_type=kind)
+
+
+RESOURCES = (
+    Resource(
+        template=UriTemplate.parse("debug-server://commands/{command_id}/log{?offset,limit}"),
+        name="command_log",
+        sentence=f"A command's log, up to {_LOG_BYTES} bytes from an offset; `_meta.next_offset` is where to go on.",
+        mime_type="text/plain",
+        read=_log,
+    ),
+    Resource(
+        template=UriTemplate.parse("debug-server://sessions/{session_id}/artifacts/{artifact_id}"),
+        name="artifact",
+        sentence="A file that a command left.",
+        mime_type=None,
+        read=_artifact,
+    ),
+)
+
+
+async def read(call: Call, uri: str) -> ReadResourceContents:
+    """What is at the address; NotFoundError where nothing can be."""
+    for resource in RESOURCES:
+        values = resource.template.match(uri)
+        if values is not None:
+            return await resource.read(call, values)
+    known = " and ".join(item.template.template for item in RESOURCES)
+    raise NotFoundError(f"nothing is at {uri[:200]!r}: addresses look like {known}")
+
+
+def links(reply: m.Reply) -> list[types.ResourceLink]:
+    """Addresses of the logs and artifacts that an answer speaks of."""
+    found = []
+    command = reply if isinstance(reply, m.CommandReply) else getattr(reply, "command", None)
+    if isinstance(command, m.CommandReply):
+        uri = f"debug-server://commands/{command.id}/log"
+        found.append(types.ResourceLink(uri=uri, name=f"log of command {command.id}", mime_type="text/plain"))
+    artifacts = reply.items if isinstance(reply, m.ArtifactList) else getattr(reply, "artifacts", [])
+    for item in artifacts:
+        uri = f"debug-server://sessions/{item.session_id}/artifacts/{item.id}"
+        found.append(types.ResourceLink(uri=uri, name=item.name, mime_type=item.content_type, size=item.size))
+    return found

@@ -1,0 +1,109 @@
+"""The MCP server: finds the tool or resource that is asked for, decodes, calls, encodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from mcp import types
+from mcp.server import MCPServer
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp.server.mcpserver import Context
+from pydantic import AnyUrl
+
+from debug_server import __version__
+from debug_server.errors import DebugServerError, InvalidInputError
+from debug_server.service import Caller, Service
+from debug_server.service import messages as m
+from debug_server.surfaces.mcp import resources
+from debug_server.surfaces.mcp.calls import Call, as_mcp, caller_of, decoded, recorded
+from debug_server.surfaces.mcp.text import text_of
+from debug_server.surfaces.mcp.tools import IDEMPOTENCY_KEY, TOOLS
+
+_INSTRUCTIONS = """\
+Runs commands on commits of registered git repositories, each in a private workspace, and keeps every log.
+For one command use `run`. For several in one workspace: session_create, submit_command, wait_command, session_close.
+Answers hold a digest of the log; @N is a byte offset in it: read_log reads on from there, or searches with grep.
+Commands outlive calls: when one takes long, wait_command again; cancel_command ends it."""
+
+
+def build_mcp(service: Service, *, caller: Caller | None = None) -> MCPServer[Any]:
+    """The server. ``caller`` is whoever is at the other end of a private stream; without one, each message must have
+    come with a caller that the HTTP transport admitted."""
+    return _Server(service, caller)
+
+
+class _Server(MCPServer[Any]):
+    """The SDK's server with the tools and resources of our tables in the place of its registries."""
+
+    def __init__(self, service: Service, caller: Caller | None) -> None:
+        super().__init__(
+            "debug-server",
+            title="Debug Server",
+            instructions=_INSTRUCTIONS,
+            version=__version__,
+            log_level="WARNING",
+            subscriptions=False,
+        )
+        self._service = service
+        self._caller = caller
+
+    async def list_tools(self) -> list[types.Tool]:
+        """Every tool of the table."""
+        return [tool.described() for tool in TOOLS.values()]
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> types.CallToolResult:
+        """One call of one tool."""
+        call = self._call(context, arguments.get(IDEMPOTENCY_KEY))
+        async with recorded(f"tools/{name[:64]}", call.caller):
+            reply = await _called(name, call, arguments)
+        return _result(reply)
+
+    async def list_resource_templates(self) -> list[types.ResourceTemplate]:
+        """Every kind of address."""
+        return [item.described() for item in resources.RESOURCES]
+
+    async def read_resource(
+        self, uri: AnyUrl | str, context: Context[Any, Any] | None = None
+    ) -> Iterable[ReadResourceContents]:
+        """What is at an address."""
+        call = self._call(context, None)
+        async with recorded("resources/read", call.caller):
+            contents = await resources.read(call, str(uri))
+        return [contents]
+
+    def _call(self, context: Context[Any, Any] | None, key: object) -> Call:
+        async def progress(seconds: float, told: str) -> None:
+            if context is not None:
+                await context.report_progress(seconds, None, told)
+
+        try:
+            caller = self._caller or caller_of(context.request_context.request if context is not None else None)
+            return Call(service=self._service, caller=caller, progress=progress, key=_key(key))
+        except DebugServerError as error:
+            raise as_mcp(error) from error
+
+
+def _key(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise InvalidInputError(f"{IDEMPOTENCY_KEY}={value!r:.64} must be a text")
+
+
+async def _called(name: str, call: Call, arguments: dict[str, Any]) -> m.Reply:
+    tool = TOOLS.get(name)
+    if tool is None:
+        raise InvalidInputError(f"there is no tool {name[:64]!r}: tools/list names them")
+    given = dict(arguments)
+    if tool.takes_key:
+        given.pop(IDEMPOTENCY_KEY, None)
+    return await tool.run(call, decoded(tool.request, given, of=name))
+
+
+def _result(reply: m.Reply) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text_of(reply)), *resources.links(reply)],
+        structured_content=reply.model_dump(mode="json"),
+    )

@@ -1,0 +1,222 @@
+"""The table of tools: one for each operation that answers once, and a few that put operations together for a model."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mcp import types
+
+from debug_server.service import OPERATIONS
+from debug_server.service import messages as m
+from debug_server.surfaces.mcp import messages as t
+from debug_server.surfaces.mcp.artifacts import read_part
+from debug_server.surfaces.mcp.calls import Call
+from debug_server.surfaces.mcp.logs import digest_so_far, read_text, watch
+
+Handler = Callable[[Call, Any], Awaitable[m.Reply]]
+IDEMPOTENCY_KEY = "idempotency_key"
+_KEY_SCHEMA = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 255,
+    "description": "Your name for this call: repeated under it, it is not done twice but answered as before.",
+}
+
+EXCEPTIONS = {
+    "follow_log": "a tool answers once: wait_command follows the log, tells the progress and answers with a digest",
+    "follow_events": "a tool answers once: read_events goes on from the cursor `after`",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """One tool; ``operation`` is what it renders, None for one that only puts others together."""
+
+    name: str
+    sentence: str
+    request: type[m.Request]
+    reply: type[m.Reply]
+    run: Handler
+    operation: str | None = None
+    read_only: bool = False
+    destructive: bool = False
+    takes_key: bool = False
+
+    def described(self) -> types.Tool:
+        """As the protocol lists it; the schemas are those of the messages."""
+        schema = self.request.model_json_schema()
+        if self.takes_key:
+            schema["properties"] = {**schema.get("properties", {}), IDEMPOTENCY_KEY: _KEY_SCHEMA}
+        return types.Tool(
+            name=self.name,
+            description=self.sentence,
+            input_schema={"properties": {}, **schema},
+            output_schema=self.reply.model_json_schema(mode="serialization"),
+            annotations=types.ToolAnnotations(
+                read_only_hint=self.read_only,
+                destructive_hint=self.destructive,
+                idempotent_hint=self.read_only
+                or (self.operation is not None and OPERATIONS[self.operation].idempotent),
+                open_world_hint=False,
+            ),
+        )
+
+
+async def _run(call: Call, request: t.RunArguments) -> m.Reply:
+    started = await call.perform("start_run", _narrowed(m.StartRun, request))
+    assert isinstance(started, m.RunReply)
+    if not call.may_read_logs():
+        return t.RunAnswer(command=started.command, digest=None, session_id=started.session.id, artifacts=[])
+    command, digest = await watch(call, started.command.id, request.wait_seconds)
+    listed = await call.service.list_artifacts(call.caller, m.SessionId(session_id=command.session_id))
+    return t.RunAnswer(command=command, digest=digest, session_id=command.session_id, artifacts=listed.items)
+
+
+async def _wait(call: Call, request: t.WaitArguments) -> m.Reply:
+    call.require("wait_command")
+    if call.may_read_logs():
+        command, digest = await watch(call, request.command_id, request.wait_seconds)
+        return t.CommandDigest(command=command, digest=digest)
+    waited = m.WaitCommand(command_id=request.command_id, timeout=request.wait_seconds)
+    return t.CommandDigest(command=await call.service.wait_command(call.caller, waited), digest=None)
+
+
+async def _log_digest(call: Call, request: m.CommandId) -> m.Reply:
+    call.require("read_log")
+    command = await call.service.get_command(call.caller, request)
+    return t.CommandDigest(command=command, digest=await digest_so_far(call, command))
+
+
+async def _session_logs(call: Call, request: t.SessionLogsArguments) -> m.Reply:
+    call.require("read_log", "list_commands")
+    listed = await call.service.list_commands(call.caller, m.SessionId(session_id=request.session_id))
+    return t.SessionLogs(
+        items=[
+            t.CommandDigest(command=command, digest=await digest_so_far(call, command))
+            for command in listed.items[-request.limit :]
+        ]
+    )
+
+
+def _narrowed(kind: type[m.Request], request: m.Request) -> m.Request:
+    """The operation's own part of a tool's arguments."""
+    return kind.model_construct(**{name: getattr(request, name) for name in kind.model_fields})
+
+
+def _rendering(operation: str) -> Handler:
+    async def run(call: Call, request: m.Request) -> m.Reply:
+        return await call.perform(operation, request)
+
+    return run
+
+
+def _of(operation: str, name: str, *, destructive: bool = False, note: str = "") -> Tool:
+    """A tool that is one operation."""
+    row = OPERATIONS[operation]
+    return Tool(
+        name=name,
+        sentence=f"{row.sentence} {note}".strip(),
+        request=row.request,
+        reply=row.reply,
+        run=_rendering(operation),
+        operation=operation,
+        read_only=_reads(operation),
+        destructive=destructive,
+        takes_key=not row.idempotent,
+    )
+
+
+def _reads(operation: str) -> bool:
+    return operation.startswith(("get_", "list_", "read_", "wait_", "diff_", "who_", "health"))
+
+
+_ALL = [
+    Tool(
+        name="run",
+        sentence="Run one command on a commit (and a patch) of a repository: opens a session, runs, closes it, and"
+        " answers with the exit code and a digest of the log. A call that is cut off leaves the command running:"
+        " session_list finds it.",
+        request=t.RunArguments,
+        reply=t.RunAnswer,
+        run=_run,
+        operation="start_run",
+        takes_key=True,
+    ),
+    _of("register_repository", "repository_init"),
+    _of("get_repository", "repository_info"),
+    _of("list_repositories", "repository_list"),
+    _of(
+        "open_session",
+        "session_create",
+        note="Several commands can run in it one after the other; close it at the end.",
+    ),
+    _of("get_session", "session_info"),
+    _of("list_sessions", "session_list"),
+    _of("list_commands", "session_commands"),
+    Tool(
+        name="session_logs",
+        sentence="Digests of the logs of a session's last commands.",
+        request=t.SessionLogsArguments,
+        reply=t.SessionLogs,
+        run=_session_logs,
+        read_only=True,
+    ),
+    _of("debug_session", "session_debug"),
+    _of("diff_session", "session_diff"),
+    _of("reset_session", "session_reset", destructive=True, note="What was changed is lost."),
+    _of("fork_session", "session_fork"),
+    _of("close_session", "session_close", destructive=True),
+    _of("submit_command", "submit_command", note="Answers at once; wait_command waits for the end."),
+    _of("get_command", "command_info"),
+    Tool(
+        name="wait_command",
+        sentence="Wait for a command to end, with progress, and answer with its exit code and a digest of its log.",
+        request=t.WaitArguments,
+        reply=t.CommandDigest,
+        run=_wait,
+        operation="wait_command",
+        read_only=True,
+    ),
+    _of("cancel_command", "cancel_command", destructive=True),
+    _of("signal_command", "signal_command", destructive=True),
+    _of("write_stdin", "write_stdin"),
+    Tool(
+        name="read_log",
+        sentence="Part of a command's log: from a byte offset, the last lines (tail), or the lines with a text (grep).",
+        request=t.ReadLogArguments,
+        reply=t.LogText,
+        run=read_text,
+        operation="read_log",
+        read_only=True,
+    ),
+    Tool(
+        name="log_digest",
+        sentence="What a command's log says so far: first error, failing tests, tracebacks, repeated lines, ends.",
+        request=m.CommandId,
+        reply=t.CommandDigest,
+        run=_log_digest,
+        read_only=True,
+    ),
+    _of("list_artifacts", "list_artifacts"),
+    _of("get_artifact", "artifact_info"),
+    Tool(
+        name="read_artifact",
+        sentence="Bytes of an artifact from an offset, as text or base64.",
+        request=t.ReadArtifactArguments,
+        reply=t.ArtifactPart,
+        run=read_part,
+        read_only=True,
+    ),
+    _of("read_events", "read_events"),
+    _of("list_leases", "list_leases"),
+    _of("list_workers", "list_workers"),
+    _of("create_token", "create_token"),
+    _of("list_tokens", "list_tokens"),
+    _of("revoke_token", "revoke_token", destructive=True),
+    _of("who_am_i", "who_am_i"),
+    _of("health", "health"),
+]
+
+TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ALL}

@@ -1,0 +1,195 @@
+"""Streams: what a peer that leaves, waits too long or reads slowly costs, and what others still get."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Callable
+
+import grpc
+import pytest
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from debug_server.app import Local
+from debug_server.surfaces.grpc import Tls, build_server
+from debug_server.surfaces.grpc.schema import SERVICE
+from tests.surfaces.grpc.conftest import Play
+from tests.surfaces.grpc.serving import Client, Served, log_of
+
+LINES = "for i in $(seq 20000); do echo line-$i-of-many; done"
+EXPECTED = b"".join(b"line-%d-of-many\n" % n for n in range(1, 20001))
+
+
+def open_files() -> int:
+    """How many files this process has open."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def until(found: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for something that nothing announces."""
+    deadline = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+def test_a_follower_that_is_cut_off_goes_on_by_offset(play: Play) -> None:
+    """Thirty cancelled streams, each resumed at the offset reached, give the bytes of one."""
+
+    async def scene(served: Served) -> None:
+        command = await served.run(await served.session(), LINES)
+        chance, got, cuts = random.Random(7), b"", 0
+        while len(got) < len(EXPECTED):
+            stream = served.admin.follow("FollowLog", command_id=command.id, offset=len(got))
+            for _ in range(chance.randrange(1, 3) if cuts < 30 else 10**9):
+                if (piece := await stream.read()) is aio.EOF:
+                    break
+                assert piece.offset == len(got)
+                got += piece.data[: chance.randrange(1, 20_000)] if cuts < 30 else piece.data
+                if len(got) != piece.offset + len(piece.data):
+                    break
+            stream.cancel()
+            cuts += 1
+        assert got == EXPECTED
+
+    play(scene)
+
+
+def test_those_who_leave_release_everything(play: Play) -> None:
+    """Followers of a log and of events that cancel, or whose deadline passes, leave no file and no task behind."""
+
+    async def scene(served: Served) -> None:
+        command = await served.run(await served.session(), "echo begun; exec sleep 600")
+        first = served.admin.follow("FollowLog", command_id=command.id)
+        await first.read()
+        files, tasks = open_files(), len(asyncio.all_tasks())
+        streams = [served.admin.follow("FollowLog", command_id=command.id) for _ in range(20)]
+        streams += [served.admin.follow("FollowEvents") for _ in range(20)]
+        for stream in streams:
+            await stream.read()
+        assert open_files() > files
+        for stream in streams:
+            stream.cancel()
+        with pytest.raises(aio.AioRpcError) as caught:
+            await served.admin.ask("WaitCommand", command_id=command.id, seconds=0.2)
+        assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        late = served.admin.follow("FollowLog", command_id=command.id, offset=6, seconds=0.2)
+        with pytest.raises(aio.AioRpcError):
+            await late.read()
+        await until(lambda: open_files() <= files and len(asyncio.all_tasks()) <= tasks + 1)
+        first.cancel()
+        await served.admin.ask("CancelCommand", command_id=command.id)
+
+    play(scene)
+
+
+def test_a_lost_connection_releases_its_followers(play: Play) -> None:
+    """When a channel closes under its followers the server lets their files go."""
+
+    async def scene(served: Served) -> None:
+        command = await served.run(await served.session(), "echo begun; exec sleep 600")
+        made = await served.admin.ask("CreateToken", name="guest", scopes=["admin"])
+        files = open_files()
+        channel = aio.insecure_channel(f"127.0.0.1:{served.port}", options=[("grpc.use_local_subchannel_pool", 1)])
+        guest = Client(channel, made.token)
+        for _ in range(10):
+            await guest.follow("FollowLog", command_id=command.id).read()
+        assert open_files() > files
+        await channel.close()
+        try: await until(lambda: open_files() <= files)
+        except AssertionError: print(files, open_files(), [os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}")]); raise
+        await served.admin.ask("CancelCommand", command_id=command.id)
+
+    play(scene)
+
+
+def test_a_slow_reader_costs_only_itself(play: Play) -> None:
+    """While one follower reads nothing, the command ends and another follower gets every byte."""
+
+    async def scene(served: Served) -> None:
+        command = await served.run(await served.session(), "head -c 30000000 /dev/zero")
+        slow = served.admin.follow("FollowLog", command_id=command.id)
+        await slow.read()
+        assert len(await log_of(served.admin, command.id)) == 30_000_000
+        ended = await served.admin.ask("GetCommand", command_id=command.id)
+        assert ended.exit.stdout_bytes == 30_000_000
+        slow.cancel()
+
+    play(scene)
+
+
+def test_many_who_wait_do_not_make_the_server_deaf(play: Play) -> None:
+    """With 200 calls waiting for one command, another call is answered, and then all of them are."""
+
+    async def scene(served: Served) -> None:
+        command = await served.run(await served.session(), "echo begun; exec sleep 600")
+        stream = served.admin.follow("FollowLog", command_id=command.id)
+        await stream.read()
+        waiting = [asyncio.ensure_future(served.admin.ask("WaitCommand", command_id=command.id)) for _ in range(200)]
+        assert (await served.admin.ask("WhoAmI", seconds=5.0)).name == "admin"
+        await served.admin.ask("CancelCommand", command_id=command.id)
+        assert {(await item).status for item in waiting} == {"cancelled"}
+
+    play(scene)
+
+
+def test_health_is_looked_up(play: Play) -> None:
+    """The standard health service says SERVING, knows our service's name, and NOT_SERVING once the server drains."""
+
+    async def scene(served: Served) -> None:
+        stub = health_pb2_grpc.HealthStub(served.admin.channel)
+        watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=20)
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+        for name in ("", SERVICE.full_name):
+            answer = await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=10)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(aio.AioRpcError) as caught:
+            await stub.Check(health_pb2.HealthCheckRequest(service="nobody"), timeout=10)
+        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+        served.service.draining = True
+        answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+        assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+
+    play(scene)
+
+
+def test_reflection_describes_the_service(play: Play) -> None:
+    """Reflection lists our service and hands out the file that defines it."""
+
+    async def scene(served: Served) -> None:
+        asked = [
+            reflection_pb2.ServerReflectionRequest(list_services=""),
+            reflection_pb2.ServerReflectionRequest(file_containing_symbol=SERVICE.full_name),
+        ]
+        stub = reflection_pb2_grpc.ServerReflectionStub(served.admin.channel)
+        listed, described = [answer async for answer in stub.ServerReflectionInfo(iter(asked), timeout=10)]
+        names = {item.name for item in listed.list_services_response.service}
+        assert {SERVICE.full_name, "grpc.health.v1.Health"} <= names
+        assert any(b"FollowLog" in file for file in described.file_descriptor_response.file_descriptor_proto)
+
+    play(scene)
+
+
+def test_stopping_ends_what_is_followed(play: Play) -> None:
+    """A stopped server ends its streams within the grace, and the command goes on."""
+
+    async def scene(served: Served) -> None:
+        other = build_server(served.service, port=0)
+        await other.start()
+        command = await served.run(await served.session(), "echo begun; exec sleep 600")
+        made = await served.admin.ask("CreateToken", name="guest", scopes=["admin"])
+        async with aio.insecure_channel(f"127.0.0.1:{other.port}") as channel:
+            stream = Client(channel, made.token).follow("FollowLog", command_id=command.id)
+            await stream.read()
+            async with asyncio.timeout(10):
+                await other.stop(0.1)
+                with pytest.raises(aio.AioRpcError):
+                    await stream.read()
+        assert (await served.admin.ask("GetCommand", command_id=command.id)).status == "running"
+
+    play(scene)

@@ -1,0 +1,106 @@
+"""Servers in child processes and real clients of them, for the tests of the MCP surface."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.types import CallToolResult, TextContent
+
+from tests.running import ROOT
+from tests.worktrees.places import Remote, make_remote
+
+COMMAND = [sys.executable, "-m", "tests.surfaces.mcp.serve_program"]
+TRANSPORTS = ("stdio", "http")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Http:
+    """A server's address and its admin's token."""
+
+    port: int
+    token: str
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+
+def environment() -> dict[str, str]:
+    """What a child needs to find the package."""
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def remote(folder: Path) -> Remote:
+    """A small repository to run things in."""
+    made = make_remote(folder / "remote")
+    made.commit({"hello.txt": "hello\n"})
+    return made
+
+
+@contextmanager
+def http_server(folder: Path) -> Iterator[Http]:
+    """A server with its data in ``folder``."""
+    child = subprocess.Popen([*COMMAND, "http"], cwd=folder, env=environment(), stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    try:
+        yield Http(**json.loads(child.stdout.readline()))
+        assert child.poll() is None, "the server must outlive its clients"
+    finally:
+        child.terminate()
+        child.wait(20)
+        child.stdout.close()
+
+
+@asynccontextmanager
+async def http_client(server: Http, token: str | None = None, mode: str = "auto") -> AsyncIterator[Client]:
+    """A client that presents a token."""
+    headers = {"Authorization": f"Bearer {token or server.token}"}
+    async with create_mcp_http_client(headers=headers) as http:
+        transport = streamable_http_client(server.url, http_client=http)
+        async with Client(transport, mode=mode, read_timeout_seconds=60) as client:
+            yield client
+
+
+@asynccontextmanager
+async def stdio_client(folder: Path, mode: str = "auto") -> AsyncIterator[Client]:
+    """A client of a child that it starts itself."""
+    child = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], "stdio"], env=environment(), cwd=folder)
+    async with Client(child, mode=mode, read_timeout_seconds=60) as client:
+        yield client
+
+
+@asynccontextmanager
+async def connected(transport: str, folder: Path, mode: str = "auto") -> AsyncIterator[Client]:
+    """A client over either transport."""
+    if transport == "stdio":
+        async with stdio_client(folder, mode) as client:
+            yield client
+        return
+    with http_server(folder) as server:
+        async with http_client(server, mode=mode) as client:
+            yield client
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """The structured answer of a tool that must succeed."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, words(result)
+    assert isinstance(result.structured_content, dict)
+    return result.structured_content
+
+
+def words(result: CallToolResult) -> str:
+    """What the model reads."""
+    return "\n".join(item.text for item in result.content if isinstance(item, TextContent))

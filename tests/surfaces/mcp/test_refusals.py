@@ -1,0 +1,243 @@
+"""What the surface refuses: strangers, missing scopes, other people's things, wrong arguments, malformed messages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from mcp import Client, MCPError
+
+from debug_server.service import ERRORS, OPERATIONS
+from debug_server.surfaces.mcp import EXCEPTIONS, TOOLS
+from tests.surfaces.mcp.peers import COMMAND, Http, call, environment, http_client, http_server, remote, stdio_client
+
+CODES = {(mapping.mcp, code) for code, mapping in ERRORS.items()}
+ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+
+def test_every_operation_has_a_tool() -> None:
+    """Parity: each operation of the table is one tool or an exception with a reason, and no tool names another."""
+    rendered = [tool.operation for tool in TOOLS.values() if tool.operation is not None]
+    assert sorted([*rendered, *EXCEPTIONS]) == sorted(OPERATIONS)
+    for tool in TOOLS.values():
+        if tool.operation is not None:
+            assert set(OPERATIONS[tool.operation].request.model_fields) <= {
+                *tool.request.model_fields,
+                *({"timeout"} if tool.name == "wait_command" else ()),
+            }
+
+
+def test_input_schemas_are_those_of_the_requests() -> None:
+    """A client sees the bounds that the service checks."""
+    schema = TOOLS["session_create"].described().input_schema
+    assert schema["required"] == ["repository", "commit_sha"]
+    assert schema["additionalProperties"] is False
+    assert "idempotency_key" in schema["properties"]
+    assert "idempotency_key" not in TOOLS["session_info"].described().input_schema["properties"]
+
+
+def test_strangers_and_scopes(tmp_path: Path, nothing_left: None) -> None:
+    """No token is 401, a missing scope is `forbidden`, another's session looks as if it did not exist."""
+    asyncio.run(_strangers(tmp_path))
+
+
+async def _strangers(folder: Path) -> None:
+    origin = remote(folder)
+    with http_server(folder) as server:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic eA=="}):
+            await _unauthorized(server, headers)
+        async with http_client(server) as admin:
+            await call(admin, "repository_init", name="sample", remote_url=str(origin.path))
+            session = await call(admin, "session_create", repository="sample", commit_sha="HEAD")
+            writer = await call(admin, "create_token", name="w", scopes=["commands:write", "sessions:write"])
+            reader = await call(admin, "create_token", name="r", scopes=["sessions:read", "artifacts:read"])
+            async with http_client(server, writer["token"]) as client:
+                ran = await call(client, "run", repository="sample", commit_sha="HEAD", argv=["echo", "secret"])
+                assert ran["digest"] is None
+                assert await _refused(client, "read_log", command_id=ran["command"]["id"]) == "forbidden"
+                assert await _refused(client, "session_logs", session_id=ran["session_id"]) == "forbidden"
+                assert await _refused(client, "repository_init", name="x", remote_url="/x") == "forbidden"
+                assert (await call(client, "who_am_i"))["name"] == "w"
+            async with http_client(server, reader["token"]) as client:
+                assert await _refused(client, "session_info", session_id=session["id"]) == "not_found"
+                assert await _refused(client, "read_log", command_id=ran["command"]["id"]) == "not_found"
+                assert await _refused(client, "session_close", session_id=session["id"]) == "forbidden"
+                await call(admin, "revoke_token", token_id=reader["id"])
+            await _unauthorized(server, _bearer(reader["token"]))
+            await call(admin, "wait_command", command_id=ran["command"]["id"])
+            await call(admin, "session_close", session_id=session["id"])
+
+
+async def _unauthorized(server: Http, headers: dict[str, str]) -> None:
+    async with httpx.AsyncClient() as http:
+        answer = await http.post(server.url, json={}, headers={**ACCEPT, **headers})
+    assert answer.status_code == 401
+    assert answer.json()["error"]["data"]["code"] == "unauthorized"
+
+
+async def _refused(client: Client, tool: str, **arguments: Any) -> str:
+    with pytest.raises(MCPError) as refused:
+        await client.call_tool(tool, arguments)
+    code = str(refused.value.data["code"])
+    assert (refused.value.code, code) in CODES
+    return code
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {**ACCEPT, "Authorization": f"Bearer {token}"}
+
+
+def test_wrong_arguments(tmp_path: Path, nothing_left: None) -> None:
+    """Whatever the arguments, the answer is a result or an error of the table, never an internal one."""
+    asyncio.run(_wrong_arguments(tmp_path))
+
+
+async def _wrong_arguments(folder: Path) -> None:
+    origin = remote(folder)
+    chance = random.Random(7)
+    async with stdio_client(folder) as client:
+        await call(client, "repository_init", name="sample", remote_url=str(origin.path))
+        assert await _refused(client, "no_such_tool") == "invalid_input"
+        assert await _refused(client, "session_debug", session_id=1) == "not_found"
+        assert await _refused(client, "read_log", command_id=1, grep="a||b") in {"not_found", "invalid_input"}
+        assert await _refused(client, "run", repository="sample", commit_sha="0" * 40, argv=["x"]) == "unknown_commit"
+        for tool in TOOLS.values():
+            if tool.name in {"run", "session_create"}:
+                continue  # their good luck would start things that nobody waits for
+            for _ in range(4):
+                await _never_internal(client, tool.name, _arguments(chance, list(tool.request.model_fields)))
+
+
+async def _never_internal(client: Client, tool: str, arguments: dict[str, Any]) -> None:
+    try:
+        await client.call_tool(tool, arguments)
+    except MCPError as error:
+        assert (error.code, error.data["code"]) in CODES
+        assert error.data["code"] != "internal_error", (tool, arguments, error.message)
+
+
+_VALUES: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2**70,
+    1.5,
+    "",
+    "x",
+    "\0",
+    "x" * 5000,
+    "ü\u2028",
+    [],
+    ["x"],
+    [None],
+    {},
+    {"a": {}},
+]
+
+
+def _arguments(chance: random.Random, names: list[str]) -> dict[str, Any]:
+    chosen = {name: chance.choice(_VALUES) for name in names if chance.random() < 0.8}
+    return {**chosen, "surplus": 1} if chance.random() < 0.2 else chosen
+
+
+def test_malformed_messages_over_http(tmp_path: Path, nothing_left: None) -> None:
+    """Broken JSON, wrong envelopes, wrong headers and huge bodies are client errors; the server answers on."""
+    with http_server(tmp_path) as server, httpx.Client(timeout=30) as http:
+        chance = random.Random(11)
+        for body in [*_BODIES, *(_mutated(chance) for _ in range(150))]:
+            for headers in ({}, {"MCP-Protocol-Version": "2025-06-18"}, {"MCP-Protocol-Version": "2026-07-28"}):
+                answer = http.post(server.url, content=body, headers={**_bearer(server.token), **headers})
+                assert answer.status_code < 500, (body[:200], headers, answer.text)
+        for method in ("GET", "PUT", "DELETE", "OPTIONS"):
+            with http.stream(method, server.url, headers={**_bearer(server.token), "Accept": "x"}) as refused:
+                assert 400 <= refused.status_code < 500
+        huge = http.post(server.url, content=b" " * (41 << 20), headers=_bearer(server.token))
+        assert huge.status_code == 413
+        asyncio.run(_alive(server))
+
+
+async def _alive(server: Http) -> None:
+    async with http_client(server) as client:
+        assert (await call(client, "health"))["ok"]
+
+
+def test_malformed_messages_over_stdio(tmp_path: Path, nothing_left: None) -> None:
+    """Lines that are no messages do not end the server, and stdout carries JSON-RPC and nothing else."""
+    chance = random.Random(13)
+    noise = [*_BODIES, *(_mutated(chance) for _ in range(150))]
+    lines = [body.replace(b"\n", b" ") for body in noise]
+    hello = _message("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": _CLIENT})
+    ask = _message("tools/call", {"name": "who_am_i", "arguments": {}}, number=4711)
+    wire = b"\n".join([hello, b'{"jsonrpc":"2.0","method":"notifications/initialized"}', *lines, ask, b""])
+    command = [*COMMAND, "stdio"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(wire)
+        child.stdin.flush()
+        answers: list[dict[str, Any]] = []
+        while not answers or answers[-1].get("id") != 4711:
+            answers.append(json.loads(child.stdout.readline()))
+        child.stdin.close()
+        assert child.wait(20) == 0
+    assert answers[-1]["result"]["structuredContent"]["name"] == "local"
+    assert not [item for item in answers if item.get("error", {}).get("code") == -32603]
+
+
+_CLIENT = {"name": "test", "version": "1"}
+
+
+def _message(method: str, params: object, number: object = 1) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()
+
+
+_BODIES = [
+    b"",
+    b"{",
+    b"null",
+    b"[]",
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b'"' + b"x" * 100_000,
+    b"1e999999",
+    b"9" * 10_000,
+    _message("tools/call", None),
+    _message("tools/call", []),
+    _message("tools/call", {"name": 1}),
+    _message("tools/call", {"name": "who_am_i", "arguments": []}),
+    _message("tools/call", {"name": "who_am_i", "arguments": {"a" * 70000: 1}}),
+    _message("tools/call", {"name": "x" * 100_000, "arguments": {}}),
+    _message("tools/call", {"name": "who_am_i", "_meta": {"progressToken": {}}}),
+    _message("resources/read", {"uri": "debug-server://commands/../../log"}),
+    _message("resources/read", {"uri": "file:///etc/passwd"}),
+    _message("resources/read", {"uri": "debug-server://commands/%00/log?offset=-1"}),
+    _message("resources/subscribe", {"uri": "debug-server://commands/1/log"}),
+    _message("completion/complete", {}),
+    _message("no/such", {}),
+    _message("tools/list", {"cursor": {"a": 1}}),
+    _message("ping", {}, number=None),
+    _message("ping", {}, number=[]),
+    _message("ping", {}, number=2**80),
+    b'{"jsonrpc":"1.0","id":1,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1,"result":{}}',
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"health","arguments":{"x":"\\ud800"}}}',
+]
+
+
+def _mutated(chance: random.Random) -> bytes:
+    body = bytearray(chance.choice(_BODIES[9:]))
+    for _ in range(chance.randrange(1, 6)):
+        position = chance.randrange(len(body))
+        body[position : position + chance.randrange(3)] = chance.randbytes(chance.randrange(3))
+    return bytes(body)
