@@ -7,16 +7,19 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from debug_server.config import RunnerConfig, load
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
-from debug_server.service import Service
 from debug_server.store import MetadataStore, default_url, open_store
 from debug_server.store.address import is_postgres, sqlite_path
 from debug_server.surfaces.cli.sessions import print_plan, work_off
 from debug_server.telemetry import configure_logging, open_telemetry
+
+if TYPE_CHECKING:
+    from debug_server.service import Service
 
 __all__ = ["Local", "print_plan", "work_off"]
 
@@ -91,6 +94,8 @@ class Local:
     @cached_property
     def service(self) -> Service:
         """Every verb, for the surfaces."""
+        from debug_server.service import Service  # its messages double the start-up of a command that needs none
+
         return Service(
             store=self.store,
             engine=self.engine,

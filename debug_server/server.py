@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
 import logging
 import os
 import signal
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,6 +79,7 @@ def http_app(local: Local, *, lifespan: Lifespan | None = None) -> FastAPI:
 def serve(local: Local, options: ServeOptions, *, announce: Callable[[str], None] | None = None) -> int:
     """Serve until a signal; returns the exit status. EngineBusyError when another process serves the same store."""
     say = announce or _print
+    gc.disable()  # it would look at every module and class again and again: a quarter of the start
     with held_lock(local.server_lock_path, local.store.address):
         _admit(local, options, say)
         with _listening(options) as listener:
@@ -178,33 +181,37 @@ class _Run:
             ssl_certfile=options.tls_cert,
             ssl_keyfile=options.tls_key,
         )
+        config.load()
         self._server = _unsignalled(uvicorn.Server)(config)
+        gc.freeze()
+        gc.enable()
 
     async def until_signal(self, say: Callable[[str], None], address: tuple[str, int]) -> float:
         """Serve; returns when the first signal came, on the monotonic clock."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
-        grpc = await self._start_grpc()
         host = f"[{address[0]}]" if ":" in address[0] else address[0]
-        say(
-            f"serving on {self._options.scheme}://{host}:{address[1]}" + (f", gRPC on port {grpc.port}" if grpc else "")
-        )
+        say(f"serving on {self._options.scheme}://{host}:{address[1]}")
+        serving = loop.create_task(self._server.serve(sockets=[self._listener]))
+        grpc = None
         try:
-            await self._server.serve(sockets=[self._listener])
+            if self._options.grpc_port is not None:
+                grpc = await self._start_grpc(self._options.grpc_port)
+                say(f"serving gRPC on port {grpc.port}")
         finally:
+            self._server.should_exit |= grpc is None and self._options.grpc_port is not None
+            await serving
             if grpc is not None:
                 await grpc.stop(max(0.0, self._ended_by + self._options.grace_seconds - time.monotonic()) / 2)
         return self._ended_by
 
-    async def _start_grpc(self) -> GrpcServer | None:
-        if self._options.grpc_port is None:
-            return None
-        from debug_server.surfaces.grpc import Tls, build_server
-
+    async def _start_grpc(self, port: int) -> GrpcServer:
+        """After HTTP: the library alone takes a third of a second to load."""
+        module = await asyncio.to_thread(import_module, "debug_server.surfaces.grpc")
         cert, key = self._options.tls_cert, self._options.tls_key
-        tls = Tls(certificate=cert.read_bytes(), key=key.read_bytes()) if cert and key else None
-        server = build_server(self._local.service, host=self._options.host, port=self._options.grpc_port, tls=tls)
+        tls = module.Tls(certificate=cert.read_bytes(), key=key.read_bytes()) if cert and key else None
+        server: GrpcServer = module.build_server(self._local.service, host=self._options.host, port=port, tls=tls)
         await server.start()
         return server
 

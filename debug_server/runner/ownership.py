@@ -1,10 +1,12 @@
 """Who runs which command: a locked file names each live process, so that a dead one is recognised at once.
 
-A lock ends with its process however that ends; no heartbeat and no timeout is needed on one machine.
+A lock ends with its process however that ends; no heartbeat and no timeout is needed on one machine. A name begins with
+the identity of its folder: a process that shares the store but not the folder cannot judge, and keeps away.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import secrets
@@ -37,6 +39,24 @@ class Owner:
             self._path.unlink(missing_ok=True)
             os.close(self._fd)
             self._fd = -1
+
+
+def folder_identity(owners_dir: Path) -> str:
+    """A random word that stays with the folder; whoever comes first writes it."""
+    owners_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = owners_dir / "identity"
+    if not path.exists():
+        fresh = owners_dir / f".identity-{secrets.token_hex(6)}"
+        fresh.write_text(secrets.token_hex(6))
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh, path)
+        fresh.unlink()
+    return path.read_text()
+
+
+def is_ours(owners_dir: Path, name: str) -> bool:
+    """Whether that process kept its lock in this folder, so that we can tell whether it lives."""
+    return name.partition(".")[0] == folder_identity(owners_dir)
 
 
 def is_alive(owners_dir: Path, name: str) -> bool:

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,13 +29,14 @@ from debug_server.runner import child_environment
 from debug_server.runner.launch import LaunchOrder, RunningCommand, launch, run_dir_for
 from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.limits import plan_limits
-from debug_server.runner.log_format import STREAM_CODES, LogWriter, index_path
+from debug_server.runner.log_format import index_path
 from debug_server.runner.log_listener import ChunkCallback, observe_log
 from debug_server.runner.log_reader import seal_log
+from debug_server.runner.preparation import Preparation, StageLog
 from debug_server.runner.recovery import call_off
 from debug_server.runner.settings import RunnerPaths
 from debug_server.runner.spec import CommandResult, CommandSpec
-from debug_server.worktrees.patches import SessionPatch, apply_patch
+from debug_server.worktrees.patches import SessionPatch
 
 if TYPE_CHECKING:
     from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
@@ -61,26 +62,6 @@ class Job:
     cwd: Path | None = None  # checked already
 
 
-class StageLog:
-    """What is said in a command's log before its keeper has it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._writer: LogWriter | None = None
-
-    def write(self, text: str, stream: str = "system") -> None:
-        """Append text; the file is made by the first call."""
-        if self._writer is None:
-            self._writer = LogWriter(self._path)
-        self._writer.write(STREAM_CODES[stream], text.encode("utf-8", "replace"))
-
-    def close(self) -> None:
-        """Hand the log over."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-
 class Pipeline:
     """Runs claimed commands, each in the thread that calls; knows which ones run now."""
 
@@ -98,8 +79,10 @@ class Pipeline:
         self._store = store
         self._paths = paths
         self._pool = pool
-        self._environments = environment_manager
         self._base_env = dict(base_env) if base_env is not None else child_environment.default_base(os.environ)
+        self._preparation = Preparation(
+            environments=environment_manager, patches_dir=paths.patches_dir, base_env=self._base_env
+        )
         self._kill_grace = kill_grace
         self._telemetry = telemetry
         self._lock = threading.Lock()
@@ -112,9 +95,11 @@ class Pipeline:
         PatchApplicationError, EnvironmentBuildError and CommandExecutionError are raised after the row has ended.
         """
         log_path = self.log_path(job.command)
+        began = time.monotonic()
         try:
             self._make_room(log_path)
             with ExitStack() as stack:
+                stack.enter_context(self._span(job.command))
                 running = self._start(job, log_path, stack)
                 record, interrupted = self._wait(job.command, running)
         except OSError as error:
@@ -126,6 +111,9 @@ class Pipeline:
             raise
         result = self._finish(job.command, record, log_path)
         running.clean()
+        if self._telemetry is not None:
+            overhead = time.monotonic() - began - record.wall_seconds
+            self._telemetry.observe("debug_server_command_overhead_seconds", overhead)
         if interrupted:
             raise KeyboardInterrupt
         if record.reason is ExitReason.SPAWN_FAILED:
@@ -155,6 +143,10 @@ class Pipeline:
             return False
         running.cancel(message)
         return True
+
+    def close(self) -> None:
+        """Let what was begun in the background come to its end."""
+        self._preparation.close()
 
     def detach_all(self) -> None:
         """Let go of everything that runs here; it carries on and can be adopted."""
@@ -193,9 +185,10 @@ class Pipeline:
         if job.observers:
             observed = observe_log(log_path, job.observers)
             stack.callback(observed.finish, job.observer_seconds)
+        workspace = Path(job.lease.path)
         if job.patch is not None:
-            self._patch(job, log)
-        environment = self._environment(job, log, stack)
+            self._preparation.patch(workspace, job.patch, log)
+        environment = self._preparation.environment(job.env_request, job.lease, log, stack)
         order = self._order(job, log_path, environment)
         log.close()
         try:
@@ -226,24 +219,6 @@ class Pipeline:
         if row.cancel_requested:
             running.cancel()
         self._count("debug_server_commands_started_total")
-
-    def _patch(self, job: Job, log: StageLog) -> None:
-        assert job.patch is not None
-        kept = apply_patch(Path(job.lease.path), job.patch, patches_dir=self._paths.patches_dir)
-        log.write(f"[debug-server] applied patch {kept.name}\n")
-
-    def _environment(self, job: Job, log: StageLog, stack: ExitStack) -> dict[str, str]:
-        if self._environments is None or job.env_request is None:
-            return {}
-        from debug_server.runner.environment import workspace_environment
-
-        force = bool(getattr(job.lease, "needs_dependency_sync", False))
-        handle = self._environments.ensure(job.env_request, force=force, log=log)
-        stack.enter_context(handle.hold())
-        if handle.build is not None:
-            found = "reused" if handle.build.hit else f"built ({handle.build.reason})"
-            log.write(f"[debug-server] environment {found} in {handle.build.seconds:.2f} s\n")
-        return workspace_environment(handle, Path(job.lease.path), base_env=self._base_env)
 
     def _order(self, job: Job, log_path: Path, environment: Mapping[str, str]) -> LaunchOrder:
         spec, limits = job.spec, job.spec.bounds
@@ -322,6 +297,11 @@ class Pipeline:
             log.close()
             seal_log(log_path)
         self._finish(command, ExitRecord(reason=_reason(error), message=str(error) or "interrupted"), log_path)
+
+    def _span(self, command: Command) -> AbstractContextManager[None]:
+        if self._telemetry is None:
+            return contextlib.nullcontext()
+        return self._telemetry.span("command", command_id=command.id, session_id=command.session_id)
 
     def _count(self, name: str, **labels: str) -> None:
         if self._telemetry is not None:

@@ -55,7 +55,9 @@ def recover(store: CommandStore, paths: RunnerPaths, owner: str, *, session_id: 
     for command in store.list_claimed():
         if session_id is not None and command.session_id != session_id:
             continue
-        if command.owner is None or ownership.is_alive(paths.owners_dir, command.owner):
+        if command.owner is None or not ownership.is_ours(paths.owners_dir, command.owner):
+            continue
+        if ownership.is_alive(paths.owners_dir, command.owner):
             continue
         if store.take_over(command.id, attempt=command.attempt, owner=command.owner, new_owner=owner):
             found = _resume(store, paths, owner, store.get_command(command.id))

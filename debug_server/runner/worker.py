@@ -172,6 +172,7 @@ class WorkerSupervisor:
 
     def close(self) -> None:
         """Let the fork server go; running commands carry on under their keepers."""
+        self.pipeline.close()
         self.pool.close()
         if self._owner is not None:
             self._owner.close()

@@ -55,9 +55,15 @@ def own_directories() -> dict[str, str]:
 
 
 def read(path: str) -> str:
-    """A control file's text."""
-    with open(path) as file:
-        return file.read()
+    """A control file's text; by plain calls, for a keeper reads eight of them at each end."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        pieces = []
+        while piece := os.read(fd, 1 << 16):
+            pieces.append(piece)
+        return b"".join(pieces).decode()
+    finally:
+        os.close(fd)
 
 
 def write(path: str, value: str) -> None:

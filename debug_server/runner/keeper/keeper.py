@@ -23,7 +23,7 @@ from debug_server.runner.keeper.output import Output, RelayBuffer
 from debug_server.runner.keeper.stdin import Stdin
 from debug_server.runner.keeper.streams import DISK_RETRY, Streams
 from debug_server.runner.keeper.tree import MARKER
-from debug_server.runner.keeper.verdict import Sight, Stop, judge
+from debug_server.runner.keeper.verdict import Stop
 from debug_server.runner.log_format import STDERR, STDOUT, LogWriter
 
 TYPE_CHECKING = False
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 HANDLE, SOCKET = "handle.json", "control.sock"
 _HELD_PIPE_SECONDS = 1.0  # a pipe end handed to a process outside the tree is not waited for longer
+_SLOW_CLIENT_SECONDS = 60.0  # what an ended child has left in its pipe waits so long for an attached client
 _FOR_EVER = 3600.0
 
 
@@ -60,7 +61,7 @@ class Keeper:
         )
         self.launcher = self.control.add(spare.connection)
         self.relay = RelayBuffer() if orders["relay"] else None
-        self.output = Output(LogWriter(orders["log_path"]), self._asked("output_bytes"))
+        self.output = Output(LogWriter(orders["log_path"]), self.asked("output_bytes"))
         self.streams = Streams(self.loop, self.control, self.output, self.relay)
         self.streams.over_cap = self._over_cap
         self.streams.over_disk = lambda message: self.end(Stop("limit_exceeded", message, "disk"))
@@ -82,7 +83,8 @@ class Keeper:
         if self.nest.status_pipe is not None:
             self.loop.watch(self.nest.status_pipe, self._read_status)
 
-    def _asked(self, name: str) -> Any:
+    def asked(self, name: str) -> Any:
+        """The value of a limit, None where there is none."""
         return self.limits[name]["asked"] if name in self.limits else None
 
     # -- starting -------------------------------------------------------------------------------------------------
@@ -196,7 +198,8 @@ class Keeper:
     def _pipes_held_outside(self) -> bool:
         """The tree is empty but an end of a pipe is open: it was handed to somebody outside."""
         since = max(self.leader_ended or 0.0, self.streams.last_output)
-        return time.monotonic() - since > _HELD_PIPE_SECONDS
+        patience = _SLOW_CLIENT_SECONDS if self.streams.awaits_client else _HELD_PIPE_SECONDS
+        return time.monotonic() - since > patience
 
     def _patience(self, now: float) -> float:
         until = now + _FOR_EVER
@@ -212,12 +215,12 @@ class Keeper:
 
     def _next_limit(self, now: float) -> float:
         until = now + _FOR_EVER
-        if (wall := self._asked("wall_seconds")) is not None:
+        if (wall := self.asked("wall_seconds")) is not None:
             until = min(until, self.started + wall)
-        if (idle := self._asked("idle_seconds")) is not None:
+        if (idle := self.asked("idle_seconds")) is not None:
             until = min(until, self.streams.last_output + idle)
         if self._counts_cpu():
-            until = min(until, now + self.meter.cpu_patience(self._asked("cpu_seconds")))
+            until = min(until, now + self.meter.cpu_patience(self.asked("cpu_seconds")))
         return until
 
     def _counts_cpu(self) -> bool:
@@ -228,7 +231,7 @@ class Keeper:
             self.streams.retry_disk(now, patient=self.stop is None)
         if self.leader_ended is not None or self.ladder.active or not self.limits:
             return
-        wall, idle, cpu = (self._asked(name) for name in ("wall_seconds", "idle_seconds", "cpu_seconds"))
+        wall, idle, cpu = (self.asked(name) for name in ("wall_seconds", "idle_seconds", "cpu_seconds"))
         if wall is not None and now >= self.started + wall:
             self.end(Stop("timed_out", f"ran longer than {wall:g} s", "wall_seconds"))
         elif idle is not None and now >= self.streams.last_output + idle:
@@ -237,7 +240,7 @@ class Keeper:
             self.end(Stop("limit_exceeded", f"used more than {cpu:g} cpu seconds", "cpu_seconds"))
 
     def _over_cap(self) -> None:
-        message = f"wrote more than {self._asked('output_bytes')} bytes of output"
+        message = f"wrote more than {self.asked('output_bytes')} bytes of output"
         self.end(Stop("limit_exceeded", message, "output_bytes"))
         self.ladder.hurry(time.monotonic())
 
@@ -330,7 +333,7 @@ class Keeper:
 
     def _finish(self) -> None:
         self._bury_init()
-        exit_record = self._assemble(time.monotonic())
+        exit_record = record.assemble(self, time.monotonic())
         self._publish(exit_record)
         self._announce(exit_record)
         self.tree.remove()
@@ -364,42 +367,6 @@ class Keeper:
                 self.control.send(client, event)
         event["again"] = not self._last and not self.ladder.gave_up and self.control.settled
         self.control.answer(self.launcher, event)
-
-    def _assemble(self, ended: float) -> dict[str, Any]:
-        oom_kills = self.meter.oom_kills()
-        return judge(
-            Sight(
-                status=self.status,
-                stop=self.stop,
-                oom_kills=oom_kills,
-                spawn_error=self.spawn_error,
-                file_size_limit=self._asked("file_size_bytes"),
-                cpu_limit=self._asked("cpu_seconds"),
-            )
-        ) | {
-            "wall_seconds": round(ended - (self.started or ended), 6),
-            "cpu_seconds": round(self.meter.cpu_seconds() or self.usage.cpu_seconds, 6),
-            "peak_memory_bytes": self.meter.peak_memory() or self.usage.peak_memory,
-            "stdout_bytes": self.output.counts[STDOUT],
-            "stderr_bytes": self.output.counts[STDERR],
-            "mechanism": self.tree.mechanism,
-            "limits": self.limits,
-            "evidence": self._evidence(oom_kills),
-        }
-
-    def _evidence(self, oom_kills: int) -> dict[str, Any]:
-        evidence = self.evidence
-        if counters := self.meter.counters(self.limits, oom_kills):
-            evidence["counters"] = counters
-        if self.output.tail:
-            evidence["last_lines"] = self.output.tail.decode("utf-8", "replace").splitlines()[-10:]
-        if self.output.dropped:
-            evidence["dropped_bytes"] = self.output.dropped
-        if self.ladder.active:
-            evidence["ladder"] = self.ladder.times()
-        if self.ladder.gave_up:
-            evidence["survivors"] = record.describe(self.tree.pids())
-        return evidence
 
     def _publish(self, exit_record: dict[str, Any]) -> None:
         """A full disk is waited out, for the record is the command's only memory."""

@@ -100,10 +100,15 @@ def start_time(pid: int) -> int | None:
 def stat_fields(pid: int) -> list[str] | None:
     """/proc/PID/stat from its third field on (state, ppid, …): the name before may hold anything."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            data = file.read()
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        data = os.read(fd, 4096)
+    except ProcessLookupError:
+        return None
+    finally:
+        os.close(fd)
     return data[data.rindex(b")") + 2 :].decode().split()
 
 

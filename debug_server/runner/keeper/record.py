@@ -7,10 +7,14 @@ import json
 import os
 
 from debug_server.runner.keeper.linux import stat_fields
+from debug_server.runner.keeper.verdict import Sight, judge
+from debug_server.runner.log_format import STDERR, STDOUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from debug_server.runner.keeper.keeper import Keeper
 
 EXIT = "exit.json"
 _LISTED_PROCESSES = 40
@@ -46,6 +50,44 @@ def publish(record: dict[str, Any]) -> None:
     finally:
         os.close(fd)
     os.rename(temporary, EXIT)
+
+
+def assemble(keeper: Keeper, ended: float) -> dict[str, Any]:
+    """The verdict, what was used, and what proves both."""
+    oom_kills = keeper.meter.oom_kills()
+    sight = Sight(
+        status=keeper.status,
+        stop=keeper.stop,
+        oom_kills=oom_kills,
+        spawn_error=keeper.spawn_error,
+        file_size_limit=keeper.asked("file_size_bytes"),
+        cpu_limit=keeper.asked("cpu_seconds"),
+    )
+    return judge(sight) | {
+        "wall_seconds": round(ended - (keeper.started or ended), 6),
+        "cpu_seconds": round(keeper.meter.cpu_seconds() or keeper.usage.cpu_seconds, 6),
+        "peak_memory_bytes": keeper.meter.peak_memory() or keeper.usage.peak_memory,
+        "stdout_bytes": keeper.output.counts[STDOUT],
+        "stderr_bytes": keeper.output.counts[STDERR],
+        "mechanism": keeper.tree.mechanism,
+        "limits": keeper.limits,
+        "evidence": _evidence(keeper, oom_kills),
+    }
+
+
+def _evidence(keeper: Keeper, oom_kills: int) -> dict[str, Any]:
+    evidence = keeper.evidence
+    if counters := keeper.meter.counters(keeper.limits, oom_kills):
+        evidence["counters"] = counters
+    if keeper.output.tail:
+        evidence["last_lines"] = keeper.output.tail.decode("utf-8", "replace").splitlines()[-10:]
+    if keeper.output.dropped:
+        evidence["dropped_bytes"] = keeper.output.dropped
+    if keeper.ladder.active:
+        evidence["ladder"] = keeper.ladder.times()
+    if keeper.ladder.gave_up:
+        evidence["survivors"] = describe(keeper.tree.pids())
+    return evidence
 
 
 def describe(pids: list[int]) -> list[dict[str, Any]]:

@@ -53,6 +53,12 @@ class Streams:
         """Whether the disk is full."""
         return self._held is not None
 
+    @property
+    def awaits_client(self) -> bool:
+        """Whether relayed stdout waits for a client that is there."""
+        waits = self._relay is not None and self._relay.full and self._relayed_fd in self._pipes
+        return waits and any(client.attached for client in self._control.clients.values())
+
     def _ready(self, fd: int, events: int) -> None:
         if events & ~select.EPOLLOUT:
             self._pump(fd)

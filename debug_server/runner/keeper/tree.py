@@ -241,7 +241,7 @@ def rebuild(description: dict[str, Any]) -> Tree:
 def _members(path: str) -> list[int]:
     """Processes in a group and in the groups that the command made below it."""
     found: list[int] = []
-    for directory, _, _ in os.walk(path):
+    for directory in _groups_below(path):
         try:
             found += map(int, cgroup.read(f"{directory}/cgroup.procs").split())
         except OSError:
@@ -249,8 +249,18 @@ def _members(path: str) -> list[int]:
     return [pid for pid in found if pid > 0]
 
 
+def _groups_below(path: str) -> list[str]:
+    """A group and those below it, outermost first; the link count tells that there are none without a listing."""
+    try:
+        if os.stat(path).st_nlink <= 2:
+            return [path]
+    except OSError:
+        return []
+    return [directory for directory, _, _ in os.walk(path)]
+
+
 def _remove_below(path: str) -> None:
-    for directory, _, _ in os.walk(path, topdown=False):
+    for directory in reversed(_groups_below(path)):
         try:
             os.rmdir(directory)
         except OSError:

@@ -51,10 +51,8 @@ def download(
     call = invocation(context)
     with call.backend() as backend:
         row = backend.send(calls.get_artifact(session, artifact))
-        target = output or Path(Path(row.name).name)
-        backend.download(session, artifact, target / Path(row.name).name if target.is_dir() else target)
-    call.output().say(f"{target} has {row.size} bytes", {**_facts(row), "path": str(target)})
-
-
-def _facts(row: object) -> dict[str, object]:
-    return {name: getattr(row, name) for name in ("id", "session_id", "name", "size", "sha256")}
+        name = Path(row.name).name
+        target = Path(name) if output is None else output / name if output.is_dir() else output
+        backend.download(session, artifact, target)
+    size = target.stat().st_size
+    call.output().say(f"{target} has {size} bytes", {"id": row.id, "name": row.name, "path": str(target), "size": size})

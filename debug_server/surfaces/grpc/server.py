@@ -76,5 +76,6 @@ def _bind(server: aio.Server, host: str, port: int, tls: Tls | None) -> int:
         else:
             bound = server.add_secure_port(address, grpc.ssl_server_credentials([(tls.key, tls.certificate)]))
     except RuntimeError as error:
-        raise ConfigurationError(f"gRPC cannot listen on {address}: choose another host or port") from error
+        check = "choose another host or port" if tls is None else "check certificate and key, host and port"
+        raise ConfigurationError(f"gRPC cannot listen on {address}: {check}") from error
     return bound

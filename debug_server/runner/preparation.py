@@ -1,0 +1,97 @@
+"""Before a command's keeper has it: its patch applied, its environment ready, and what is said of both in its log."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from debug_server.errors import DebugServerError
+from debug_server.ports import Lease
+from debug_server.runner.log_format import STREAM_CODES, LogWriter
+from debug_server.worktrees.patches import SessionPatch, apply_patch
+
+if TYPE_CHECKING:
+    from debug_server.runner.environment import EnvironmentHandle, EnvironmentManager, EnvironmentRequest
+
+_LOG = logging.getLogger(__name__)
+_COMPILE_SECONDS = 60.0
+
+
+class StageLog:
+    """What is said in a command's log before its keeper has it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writer: LogWriter | None = None
+
+    def write(self, text: str, stream: str = "system") -> None:
+        """Append text; the file is made by the first call."""
+        if self._writer is None:
+            self._writer = LogWriter(self._path)
+        self._writer.write(STREAM_CODES[stream], text.encode("utf-8", "replace"))
+
+    def close(self) -> None:
+        """Hand the log over."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+class Preparation:
+    """The stages before the start."""
+
+    def __init__(
+        self, *, environments: EnvironmentManager | None, patches_dir: Path, base_env: Mapping[str, str]
+    ) -> None:
+        self._environments = environments
+        self._patches_dir = patches_dir
+        self._base_env = base_env
+        self._compiling: list[threading.Thread] = []
+
+    def patch(self, workspace: Path, patch: SessionPatch, log: StageLog) -> None:
+        """Apply a patch; PatchApplicationError leaves the workspace as it was."""
+        kept = apply_patch(workspace, patch, patches_dir=self._patches_dir)
+        log.write(f"[debug-server] applied patch {kept.name}\n")
+
+    def environment(
+        self, request: EnvironmentRequest | None, lease: Lease, log: StageLog, stack: ExitStack
+    ) -> dict[str, str]:
+        """The variables of the environment that was asked for; it is kept from collection while ``stack`` is open."""
+        if self._environments is None or request is None:
+            return {}
+        from debug_server.runner.environment import workspace_environment
+
+        force = bool(getattr(lease, "needs_dependency_sync", False))
+        handle = self._environments.ensure(request, force=force, log=log)
+        stack.enter_context(handle.hold())
+        if handle.build is not None:
+            found = "reused" if handle.build.hit else f"built ({handle.build.reason})"
+            log.write(f"[debug-server] environment {found} in {handle.build.seconds:.2f} s\n")
+            if not handle.build.hit:
+                self._compile_later(handle)
+        return workspace_environment(handle, Path(lease.path), base_env=self._base_env)
+
+    def _compile_later(self, handle: EnvironmentHandle) -> None:
+        """Beside the command that needed the environment first: the ones after it start without compiling anything."""
+        assert self._environments is not None
+        thread = threading.Thread(target=_compile, args=(self._environments, handle), name="bytecode", daemon=True)
+        thread.start()
+        self._compiling = [other for other in self._compiling if other.is_alive()] + [thread]
+
+    def close(self) -> None:
+        """Let what was begun in the background come to its end."""
+        deadline = time.monotonic() + _COMPILE_SECONDS
+        for thread in self._compiling:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _compile(environments: EnvironmentManager, handle: EnvironmentHandle) -> None:
+    try:
+        environments.compile_bytecode(handle)
+    except DebugServerError as error:
+        _LOG.warning("bytecode_not_compiled", extra={"environment": str(handle.path), "error": str(error)})
