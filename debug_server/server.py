@@ -31,6 +31,7 @@ from debug_server.app import Local
 from debug_server.errors import ConfigurationError, EngineBusyError
 
 if TYPE_CHECKING:
+    import uvicorn
     from fastapi import FastAPI
 
     from debug_server.surfaces.grpc import GrpcServer
@@ -145,12 +146,37 @@ def _listening(options: ServeOptions) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:
         listener = socket.create_server((options.host, options.port), family=family, backlog=_BACKLOG)
+        # Inherited by the connections: a head and its body are two writes, and 40 ms would pass between them.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as error:
         raise ConfigurationError(
             f"cannot listen on {options.host} port {options.port} ({error.strerror}): choose another --host or --port"
         ) from error
     with listener:
         yield listener
+
+
+def uvicorn_config(app: FastAPI, options: ServeOptions) -> uvicorn.Config:
+    """How the HTTP server treats its connections."""
+    import uvicorn
+
+    return uvicorn.Config(
+        app,
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",  # our own gate logs what goes wrong, with the request's id
+        access_log=False,  # it would show the query, and so a WebSocket's token
+        proxy_headers=False,
+        server_header=False,
+        ws_max_size=_MAX_FRAME,
+        ws_per_message_deflate=False,  # a window for each of thousands of watchers
+        ws_ping_interval=20.0,
+        ws_ping_timeout=60.0,
+        timeout_graceful_shutdown=max(1, round(options.grace_seconds - options.drain_seconds)),
+        ssl_certfile=options.tls_cert,
+        ssl_keyfile=options.tls_key,
+    )
 
 
 class _Run:
@@ -164,23 +190,7 @@ class _Run:
         self._listener = listener
         self._app = http_app(local)
         self._ended_by = 0.0
-        config = uvicorn.Config(
-            self._app,
-            loop="asyncio",
-            lifespan="off",
-            log_config=None,
-            log_level="critical",  # our own gate logs what goes wrong, with the request's id
-            access_log=False,  # it would show the query, and so a WebSocket's token
-            proxy_headers=False,
-            server_header=False,
-            ws_max_size=_MAX_FRAME,
-            ws_per_message_deflate=False,  # a window for each of thousands of watchers
-            ws_ping_interval=20.0,
-            ws_ping_timeout=60.0,
-            timeout_graceful_shutdown=max(1, round(options.grace_seconds - options.drain_seconds)),
-            ssl_certfile=options.tls_cert,
-            ssl_keyfile=options.tls_key,
-        )
+        config = uvicorn_config(self._app, options)
         config.load()
         self._server = _unsignalled(uvicorn.Server)(config)
         gc.freeze()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +16,7 @@ from debug_server.errors import (
     NotFoundError,
     PayloadTooLargeError,
     QuotaExceededError,
+    RangeNotSatisfiableError,
     UnavailableError,
 )
 
@@ -47,15 +47,28 @@ def _tree(cls: type[DebugServerError]) -> Iterator[type[DebugServerError]]:
 
 def refusal(response: httpx.Response) -> DebugServerError:
     """The error that a response with status 400 or above means; its body must have been read."""
-    found: dict[str, Any] = {}
-    with contextlib.suppress(ValueError, AttributeError):
-        found = json.loads(response.content)["error"]
-    code, message = found.get("code"), found.get("message")
-    cls = classes_by_code().get(str(code)) or _BY_STATUS.get(response.status_code, DebugServerError)
-    text = str(message or f"{response.request.url} answered {response.status_code} {response.reason_phrase}")
+    told = _told(response)
+    cls = classes_by_code().get(str(told.get("code"))) or _BY_STATUS.get(response.status_code, DebugServerError)
+    answered = f"{response.request.url} answered {response.status_code} {response.reason_phrase}"
+    text = str(told.get("message") or answered)
+    if issubclass(cls, RangeNotSatisfiableError):
+        return cls(text, size=_size(response))
     if issubclass(cls, UnavailableError):
         return cls(text, retry_after=retry_after(response) or 1.0)
     return cls(text)
+
+
+def _told(response: httpx.Response) -> dict[str, Any]:
+    try:
+        told = json.loads(response.content)["error"]
+    except (ValueError, TypeError, KeyError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _size(response: httpx.Response) -> int:
+    size = response.headers.get("Content-Range", "").rpartition("/")[2]
+    return int(size) if size.isdigit() else 0
 
 
 def retry_after(response: httpx.Response) -> float | None:

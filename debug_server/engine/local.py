@@ -53,7 +53,7 @@ class LocalEngine:
         self._settings = supervisor.settings
         self._feed = EventFeed(store)
         self._lock = threading.Condition()
-        self._active = 0
+        self._at_work: set[int] = set()
         self._stopping = False
         self._dispatcher: threading.Thread | None = None
         self._housekeeper = Housekeeper(store=store, sessions=self._sessions, cancel=self.cancel, wait=self.wait)
@@ -159,10 +159,18 @@ class LocalEngine:
         while True:
             command = self._store.get_command(command_id)
             left = deadline - time.monotonic()
-            if command.status.terminal or left <= 0:
+            if command.status.terminal:
+                self._wait_for_conclusion(command_id, left)
+                return command
+            if left <= 0:
                 return command
             for event in self._feed.wait(after, min(left, _LOOK_AGAIN_SECONDS)):
                 after = event.seq
+
+    def _wait_for_conclusion(self, command_id: int, seconds: float) -> None:
+        """Its artifacts are collected after its end: whoever waited for it finds them."""
+        with self._lock:
+            self._lock.wait_for(lambda: command_id not in self._at_work, max(seconds, 0.0))
 
     def close_session(self, session: Session, status: SessionStatus) -> None:
         """End a session's commands, wait for their trees to be empty, release its workspace."""
@@ -179,11 +187,11 @@ class LocalEngine:
             self._dispatcher.join()
         deadline = time.monotonic() + grace
         with self._lock:
-            self._lock.wait_for(lambda: self._active == 0, grace)
-        while self._active and time.monotonic() < deadline + _LOOK_AGAIN_SECONDS * 5:
+            self._lock.wait_for(lambda: not self._at_work, grace)
+        while self._at_work and time.monotonic() < deadline + _LOOK_AGAIN_SECONDS * 5:
             self._supervisor.pipeline.detach_all()
             with self._lock:
-                self._lock.wait_for(lambda: self._active == 0, 0.05)
+                self._lock.wait_for(lambda: not self._at_work, 0.05)
 
     # -- the dispatcher -------------------------------------------------------------------------------------------
 
@@ -191,14 +199,23 @@ class LocalEngine:
         after = self._store.last_event()
         while not self._stopping:
             with self._lock:
-                self._lock.wait_for(lambda: self._stopping or self._active < self._settings.max_concurrency)
+                self._lock.wait_for(lambda: self._stopping or len(self._at_work) < self._settings.max_concurrency)
             command = None if self._stopping else self._claim()
             if command is not None:
                 self._spawn(self._run, command)
                 continue
+            after = self._pause(after)
+
+    def _pause(self, after: int) -> int:
+        """Until something happened, or a while; a store that is away for a moment must not end the dispatcher."""
+        try:
             self._gauge("debug_server_queue_depth", self._store.queue_depth())
             for event in self._feed.wait(after, _LOOK_AGAIN_SECONDS):
                 after = event.seq
+        except DebugServerError as error:
+            _LOG.warning("dispatch_failed", extra={"error": str(error)})
+            time.sleep(_LOOK_AGAIN_SECONDS)
+        return after
 
     def _claim(self) -> Command | None:
         try:
@@ -209,23 +226,23 @@ class LocalEngine:
             return None
 
     def _spawn(self, work: Callable[[Any], None], item: Command | Adopted) -> None:
+        number = item.command.id if isinstance(item, Adopted) else item.id
         with self._lock:
-            self._active += 1
-            self._gauge("debug_server_keepers_live", self._active)
-        threading.Thread(target=self._work, args=(work, item), name="command", daemon=True).start()
+            self._at_work.add(number)
+            self._gauge("debug_server_keepers_live", len(self._at_work))
+        threading.Thread(target=self._work, args=(work, item, number), name="command", daemon=True).start()
 
-    def _work(self, work: Callable[[Any], None], item: Command | Adopted) -> None:
+    def _work(self, work: Callable[[Any], None], item: Command | Adopted, number: int) -> None:
         try:
             work(item)
         except DetachedError:
             pass
         except DebugServerError as error:  # the row has its end; this is for the operator
-            command = item.command if isinstance(item, Adopted) else item
-            _LOG.info("command_failed", extra={"command_id": command.id, "code": error.code, "error": str(error)})
+            _LOG.info("command_failed", extra={"command_id": number, "code": error.code, "error": str(error)})
         finally:
             with self._lock:
-                self._active -= 1
-                self._gauge("debug_server_keepers_live", self._active)
+                self._at_work.discard(number)
+                self._gauge("debug_server_keepers_live", len(self._at_work))
                 self._lock.notify_all()
 
     def _run(self, command: Command) -> None:

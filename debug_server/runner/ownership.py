@@ -19,17 +19,16 @@ class Owner:
     """This process's claim to be alive; ``name`` stands in the rows it has claimed."""
 
     def __init__(self, owners_dir: Path) -> None:
-        self.name = f"{os.getpid()}-{secrets.token_hex(6)}"
-        self._path = owners_dir / f"{self.name}.lock"
         # Locked under another name first: a file that can be seen is a file that is locked.
-        hidden = owners_dir / f".{self.name}"
+        hidden = _hidden(owners_dir)
         try:
-            owners_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.name = f"{folder_identity(owners_dir)}{hidden.name}"
             self._fd = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise ConfigurationError(
                 f"{error.filename} cannot be written ({error.strerror}): make it writable, or set paths.artifacts"
             ) from error
+        self._path = owners_dir / f"{self.name}.lock"
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         hidden.rename(self._path)
 
@@ -41,12 +40,17 @@ class Owner:
             self._fd = -1
 
 
+def _hidden(owners_dir: Path) -> Path:
+    """A new name that says who makes it, for a file that is not ready to be seen."""
+    return owners_dir / f".{os.getpid()}-{secrets.token_hex(6)}"
+
+
 def folder_identity(owners_dir: Path) -> str:
     """A random word that stays with the folder; whoever comes first writes it."""
     owners_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = owners_dir / "identity"
     if not path.exists():
-        fresh = owners_dir / f".identity-{secrets.token_hex(6)}"
+        fresh = _hidden(owners_dir)
         fresh.write_text(secrets.token_hex(6))
         with contextlib.suppress(FileExistsError):
             os.link(fresh, path)

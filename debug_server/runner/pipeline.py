@@ -96,24 +96,25 @@ class Pipeline:
         """
         log_path = self.log_path(job.command)
         began = time.monotonic()
-        try:
-            self._make_room(log_path)
-            with ExitStack() as stack:
+        # The row has its end before the stack is unwound: a slow observer must not keep a command running.
+        with ExitStack() as stack:
+            try:
+                self._make_room(log_path)
                 stack.enter_context(self._span(job.command))
                 running = self._start(job, log_path, stack)
                 record, interrupted = self._wait(job.command, running)
-        except OSError as error:
-            refusal = CommandExecutionError(f"command {job.command.id} could not be started: {error}")
-            self._fail(job.command, log_path, refusal)
-            raise refusal from error
-        except (DebugServerError, KeyboardInterrupt) as error:
-            self._fail(job.command, log_path, error)
-            raise
-        result = self._finish(job.command, record, log_path)
-        running.clean()
-        if self._telemetry is not None:
-            overhead = time.monotonic() - began - record.wall_seconds
-            self._telemetry.observe("debug_server_command_overhead_seconds", overhead)
+            except OSError as error:
+                refusal = CommandExecutionError(f"command {job.command.id} could not be started: {error}")
+                self._fail(job.command, log_path, refusal)
+                raise refusal from error
+            except (DebugServerError, KeyboardInterrupt) as error:
+                self._fail(job.command, log_path, error)
+                raise
+            result = self._finish(job.command, record, log_path)
+            running.clean()
+            if self._telemetry is not None:
+                overhead = time.monotonic() - began - record.wall_seconds
+                self._telemetry.observe("debug_server_command_overhead_seconds", overhead)
         if interrupted:
             raise KeyboardInterrupt
         if record.reason is ExitReason.SPAWN_FAILED:

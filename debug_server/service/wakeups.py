@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Literal
 
+from debug_server.errors import DebugServerError
 from debug_server.model import Event
 from debug_server.store import MetadataStore
 
@@ -84,12 +85,19 @@ class Wakeups:
         await asyncio.sleep(0)  # let whoever started this enter its name
         while self._waiting:
             self._changed.clear()
-            events = await self._read(after, _PAGE)
+            events = await self._events(after)
             for event in events:
                 after = event.seq
                 self._tell(event)
             if len(events) < _PAGE:
                 await wait_for(self._changed, REPAIR_SECONDS)
+
+    async def _events(self, after: int) -> list[Event]:
+        try:
+            return await self._read(after, _PAGE)
+        except DebugServerError:  # the store is away for a moment: those who look themselves are told so
+            self.wake_all()
+            return []
 
     def _tell(self, event: Event) -> None:
         subjects: list[Subject] = [ANYTHING]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import time
 from typing import Any
 
+from debug_server.errors import KeeperError
 from debug_server.model import ExitReason
 from debug_server.runner.keeper import frames
 from tests.running import Bench, Started, eventually, python
@@ -46,14 +47,15 @@ class Peer:
         return True
 
     def acknowledge(self) -> None:
-        """What has come so far is safe."""
-        self._connection.send({"op": "ack", "offset": self.offset})
+        """What has come so far is safe; after the last byte the keeper may have left."""
+        with contextlib.suppress(KeeperError):
+            self._connection.send({"op": "ack", "offset": self.offset})
 
     def take_until(self, count: int, *, acknowledge: bool = True) -> None:
         """Until so many bytes of the whole output have come."""
         while self.offset < count:
             assert self.take()
-            if acknowledge:
+            if acknowledge and self.offset < count:
                 self.acknowledge()
 
     def take_line(self) -> dict[str, Any]:
@@ -111,7 +113,8 @@ def test_a_reconnect_loses_nothing_and_repeats_nothing(bench: Bench) -> None:
         for _ in range(7):
             if peer.offset < size:
                 assert peer.take()
-        peer.acknowledge() if len(collected) % 2 else None
+        if len(collected) % 3:
+            peer.acknowledge()
         collected += peer.received
         peer.close()
     assert bytes(collected) == _pattern(size)
@@ -124,7 +127,9 @@ def test_a_reconnect_loses_nothing_and_repeats_nothing(bench: Bench) -> None:
 def test_when_nobody_reads_the_child_waits(bench: Bench) -> None:
     """The keeper holds a bounded piece and then lets the child block; a reader sets it free."""
     progress = bench.root / "progress"
-    text = WRITE_PATTERN.replace("data[os.write(1, data[:30011]):]", "data[os.write(1, data[:30011]):]; note(len(data))")
+    text = WRITE_PATTERN.replace(
+        "data[os.write(1, data[:30011]):]", "data[os.write(1, data[:30011]):]; note(len(data))"
+    )
     head = "def note(left):\n    with open(sys.argv[2], 'w') as f: f.write(str(left))\n"
     size = 4 << 20
     started = bench.start(python("import sys\n" + head + text, size, progress), relay=True)
@@ -152,7 +157,6 @@ def test_what_is_left_when_the_child_ends_still_arrives(bench: Bench) -> None:
     started = bench.start(python(WRITE_PATTERN, size), relay=True)
     peer = Peer(started)
     peer.take_until(1 << 20, acknowledge=False)
-    os.stat(started.run_dir)
     time.sleep(1.3)  # longer than a keeper waits for a pipe that somebody outside its tree holds
     peer.acknowledge()
     peer.take_until(size)

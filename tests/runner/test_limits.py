@@ -227,7 +227,9 @@ def test_what_cannot_be_held_is_said(make_bench: Callable[..., Bench]) -> None:
 
 def test_an_honest_machine(held: Bench) -> None:
     """With one processor allowed, nproc, Python and OpenMP programs see one."""
-    script = 'nproc; echo "$PYTHON_CPU_COUNT $OMP_NUM_THREADS"; "$1" -c "import os; print(len(os.sched_getaffinity(0)))"'
+    script = (
+        'nproc; echo "$PYTHON_CPU_COUNT $OMP_NUM_THREADS"; "$1" -c "import os; print(len(os.sched_getaffinity(0)))"'
+    )
     result = held.run(["sh", "-c", script, "sh", sys.executable], limits=Limits(cpus=1))
     assert held.log(result)["stdout"].split() == [b"1", b"1", b"1", b"1"]
     free = held.run(["sh", "-c", 'echo "[$PYTHON_CPU_COUNT]"'])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 
 _COMMENT = re.compile(r"(^|\s)#.*$")
@@ -31,19 +31,17 @@ class Reference:
     target: str
 
 
-def references(text: str) -> Iterator[Reference]:
+@lru_cache(maxsize=64)  # by content, so it cannot be stale: parsing a hashed lock costs more than the rest of a hit
+def references(text: str) -> tuple[Reference, ...]:
     """Every line of ``text`` that stands on another file or folder."""
-    for line in logical_lines(text):
-        found = reference(line)
-        if found is not None:
-            yield found
+    return tuple(found for line in logical_lines(text) if (found := reference(line)) is not None)
 
 
-def logical_lines(text: str) -> Iterator[str]:
+@lru_cache(maxsize=64)
+def logical_lines(text: str) -> tuple[str, ...]:
     """Lines with continuations joined and comments removed; empty ones are left out."""
-    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
-        if stripped := _COMMENT.sub("", line).strip():
-            yield stripped
+    joined = re.sub(r"\\\r?\n", " ", text).splitlines()
+    return tuple(stripped for line in joined if (stripped := _COMMENT.sub("", line).strip()))
 
 
 def reference(line: str) -> Reference | None:
@@ -74,7 +72,7 @@ def _unquote(text: str) -> str:
 
 def has_hashes(text: str) -> bool:
     """Whether a requirement of ``text`` is pinned by ``--hash``."""
-    return any("--hash" in line for line in logical_lines(text))
+    return "--hash" in text and any("--hash" in line for line in logical_lines(text))
 
 
 def without_local_projects(text: str, root: Path) -> str:

@@ -54,10 +54,18 @@ class Streams:
         return self._held is not None
 
     @property
+    def deaf(self) -> bool:
+        """Whether it is we who do not read, so that the child's silence says nothing of it."""
+        return self.blocked or self._relay_waits
+
+    @property
+    def _relay_waits(self) -> bool:
+        return self._relay is not None and self._relay.full and self._relayed_fd in self._pipes
+
+    @property
     def awaits_client(self) -> bool:
         """Whether relayed stdout waits for a client that is there."""
-        waits = self._relay is not None and self._relay.full and self._relayed_fd in self._pipes
-        return waits and any(client.attached for client in self._control.clients.values())
+        return self._relay_waits and any(client.attached for client in self._control.clients.values())
 
     def _ready(self, fd: int, events: int) -> None:
         if events & ~select.EPOLLOUT:
@@ -112,6 +120,7 @@ class Streams:
             self._output.dropped += len(data)
             self.over_disk(f"its log could not be written for {_DISK_PATIENCE:g} s: {error.strerror}")
         self._held = self._disk_full_since = None
+        self.last_output = now  # until now it was we who did not listen
         for fd in self._pipes:
             if not self._loop.watches(fd):  # a client that took relayed output may have seen to that
                 self._loop.watch(fd, self._ready)
@@ -146,6 +155,7 @@ class Streams:
         if self._relay.full:
             self._loop.unwatch(fd)
         elif not self._loop.watches(fd):
+            self.last_output = time.monotonic()  # until now it was we who did not listen
             self._loop.watch(fd, self._ready)
 
 

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from debug_server.client import calls
-from debug_server.client.replies import CommandReply
 from debug_server.surfaces.cli.following import follow_to_the_end, status_of, wait_for
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
@@ -64,24 +63,22 @@ def submit(
     """Queue a command in a session."""
     call = invocation(context)
     output = call.output()
+    request = calls.submit_command(
+        session,
+        argv,
+        cwd=cwd,
+        env=pairs(env, flag="--env"),
+        limits=limits(timeout=timeout, idle_timeout=idle_timeout, memory=memory, cpus=cpus, pids=pids),
+        require=listed(require),
+        artifacts=artifact or [],
+        tty=tty,
+        stdin=stdin,
+        priority=priority,
+    )
     with call.backend() as backend:
-        command: CommandReply = backend.send(
-            calls.submit_command(
-                session,
-                argv,
-                cwd=cwd,
-                env=pairs(env, flag="--env"),
-                limits=limits(timeout=timeout, idle_timeout=idle_timeout, memory=memory, cpus=cpus, pids=pids),
-                require=listed(require),
-                artifacts=artifact or [],
-                tty=tty,
-                stdin=stdin,
-                priority=priority,
-            )
-        )
         if follow:
-            raise typer.Exit(follow_to_the_end(backend, output, [command]))
-        command = backend.leave(command)
+            raise typer.Exit(follow_to_the_end(backend, output, map(backend.send, [request])))
+        command = backend.leave(backend.send(request))
     output.say(f"command {command.id} is {command.status}", command)
 
 
@@ -108,22 +105,21 @@ def run(
     call = invocation(context)
     with call.backend() as backend:
         known = chosen_repository(backend, repository)
-        started = backend.send(
-            calls.start_run(
-                known.name,
-                commit,
-                argv,
-                patch=patch_text(patch),
-                manifests=manifest or manifests_of(known),
-                python=python,
-                cwd=cwd,
-                env=pairs(env, flag="--env"),
-                limits=limits(timeout=timeout, idle_timeout=idle_timeout, memory=memory, cpus=cpus, pids=pids),
-                require=listed(require),
-                artifacts=artifact or [],
-            )
+        request = calls.start_run(
+            known.name,
+            commit,
+            argv,
+            patch=patch_text(patch),
+            manifests=manifest or manifests_of(known),
+            python=python,
+            cwd=cwd,
+            env=pairs(env, flag="--env"),
+            limits=limits(timeout=timeout, idle_timeout=idle_timeout, memory=memory, cpus=cpus, pids=pids),
+            require=listed(require),
+            artifacts=artifact or [],
         )
-        raise typer.Exit(follow_to_the_end(backend, call.output(), [started.command]))
+        started = (backend.send(item).command for item in [request])
+        raise typer.Exit(follow_to_the_end(backend, call.output(), started))
 
 
 @app.command("list")

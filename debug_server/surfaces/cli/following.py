@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import signal
 import time
@@ -21,12 +22,15 @@ _WAIT_SECONDS = 30.0
 _LEAST_SECONDS = 0.001
 
 
-def follow_to_the_end(backend: Backend, output: Output, commands: Sequence[CommandReply]) -> int:
-    """Show each command's output as its own; returns the first exit status that is not 0."""
+def follow_to_the_end(backend: Backend, output: Output, started: Iterator[CommandReply]) -> int:
+    """Start each command, then show their output as our own; returns the first exit status that is not 0."""
     log: Log = json_log() if output.as_json else RawLog()
-    statuses = []
+    commands: list[CommandReply] = []
+    statuses: list[int] = []
     try:
         with _terminated_as_interrupted():
+            while _start_one(started, commands):
+                pass
             for command in commands:
                 for piece in backend.follow_log(command.id):
                     log.write(piece)
@@ -35,6 +39,26 @@ def follow_to_the_end(backend: Backend, output: Output, commands: Sequence[Comma
     except KeyboardInterrupt:
         return _cancel(backend, output, commands[len(statuses) :])
     return next((status for status in statuses if status), 0)
+
+
+def _start_one(started: Iterator[CommandReply], commands: list[CommandReply]) -> bool:
+    """Ctrl-C waits for the answer: without it nobody could tell what to cancel. A second one does not wait."""
+    noted: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        if noted:
+            raise KeyboardInterrupt
+        noted.append(number)
+
+    previous = signal.signal(signal.SIGINT, note)
+    try:
+        before = len(commands)
+        commands.extend(itertools.islice(started, 1))
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    if noted:
+        raise KeyboardInterrupt
+    return len(commands) > before
 
 
 def wait_for(backend: Backend, command_id: int, seconds: float | None = None) -> CommandReply:

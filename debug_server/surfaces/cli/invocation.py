@@ -6,15 +6,17 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from debug_server.errors import DebugServerError
-from debug_server.surfaces.cli.backend import Backend, open_backend
-from debug_server.surfaces.cli.connection import Connection, find_connection
-from debug_server.surfaces.cli.output import Output
 from debug_server.surfaces.cli.parts import OpenLocal
+
+if TYPE_CHECKING:  # loaded by the commands that need them: the help and `run` start without
+    from debug_server.surfaces.cli.backend import Backend
+    from debug_server.surfaces.cli.connection import Connection
+    from debug_server.surfaces.cli.output import Output
 
 Serve = Callable[..., int]
 
@@ -38,14 +40,20 @@ class Invocation:
 
     def connection(self) -> Connection:
         """The server to speak to."""
+        from debug_server.surfaces.cli.connection import find_connection
+
         return find_connection(self.flags)
 
     def backend(self) -> Backend:
         """Whoever does the work; a context manager."""
+        from debug_server.surfaces.cli.backend import open_backend
+
         return open_backend(self.connection(), self.programs.open_local)
 
     def output(self) -> Output:
         """Where the answer goes."""
+        from debug_server.surfaces.cli.output import Output
+
         return Output(as_json=self.as_json)
 
     def report(self, error: DebugServerError) -> int:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from debug_server.client import DebugServerClient
-from debug_server.client.calls import Call
-from debug_server.client.replies import CommandReply, EventReply, LogPiece
+if TYPE_CHECKING:
+    from debug_server.client.calls import Call
+    from debug_server.client.replies import CommandReply, EventReply, LogPiece
+
+# httpx loads a command line of its own where it finds click and rich: a quarter of a second that we would wait for.
+sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+
+from debug_server.client.sync import DebugServerClient  # noqa: E402
 
 T = TypeVar("T")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +14,9 @@ from debug_server.client.replies import CommandReply, SessionReply
 from debug_server.client.session_logs import session_pieces
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.following import follow_to_the_end
-from debug_server.surfaces.cli.invocation import Invocation, invocation
+from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
-from debug_server.surfaces.cli.output import Column, tell
+from debug_server.surfaces.cli.output import Column, Output, tell
 from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
 from debug_server.surfaces.cli.words import duration, patch_text, values
 
@@ -59,8 +60,12 @@ def create(
                 python=python,
             )
         )
-        submitted = [backend.send(calls.submit_command(session.id, _shell(text))) for text in command or []]
-        status = _tell_opened(call, backend, session, submitted, follow=follow)
+        output = call.output()
+        output.say(f"session {session.id} is open at {(session.commit_sha or '')[:12]}", session)
+        submitted = (backend.send(calls.submit_command(session.id, _shell(text))) for text in command or [])
+        status = follow_to_the_end(backend, output, submitted) if follow else _leave(backend, output, submitted)
+    if follow:
+        tell(f"session {session.id} stays open: debug-server session close {session.id}")
     raise typer.Exit(status)
 
 
@@ -68,18 +73,11 @@ def _shell(text: str) -> list[str]:
     return ["/bin/sh", "-c", text]
 
 
-def _tell_opened(
-    call: Invocation, backend: Backend, session: SessionReply, commands: list[CommandReply], *, follow: bool
-) -> int:
-    output = call.output()
-    output.say(f"session {session.id} is open at {(session.commit_sha or '')[:12]}", session)
-    if not follow:
-        for command in commands:
-            output.say(f"command {command.id} is {backend.leave(command).status}", command)
-        return 0
-    status = follow_to_the_end(backend, output, commands)
-    tell(f"session {session.id} stays open: debug-server session close {session.id}")
-    return status
+def _leave(backend: Backend, output: Output, submitted: Iterable[CommandReply]) -> int:
+    for command in list(submitted):
+        left = backend.leave(command)
+        output.say(f"command {left.id} is {left.status}", left)
+    return 0
 
 
 @app.command("list")

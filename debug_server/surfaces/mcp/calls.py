@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,13 +14,14 @@ from typing import Any
 from mcp import MCPError
 from pydantic import ValidationError
 
-from debug_server.errors import AccessError, DebugServerError, InvalidInputError, UnavailableError
-from debug_server.service import OPERATIONS, Caller, Service, mapping_of
+from debug_server.errors import AccessError, DebugServerError, InvalidInputError
+from debug_server.service import OPERATIONS, Caller, Service
 from debug_server.service import messages as m
+from debug_server.surfaces.mcp.http import admitted
+from debug_server.surfaces.mcp.refusal import told
 
 _LOG = logging.getLogger(__name__)
 _SHOWN_MISTAKES = 5
-CALLER = "debug_server.caller"  # the key in an ASGI scope
 
 Progress = Callable[[float, str], Awaitable[None]]
 
@@ -53,8 +55,8 @@ class Call:
 
 def caller_of(request: Any) -> Caller:
     """Whoever the HTTP transport admitted; a message that came in any other way has no caller."""
-    caller = getattr(request, "scope", {}).get(CALLER)
-    if not isinstance(caller, Caller):
+    caller = admitted(getattr(request, "scope", {}))
+    if caller is None:
         raise AccessError("no token was given: send `Authorization: Bearer TOKEN`")
     return caller
 
@@ -89,19 +91,24 @@ async def recorded(path: str, caller: Caller) -> AsyncIterator[None]:
 
 
 def as_mcp(error: DebugServerError) -> MCPError:
-    """The protocol's error; ``data`` has the code, and whether and when to try again."""
-    mapping = mapping_of(error)
-    data: dict[str, Any] = {"code": error.code, "retryable": mapping.retryable}
-    if isinstance(error, UnavailableError):
-        data["retry_after"] = error.retry_after
-    return MCPError(mapping.mcp, str(error), data)
+    """The protocol's error."""
+    return MCPError(**told(error))
 
 
 def decoded(kind: type[m.Request], arguments: object, *, of: str) -> Any:
     """The arguments as a request; InvalidInputError names what is wrong with them."""
+    _check_plain(arguments, of)
     try:
         return kind.model_validate(arguments)
     except ValidationError as error:
         mistakes = [f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in error.errors()]
         told = "; ".join(mistakes[:_SHOWN_MISTAKES])
         raise InvalidInputError(f"{of} cannot take these arguments: {told}") from error
+
+
+def _check_plain(arguments: object, of: str) -> None:
+    """Free-form values must come out as they went in: half a surrogate pair, NaN or a bottomless nesting would not."""
+    try:
+        json.dumps(arguments, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{of} cannot take these arguments, they are not plain JSON: {error}") from error

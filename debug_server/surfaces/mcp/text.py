@@ -10,6 +10,7 @@ from debug_server.service.digest import Digest, FoldedLine
 from debug_server.surfaces.mcp.messages import ArtifactPart, CommandDigest, LogText, RunAnswer, SessionLogs
 
 _SHOWN_ITEMS = 50
+_SHOWN_CHARACTERS = 1 << 15
 
 
 @singledispatch
@@ -75,6 +76,8 @@ def _list(reply: m.RepositoryList | m.SessionList | m.CommandList | m.ArtifactLi
 
 @text_of.register
 def _diff(reply: m.SessionDiff) -> str:
+    if len(reply.patch) > _SHOWN_CHARACTERS:
+        return f"{reply.patch[:_SHOWN_CHARACTERS]}\n… the structured content has all {len(reply.patch)} characters"
     return reply.patch or f"session {reply.session_id} has no changes"
 
 

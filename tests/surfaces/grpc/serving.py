@@ -125,8 +125,8 @@ async def _clear(local: Local) -> None:
     """End every session and unmount its workspace: the folder of the test can then be removed."""
     for session in (await local.service.list_sessions(LOCAL, Page(limit=1000))).items:
         await local.service.close_session(LOCAL, SessionId(session_id=session.id))
-    for repository in local.store.list_repositories():
-        await asyncio.to_thread(local.sessions.pool(repository).reclaim_stale_worktrees, max_idle_age=timedelta(0))
+    pool = local.sessions.pool(local.store.get_repository_by_name("project"))
+    await asyncio.to_thread(pool.reclaim_stale_worktrees, max_idle_age=timedelta(0))
 
 
 async def refusal(call: Awaitable[Any]) -> tuple[grpc.StatusCode, dict[str, str]]:

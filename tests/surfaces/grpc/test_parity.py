@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin
 
 import grpc
 import pytest
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from pydantic import BaseModel
 
 from debug_server import errors
@@ -59,7 +59,7 @@ def test_a_default_that_is_not_zero_can_be_told_from_zero(name: str) -> None:
             assert field.has_presence, field.full_name
 
 
-def differences(found: Descriptor, expected: type[BaseModel]) -> list[str]:
+def differences(found: Any, expected: type[BaseModel]) -> list[str]:
     """What one has and the other has not."""
     names = set(expected.model_fields) - OTHER_FIELDS.get(found.name, set())
     wrong = [f"{found.name}.{name}" for name in names ^ set(found.fields_by_name)]

@@ -230,11 +230,9 @@ def certificate() -> Tls:
     """A certificate for localhost, signed by itself."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
+    now, day = datetime.now(UTC), timedelta(days=1)
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = (
-        builder.serial_number(1).not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
-    )
+    builder = builder.serial_number(1).not_valid_before(now - day).not_valid_after(now + day)
     builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
     made = builder.sign(key, hashes.SHA256())
     pem = serialization.Encoding.PEM

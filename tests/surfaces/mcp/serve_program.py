@@ -14,7 +14,8 @@ from starlette.applications import Starlette
 from debug_server.app import Local
 from debug_server.service import LOCAL
 from debug_server.service import messages as m
-from debug_server.surfaces.mcp import McpHttp, run_stdio
+from debug_server.surfaces.mcp.http import McpHttp
+from debug_server.surfaces.mcp.stdio import run_stdio
 
 
 async def serve_http(local: Local) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,18 @@ import pytest
 from mcp import MCPError
 from mcp.types import BlobResourceContents, ResourceLink, TextResourceContents
 
-from tests.surfaces.mcp.peers import TRANSPORTS, call, connected, http_client, http_server, remote, words
+from tests.surfaces.mcp.peers import (
+    COMMAND,
+    TRANSPORTS,
+    call,
+    connected,
+    environment,
+    http_client,
+    http_server,
+    remote,
+    stdio_client,
+    words,
+)
 
 SH = ["sh", "-c"]
 
@@ -177,6 +190,44 @@ async def _repeated(folder: Path) -> None:
                 )
                 seen.append(answer["command"]["id"])
         assert seen[0] == seen[1]
+
+
+def test_a_stdio_server_leaves_with_its_client(tmp_path: Path, nothing_left: None) -> None:
+    """The end of stdin ends the server although a call waits; the command carries on, and the next server has it."""
+    origin = remote(tmp_path)
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    run = {"repository": "sample", "commit_sha": "HEAD", "argv": [*SH, "echo up; sleep 600"]}
+    steps: list[tuple[str, dict[str, Any]]] = [
+        ("initialize", hello),
+        ("tools/call", {"name": "repository_init", "arguments": {"name": "sample", "remote_url": str(origin.path)}}),
+        ("tools/call", {"name": "run", "arguments": run, "_meta": {"progressToken": 1}}),
+    ]
+    with subprocess.Popen(
+        [*COMMAND, "stdio"], cwd=tmp_path, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        for number, (method, params) in enumerate(steps):
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            child.stdin.write(json.dumps(message).encode() + b"\n")
+            child.stdin.flush()
+            answer = child.stdout.readline()
+            if method == "initialize":
+                child.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+        while b": up" not in answer:
+            answer = child.stdout.readline()
+        child.stdin.close()
+        assert child.wait(20) == 0
+    asyncio.run(_found_again(tmp_path))
+
+
+async def _found_again(folder: Path) -> None:
+    async with stdio_client(folder) as client:
+        [session] = (await call(client, "session_list"))["items"]
+        [command] = (await call(client, "session_commands", session_id=session["id"]))["items"]
+        assert command["status"] == "running"
+        ended = await call(client, "cancel_command", command_id=command["id"])
+        assert (ended["status"], ended["exit_reason"]) == ("cancelled", "cancelled")
 
 
 def test_a_call_that_is_cut_off_leaves_the_command_running(tmp_path: Path, nothing_left: None) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import httpx
 import pytest
 from mcp import Client, MCPError
 
+from debug_server.errors import InvalidInputError
 from debug_server.service import ERRORS, OPERATIONS
-from debug_server.surfaces.mcp import EXCEPTIONS, TOOLS
+from debug_server.surfaces.mcp.calls import decoded
+from debug_server.surfaces.mcp.tools import EXCEPTIONS, TOOLS
 from tests.surfaces.mcp.peers import COMMAND, Http, call, environment, http_client, http_server, remote, stdio_client
 
 CODES = {(mapping.mcp, code) for code, mapping in ERRORS.items()}
@@ -40,6 +43,13 @@ def test_input_schemas_are_those_of_the_requests() -> None:
     assert schema["additionalProperties"] is False
     assert "idempotency_key" in schema["properties"]
     assert "idempotency_key" not in TOOLS["session_info"].described().input_schema["properties"]
+
+
+def test_the_sdk_is_not_loaded_before_it_is_wanted() -> None:
+    """A server that mounts the surface does not pay for it at its start."""
+    program = "import sys, debug_server.surfaces.mcp.http; print('mcp' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, check=True)
+    assert done.stdout.strip() == b"False"
 
 
 def test_strangers_and_scopes(tmp_path: Path, nothing_left: None) -> None:
@@ -148,11 +158,19 @@ def _arguments(chance: random.Random, names: list[str]) -> dict[str, Any]:
     return {**chosen, "surplus": 1} if chance.random() < 0.2 else chosen
 
 
+@pytest.mark.parametrize("value", ["\ud800", float("nan"), {"\udfff": 1}])
+def test_values_that_would_not_come_back_are_refused(value: object) -> None:
+    """Free-form metadata is plain JSON, or is refused before anything is done with it."""
+    arguments = {"repository": "x", "commit_sha": "x", "metadata": {"a": [value]}}
+    with pytest.raises(InvalidInputError, match="not plain JSON"):
+        decoded(TOOLS["session_create"].request, arguments, of="session_create")
+
+
 def test_malformed_messages_over_http(tmp_path: Path, nothing_left: None) -> None:
     """Broken JSON, wrong envelopes, wrong headers and huge bodies are client errors; the server answers on."""
     with http_server(tmp_path) as server, httpx.Client(timeout=30) as http:
         chance = random.Random(11)
-        for body in [*_BODIES, *(_mutated(chance) for _ in range(150))]:
+        for body in [*_BODIES, *(_mutated(chance) for _ in range(80))]:
             for headers in ({}, {"MCP-Protocol-Version": "2025-06-18"}, {"MCP-Protocol-Version": "2026-07-28"}):
                 answer = http.post(server.url, content=body, headers={**_bearer(server.token), **headers})
                 assert answer.status_code < 500, (body[:200], headers, answer.text)

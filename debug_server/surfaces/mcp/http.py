@@ -1,0 +1,117 @@
+"""Streamable HTTP at one path: a token for each request, no state between them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from debug_server.errors import DebugServerError, UnavailableError
+from debug_server.service import Caller, Service, mapping_of
+from debug_server.surfaces.mcp.refusal import told
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+PATH = "/mcp"
+CALLER = "debug_server.caller"  # the key in an ASGI scope
+_BODY_BYTES = 40 << 20  # the largest patch, escaped
+
+
+class McpHttp:
+    """The server at one path of an ASGI application.
+
+    Each request stands alone (no session is kept in this process), so that a client goes on after a restart. Serve it
+    inside ``running()``: a mounted application's own lifespan would not be entered.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._manager: StreamableHTTPSessionManager | None = None
+        self._wanted, self._loaded, self._over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    def route(self, path: str = PATH) -> Route:
+        """For a Starlette or FastAPI application's routes."""
+        return Route(path, endpoint=self)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """While requests are served; once for each object."""
+        serving = asyncio.create_task(self._serve())
+        try:
+            yield
+        finally:
+            self._over.set()
+            self._wanted.set()
+            await serving
+
+    async def _serve(self) -> None:
+        """The SDK is loaded for the first request; its tasks want to end in the task that began them, which is this."""
+        await self._wanted.wait()
+        try:
+            if not self._over.is_set():
+                manager = await asyncio.to_thread(_load, self._service)
+                async with manager.run():
+                    self._manager = manager
+                    self._loaded.set()
+                    await self._over.wait()
+        finally:
+            self._manager = None
+            self._loaded.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        try:
+            caller = await self._service.authenticate(_bearer(Headers(scope=scope)))
+            manager = await self._ready()
+        except DebugServerError as error:
+            await _refusal(error)(scope, receive, send)
+            return
+        await manager.handle_request({**scope, CALLER: caller}, receive, send)
+
+    async def _ready(self) -> StreamableHTTPSessionManager:
+        self._wanted.set()
+        await self._loaded.wait()
+        if self._manager is None:
+            raise UnavailableError("the server is shutting down: try again in a moment", retry_after=2.0)
+        return self._manager
+
+
+def _load(service: Service) -> StreamableHTTPSessionManager:
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    from debug_server.surfaces.mcp.server import build_mcp
+
+    mcp = build_mcp(service)
+    mcp.streamable_http_app(
+        stateless_http=True,
+        max_request_body_size=_BODY_BYTES,
+        # A page that was lured here by a forged name has no token, and without one nothing is answered.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+    return mcp.session_manager
+
+
+def admitted(scope: Scope) -> Caller | None:
+    """Whoever a request was let in for."""
+    caller = scope.get(CALLER)
+    return caller if isinstance(caller, Caller) else None
+
+
+def _bearer(headers: Headers) -> str | None:
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    return secret.strip() or None if scheme.lower() == "bearer" else None
+
+
+def _refusal(error: DebugServerError) -> JSONResponse:
+    headers = {"WWW-Authenticate": "Bearer"} if mapping_of(error).http == 401 else {}
+    if isinstance(error, UnavailableError):
+        headers["Retry-After"] = str(math.ceil(error.retry_after))
+    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": told(error)}, mapping_of(error).http, headers)

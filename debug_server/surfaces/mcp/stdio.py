@@ -1,0 +1,18 @@
+"""The standard streams of a process that a client started for itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+from debug_server.service import LOCAL, Caller, Service
+from debug_server.surfaces.mcp.server import build_mcp
+
+
+async def serve_stdio(service: Service, *, caller: Caller = LOCAL) -> None:
+    """Serve whoever started this process, over its stdin and stdout, until stdin ends."""
+    await build_mcp(service, caller=caller).run_stdio_async()
+
+
+def run_stdio(service: Service, *, caller: Caller = LOCAL) -> None:
+    """The same, from code that is not asynchronous."""
+    asyncio.run(serve_stdio(service, caller=caller))

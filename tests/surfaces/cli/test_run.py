@@ -1,0 +1,253 @@
+"""``debug-server run``: streams, statuses, interruption, and what is left."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from debug_server.model import Command, CommandStatus, ExitReason
+from debug_server.store import open_store
+from tests.running import PYTHON, ROOT, eventually, missing_mechanism, program
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+RUN = [sys.executable, "-W", "error", "-m", "debug_server", "run"]
+
+
+def _env() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def _run(place: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        [*RUN, *arguments],
+        cwd=place,
+        env=_env(),
+        capture_output=True,
+        timeout=60,
+        check=False,
+        **{"stdin": subprocess.DEVNULL, **options} if "input" not in options else options,
+    )
+
+
+@contextmanager
+def _started(place: Path, *arguments: str, **options: object) -> Iterator[subprocess.Popen[bytes]]:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
+    with subprocess.Popen([*RUN, *arguments], cwd=place, env=_env(), **pipes) as process:  # type: ignore[call-overload]
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _commands(place: Path) -> list[Command]:
+    with open_store(f"sqlite:///{place}/.artifacts/data/metadata.db") as store:
+        return [command for session in store.list_sessions() for command in store.list_commands(session.id)]
+
+
+STATUSES = [
+    ([], ["true"], 0, "exited"),
+    ([], ["sh", "-c", "exit 3"], 3, "nonzero_exit"),
+    ([], ["sh", "-c", "exit 124"], 124, "nonzero_exit"),
+    ([], ["sh", "-c", "kill -SEGV $$"], 139, "signaled"),
+    (["--timeout", "0.3"], ["sleep", "60"], 124, "timed_out"),
+    (["--idle-timeout", "0.3"], ["sleep", "60"], 124, "idle_timed_out"),
+    (["--output", "100"], ["sh", "-c", "yes"], 123, "limit_exceeded"),
+    ([], ["no-such-program"], 127, "spawn_failed"),
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "argv", "status", "reason"), STATUSES, ids=[item[3] + str(item[2]) for item in STATUSES]
+)
+def test_status_and_reason(tmp_path: Path, options: list[str], argv: list[str], status: int, reason: str) -> None:
+    """The exit status is the documented one, and the last line on stderr names the reason."""
+    done = _run(tmp_path, *options, "--", *argv)
+    assert done.returncode == status
+    assert done.stderr.decode().splitlines()[-1].startswith(f"[debug-server] {reason}: ")
+
+
+def test_out_of_memory_is_137(tmp_path: Path) -> None:
+    """With a memory cgroup; --require makes sure of it."""
+    if reason := missing_mechanism("cgroup"):
+        pytest.skip(reason)
+    done = _run(tmp_path, "--memory", "48M", "--require", "memory", "--", *program("hog.py", "memory", 256 << 20))
+    assert done.returncode == 137
+    assert b"out_of_memory" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--memory", "many", "--", "true"], "many"),
+        (["--timeout", "-1", "--", "true"], "-1"),
+        (["--require", "wings", "--", "true"], "wings"),
+        (["--require", "pids", "--", "true"], "pids"),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_125(tmp_path: Path, arguments: list[str], said: str) -> None:
+    """It names the value; nothing was run and nothing recorded."""
+    done = _run(tmp_path, *arguments)
+    assert done.returncode == 125
+    assert len(done.stderr.splitlines()) == 1 and said in done.stderr.decode()
+    assert done.stdout == b""
+
+
+def test_an_unwritable_artifacts_folder_is_one_line_and_125(tmp_path: Path) -> None:
+    """A file stands where the folder should be."""
+    (tmp_path / ".artifacts").write_text("in the way")
+    done = _run(tmp_path, "--", "true")
+    assert done.returncode == 125
+    assert len(done.stderr.splitlines()) == 1 and b".artifacts" in done.stderr
+
+
+def test_both_streams_byte_for_byte(tmp_path: Path) -> None:
+    """Random bytes, NUL, invalid UTF-8 and a missing last newline come out as they went in, each on its stream."""
+    out, err = os.urandom(700_000) + b"\0\xff\xfe no newline", os.urandom(300_001)
+    (tmp_path / "out").write_bytes(out)
+    (tmp_path / "err").write_bytes(err)
+    done = _run(tmp_path, "--quiet", "--", "sh", "-c", "cat out & cat err >&2; wait")
+    assert done.returncode == 0
+    assert done.stdout == out
+    assert done.stderr == err
+
+
+def test_output_is_live(tmp_path: Path) -> None:
+    """What the command has written is here before it ends."""
+    with _started(tmp_path, "--", "sh", "-c", "echo now; sleep 60") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"now\n"
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        process.wait(10)
+
+
+def test_a_reader_that_sleeps_loses_nothing(tmp_path: Path) -> None:
+    """The command ends long before its output is read; every byte is waited for, however long the reader takes."""
+    with _started(tmp_path, "--quiet", "--", "head", "-c", "3000000", "/dev/zero") as process:
+        eventually(lambda: [row for row in _rows(tmp_path) if row.status.terminal], 20.0, "the end of the command")
+        time.sleep(11.0)  # longer than an observer that is not our own output would be waited for
+        assert process.stdout is not None
+        assert len(process.stdout.read()) == 3_000_000
+        assert process.wait(10) == 0
+
+
+def _rows(place: Path) -> list[Command]:
+    return _commands(place) if (place / ".artifacts/data/metadata.db").exists() else []
+
+
+def test_a_reader_that_leaves_does_not_end_the_command(tmp_path: Path) -> None:
+    """``| head -1``: the command runs to its end and its own status counts."""
+    with _started(tmp_path, "--", "sh", "-c", "seq 200000; echo done > finished; exit 5") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(20) == 5
+        assert (tmp_path / "finished").exists()
+        assert process.stderr is not None and b"nonzero_exit" in process.stderr.read()
+
+
+def test_stdin_reaches_the_command(tmp_path: Path) -> None:
+    """Byte for byte, and its end too."""
+    data = os.urandom(2_000_000)
+    done = _run(tmp_path, "--quiet", "--", "cat", input=data)
+    assert done.stdout == data
+    assert done.returncode == 0
+
+
+def test_a_command_that_does_not_read_its_stdin_ends(tmp_path: Path) -> None:
+    """What nobody reads is no reason to wait."""
+    done = _run(tmp_path, "--", "true", input=b"x" * 1_000_000)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_cancels_and_says_so(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C ends the whole tree, the row says cancelled, the last line too, and the status is 130."""
+    with _started(tmp_path, "--", "sh", "-c", "echo ready; sleep 1000 & sleep 1000") as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        process.send_signal(number)
+        assert process.wait(10) == 130
+        said = process.stderr.read().decode()
+    assert said.splitlines()[-1].startswith("[debug-server] cancelled: ")
+    assert "Traceback" not in said
+    (command,) = _commands(tmp_path)
+    assert (command.status, command.exit_reason) == (CommandStatus.CANCELLED, ExitReason.CANCELLED)
+
+
+def test_an_interrupt_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
+    """Whenever it comes, no process and no unfinished row stays behind."""
+    for delay in (0.3, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.9):
+        with _started(tmp_path, "--", "sleep", "1000") as process:
+            time.sleep(delay)  # the moment is what is tested
+            process.send_signal(signal.SIGINT)
+            process.wait(10)
+    assert [command.status for command in _rows(tmp_path) if not command.status.terminal] == []
+
+
+def test_a_killed_cli_leaves_the_command_to_be_adopted(tmp_path: Path) -> None:
+    """kill -9 of the program: the command goes on to its end, and the next one to look finishes its row."""
+    with _started(tmp_path, "--", "sh", "-c", "echo one; while [ ! -e go ]; do sleep 0.02; done; echo two") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.kill()
+        process.wait(10)
+    (command,) = _commands(tmp_path)
+    assert command.status is CommandStatus.RUNNING
+    (tmp_path / "go").touch()
+    supervisor = [sys.executable, "-W", "error", "-m", "debug_server.runner.supervisor"]
+    done = subprocess.run(
+        [*supervisor, "--session", str(command.session_id)],
+        cwd=tmp_path,
+        env=_env(),
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"one\ntwo\n")
+    (command,) = _commands(tmp_path)
+    assert command.status is CommandStatus.SUCCEEDED
+
+
+def test_a_terminal_of_its_own(tmp_path: Path) -> None:
+    """--tty: the command has a terminal, on which piped input is typed and ended."""
+    done = _run(
+        tmp_path, "--tty", "--quiet", "--", *PYTHON, "-c", "import os; print(os.isatty(0), input())", input=b"hi"
+    )
+    assert done.stdout.replace(b"\r", b"").splitlines()[-1] == b"True hi"
+
+
+def test_our_terminal_is_passed_on(tmp_path: Path) -> None:
+    """--tty on a terminal: keys reach the command raw, ^C among them, and our terminal is as before afterwards."""
+    ours, theirs = pty.openpty()
+    before = os.popen(f"stty -g < /proc/{os.getpid()}/fd/{theirs}").read()
+    pipes = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    with _started(
+        tmp_path, "--tty", "--", "sh", "-c", "trap 'echo caught; exit 9' INT; echo ready; cat", **pipes
+    ) as process:
+        _read_until(ours, b"ready")
+        os.write(ours, b"\x03")
+        _read_until(ours, b"caught")
+        assert process.wait(10) == 9
+    assert os.popen(f"stty -g < /proc/{os.getpid()}/fd/{theirs}").read() == before
+    os.close(ours)
+    os.close(theirs)
+
+
+def _read_until(terminal: int, text: bytes) -> None:
+    seen = b""
+    deadline = time.monotonic() + 20
+    while text not in seen:
+        assert time.monotonic() < deadline, seen
+        seen += os.read(terminal, 4096)
