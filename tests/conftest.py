@@ -39,8 +39,8 @@ def make_bench(tmp_path: Path, nothing_left: None) -> Iterator[Callable[..., Ben
     """Benches with settings of the test's choice."""
     made: list[Bench] = []
 
-    def make(containment: str = "auto", **settings: Any) -> Bench:
-        bench = Bench(tmp_path / f"bench{len(made)}", containment, **settings)
+    def make(containment: str = "auto", *, root: Path | None = None, **settings: Any) -> Bench:
+        bench = Bench(root or tmp_path / f"bench{len(made)}", containment, **settings)
         made.append(bench)
         return bench
 

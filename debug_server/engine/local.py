@@ -114,9 +114,7 @@ class LocalEngine:
 
     def write_stdin(self, command_id: int, write_id: str, data: bytes, *, close: bool = False) -> None:
         """Write to a running command's stdin; each id is applied once. Returns when the child's pipe has it all."""
-        command = self._store.get_command(command_id)
-        run_dir = run_dir_for(self._supervisor.paths.keepers_dir, command.id, command.attempt)
-        with KeeperConnection.connect(run_dir) as connection:
+        with self._connect(self._store.get_command(command_id)) as connection:
             connection.write_stdin(write_id, data)
             if close:
                 connection.request({"op": "close_stdin"})
@@ -146,11 +144,25 @@ class LocalEngine:
                 return
 
     def _request(self, command: Command, message: dict[str, Any]) -> None:
-        run_dir = run_dir_for(self._supervisor.paths.keepers_dir, command.id, command.attempt)
-        with KeeperConnection.connect(run_dir) as connection:
+        with self._connect(command) as connection:
             reply = connection.request(message)
         if not reply["ok"]:
             raise KeeperError(f"command {command.id}: {reply['error']}")
+
+    def _connect(self, command: Command) -> KeeperConnection:
+        """To its keeper, whose socket comes a moment after its row says that it runs."""
+        deadline = time.monotonic() + _DELIVER_SECONDS
+        while True:
+            try:
+                run_dir = run_dir_for(self._supervisor.paths.keepers_dir, command.id, command.attempt)
+                return KeeperConnection.connect(run_dir)
+            except KeeperError as error:
+                command = self._store.get_command(command.id)
+                if command.status != "running":
+                    raise KeeperError(f"command {command.id} is {command.status.value}: it does not run") from error
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_DELIVER_RETRY)
 
     def wait(self, command_id: int, timeout: float) -> Command:
         """The command once it is terminal, or as it is after ``timeout`` seconds."""

@@ -157,6 +157,8 @@ def launch(pool: KeeperPool, keepers_dir: Path, order: LaunchOrder) -> RunningCo
             return RunningCommand(connection, run_dir, started["handle"], pool)
         connection.close()
         if (handle := read_json(run_dir / HANDLE)) is not None:  # killed after it took the command
+            if handle.get("fenced"):
+                raise KeeperError("another server took the command over before it was started")
             return RunningCommand(None, run_dir, handle, None)
     why = _crash(run_dir)
     remove_run_dir(run_dir)

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from debug_server.worktrees.mount import detach, list_mounts
 from tests.running import eventually
 
 _SERVING = re.compile(r"serving on http://127\.0\.0\.1:(\d+)")
@@ -82,6 +83,13 @@ def serving(root: Path) -> Iterator[ServerProcess]:
         yield server
     finally:
         server.stop()
+        unmount_below(root)
+
+
+def unmount_below(root: Path) -> None:
+    """Give back the workspaces of sessions that a test left open."""
+    for mount in reversed(list_mounts(root)):
+        detach(mount.target)
 
 
 def make_repository(path: Path) -> Path:

@@ -58,10 +58,11 @@ def _groups(campaign: Campaign) -> Iterator[str]:
 
 
 def _files(campaign: Campaign) -> Iterator[str]:
-    """Nothing but logs may be left, and of those only the ones that commands name."""
+    """Nothing but logs and the folder's name may be left, and of logs only the ones that commands name."""
     paths = campaign.paths
     for directory in (paths.keepers_dir, paths.owners_dir):
-        yield from (f"{path} is left" for path in sorted(directory.rglob("*")))
+        left = set(directory.rglob("*")) - {paths.owners_dir / "identity"}
+        yield from (f"{path} is left" for path in sorted(left))
     logs = {command.log_path for command in map(campaign.store.get_command, campaign.record.submitted)}
     known = {name for path in logs if path for name in (path, index_path(path))}
     found = {str(path.absolute()) for path in paths.logs_dir.rglob("*") if path.is_file()}

@@ -217,7 +217,7 @@ class Keeper:
         until = now + _FOR_EVER
         if (wall := self.asked("wall_seconds")) is not None:
             until = min(until, self.started + wall)
-        if (idle := self.asked("idle_seconds")) is not None:
+        if (idle := self.asked("idle_seconds")) is not None and not self.streams.deaf:
             until = min(until, self.streams.last_output + idle)
         if self._counts_cpu():
             until = min(until, now + self.meter.cpu_patience(self.asked("cpu_seconds")))
@@ -234,7 +234,7 @@ class Keeper:
         wall, idle, cpu = (self.asked(name) for name in ("wall_seconds", "idle_seconds", "cpu_seconds"))
         if wall is not None and now >= self.started + wall:
             self.end(Stop("timed_out", f"ran longer than {wall:g} s", "wall_seconds"))
-        elif idle is not None and now >= self.streams.last_output + idle:
+        elif idle is not None and now >= self.streams.last_output + idle and not self.streams.deaf:
             self.end(Stop("idle_timed_out", f"wrote nothing for {idle:g} s", "idle_seconds"))
         elif self._counts_cpu() and self.meter.cpu_seconds() >= cpu:
             self.end(Stop("limit_exceeded", f"used more than {cpu:g} cpu seconds", "cpu_seconds"))

@@ -52,8 +52,8 @@ class Tool:
         return types.Tool(
             name=self.name,
             description=self.sentence,
-            input_schema={"properties": {}, **schema},
-            output_schema=self.reply.model_json_schema(mode="serialization"),
+            input_schema=_brief({"properties": {}, **schema}),
+            output_schema=_brief(self.reply.model_json_schema(mode="serialization")),
             annotations=types.ToolAnnotations(
                 read_only_hint=self.read_only,
                 destructive_hint=self.destructive,
@@ -62,6 +62,15 @@ class Tool:
                 open_world_hint=False,
             ),
         )
+
+
+def _brief(schema: Any) -> Any:
+    """Without the titles that repeat the names: a model reads all of this before its first call."""
+    if isinstance(schema, list):
+        return [_brief(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _brief(value) for key, value in schema.items() if key != "title" or not isinstance(value, str)}
 
 
 async def _run(call: Call, request: t.RunArguments) -> m.Reply:

@@ -221,11 +221,13 @@ def test_a_killed_cli_leaves_the_command_to_be_adopted(tmp_path: Path) -> None:
 
 
 def test_a_terminal_of_its_own(tmp_path: Path) -> None:
-    """--tty: the command has a terminal, on which piped input is typed and ended."""
-    done = _run(
-        tmp_path, "--tty", "--quiet", "--", *PYTHON, "-c", "import os; print(os.isatty(0), input())", input=b"hi"
-    )
-    assert done.stdout.replace(b"\r", b"").splitlines()[-1] == b"True hi"
+    """--tty: the command has a terminal, on which piped input is typed and ended, with or without a last newline."""
+    for typed in (b"hi", b"hi\n"):
+        done = _run(
+            tmp_path, "--tty", "--quiet", "--", "sh", "-c", "test -t 0 && test -t 1 && cat > typed", input=typed
+        )
+        assert done.returncode == 0
+        assert (tmp_path / "typed").read_bytes() == typed
 
 
 def test_our_terminal_is_passed_on(tmp_path: Path) -> None:

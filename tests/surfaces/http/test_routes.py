@@ -101,7 +101,7 @@ def test_commands_and_artifacts(served: Served, tmp_path: Path) -> None:
 
 
 def test_cancel_signal_and_stdin(served: Served) -> None:
-    """A running command reads what is written to it, takes signals and can be cancelled; an ended one cannot be signalled."""
+    """A running command takes input and signals and can be cancelled; an ended one cannot be signalled."""
     session = served.session()
     reader = served.submit(session, "cat", stdin=True)
     wait_running(served, reader)
@@ -191,7 +191,7 @@ def test_readiness_fails_with_the_store(base: Path) -> None:
             transaction.run("ALTER TABLE events RENAME TO hidden")
         answer = httpx.get(f"{served.url}/readyz")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-        assert "ok" != answer.json()["checks"]["store"] and answer.json()["message"] == "not ready"
+        assert answer.json()["checks"]["store"] != "ok" and answer.json()["message"] == "not ready"
     finally:
         with served.local.store._database.write() as transaction:
             transaction.run("ALTER TABLE hidden RENAME TO events")
@@ -272,7 +272,7 @@ def test_debuggers_are_not_there(shared: Served) -> None:
 
 
 def test_request_ids_and_the_audit_record(shared: Served, caplog: pytest.LogCaptureFixture) -> None:
-    """Every answer has an id, the client's own if it is sound; every request is recorded with its token, without secrets."""
+    """Answers have an id, the client's if it is sound; every request is recorded with its token, without secrets."""
     with caplog.at_level(logging.INFO, logger="debug_server.api"):
         given = shared.admin.get("/whoami", headers={"X-Request-Id": "mine-1"})
         made = shared.admin.get("/nowhere", headers={"X-Request-Id": "x" * 500})

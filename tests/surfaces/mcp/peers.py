@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx2
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.types import CallToolResult, TextContent
 
 from tests.running import ROOT
@@ -67,7 +67,7 @@ def http_server(folder: Path) -> Iterator[Http]:
 async def http_client(server: Http, token: str | None = None, mode: str = "auto") -> AsyncIterator[Client]:
     """A client that presents a token."""
     headers = {"Authorization": f"Bearer {token or server.token}"}
-    async with create_mcp_http_client(headers=headers) as http:
+    async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
         transport = streamable_http_client(server.url, http_client=http)
         async with Client(transport, mode=mode, read_timeout_seconds=60) as client:
             yield client

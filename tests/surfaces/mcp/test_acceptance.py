@@ -13,6 +13,7 @@ import pytest
 from mcp import MCPError
 from mcp.types import BlobResourceContents, ResourceLink, TextResourceContents
 
+from tests.store.postgres_cluster import Cluster
 from tests.surfaces.mcp.peers import (
     COMMAND,
     TRANSPORTS,
@@ -34,6 +35,17 @@ SH = ["sh", "-c"]
 def test_acceptance(transport: str, mode: str, tmp_path: Path, nothing_left: None) -> None:
     """One session through its whole life, in both eras of the protocol, gives the same bytes and reasons."""
     asyncio.run(_acceptance(transport, mode, tmp_path))
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_acceptance_on_postgresql(
+    transport: str, tmp_path: Path, postgres: Cluster, monkeypatch: pytest.MonkeyPatch, nothing_left: None
+) -> None:
+    """The same with the rows in PostgreSQL."""
+    monkeypatch.setenv("DEBUG_SERVER_SEAL_KEY_FILE", str(tmp_path / "seal.key"))
+    with postgres.database() as url:
+        monkeypatch.setenv("DEBUG_SERVER_DB_URL", url)
+        asyncio.run(_acceptance(transport, "auto", tmp_path))
 
 
 async def _acceptance(transport: str, mode: str, folder: Path) -> None:

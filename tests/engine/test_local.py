@@ -1,0 +1,231 @@
+"""The queue's engine: order, bounds, cancel in every state, and several engines on one store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from debug_server.engine import LocalEngine
+from debug_server.errors import KeeperError, QueueFullError
+from debug_server.model import Command, CommandStatus, ExitReason
+from debug_server.runner.spec import CommandSpec
+from tests.running import Bench, eventually
+
+MakeBench = Callable[..., Bench]
+
+
+@contextmanager
+def _running(bench: Bench) -> Iterator[LocalEngine]:
+    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
+    engine.start()
+    try:
+        yield engine
+    finally:
+        engine.stop()
+
+
+def _submit(engine: LocalEngine, bench: Bench, text: str, **options: object) -> Command:
+    spec = CommandSpec(["sh", "-c", text])
+    return engine.submit(session_id=bench.session.id, spec=spec, **options)  # type: ignore[arg-type]
+
+
+def _await(engine: LocalEngine, *commands: Command) -> list[Command]:
+    ended = [engine.wait(command.id, 30.0) for command in commands]
+    assert all(command.status.terminal for command in ended)
+    return ended
+
+
+def _await_running(bench: Bench, command: Command) -> None:
+    eventually(lambda: bench.store.get_command(command.id).status is CommandStatus.RUNNING, what="a running command")
+
+
+def _lines(bench: Bench) -> list[str]:
+    path = bench.workspace / "order"
+    return path.read_text().split() if path.exists() else []
+
+
+def test_one_key_is_worked_off_in_order(bench: Bench) -> None:
+    """Commands of one session run one after another, as they were submitted."""
+    with _running(bench) as engine:
+        commands = [_submit(engine, bench, f"echo begin{n} >> order; echo end{n} >> order") for n in range(6)]
+        _await(engine, *commands)
+    assert _lines(bench) == [f"{what}{n}" for n in range(6) for what in ("begin", "end")]
+
+
+def test_a_key_may_have_several_at_once_and_never_more(make_bench: MakeBench) -> None:
+    """key_limit bounds how many of one key run at the same time; other keys are not held up."""
+    bench = make_bench(max_concurrency=6)
+    text = "mkdir held; touch held/$$; ls held | wc -l >> order; sleep 0.15; rm held/$$"
+    with _running(bench) as engine:
+        commands = [_submit(engine, bench, text, queue_key="tight", key_limit=2) for _ in range(6)]
+        other = _submit(engine, bench, "sleep 0.1; touch other", queue_key="free")
+        (ended,) = _await(engine, other)
+        assert not all(engine.wait(command.id, 0).status.terminal for command in commands)
+        _await(engine, *commands)
+    assert max(map(int, _lines(bench))) == 2
+    assert ended.status is CommandStatus.SUCCEEDED
+
+
+def test_priority_goes_first(make_bench: MakeBench) -> None:
+    """Of what waits, the highest priority is next; equals keep their order."""
+    bench = make_bench(max_concurrency=1)
+    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
+    wanted = [("low", -5), ("first", 0), ("urgent", 9), ("second", 0)]
+    commands = [
+        _submit(engine, bench, f"echo {name} >> order", priority=priority, queue_key=name) for name, priority in wanted
+    ]
+    engine.start()
+    _await(engine, *commands)
+    engine.stop()
+    assert _lines(bench) == ["urgent", "first", "second", "low"]
+
+
+def test_the_queue_is_bounded(make_bench: MakeBench) -> None:
+    """One more than may wait is refused, and nothing of it is recorded."""
+    bench = make_bench(max_pending=3)
+    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
+    waiting = [_submit(engine, bench, "true") for _ in range(3)]
+    with pytest.raises(QueueFullError, match="3"):
+        _submit(engine, bench, "true")
+    assert len(bench.store.list_commands(bench.session.id)) == 3
+    engine.start()
+    _await(engine, *waiting)
+    engine.stop()
+
+
+def test_concurrency_is_bounded(make_bench: MakeBench) -> None:
+    """max_concurrency commands at once, whatever their keys."""
+    bench = make_bench(max_concurrency=2)
+    text = "mkdir -p held; touch held/$$; ls held | wc -l >> order; sleep 0.1; rm held/$$"
+    with _running(bench) as engine:
+        _await(engine, *[_submit(engine, bench, text, queue_key=f"k{n}") for n in range(6)])
+    assert max(map(int, _lines(bench))) == 2
+
+
+def test_cancel_while_pending(bench: Bench) -> None:
+    """It never starts."""
+    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
+    command = _submit(engine, bench, "touch ran")
+    assert engine.cancel(command.id).status is CommandStatus.CANCELLED
+    engine.start()
+    _await(engine, _submit(engine, bench, "true"))
+    engine.stop()
+    assert not (bench.workspace / "ran").exists()
+    assert bench.store.get_command(command.id).exit_reason is ExitReason.CANCELLED
+
+
+def test_cancel_while_claimed(bench: Bench) -> None:
+    """Claimed and not yet started: the mark in its row ends it as soon as it would begin."""
+    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
+    command = _submit(engine, bench, "sleep 1000")
+    claimed = bench.store.claim_next(bench.supervisor.owner)
+    assert claimed is not None and claimed.id == command.id
+    assert not engine.cancel(command.id).status.terminal
+    engine._run(claimed)
+    ended = bench.store.get_command(command.id)
+    assert (ended.status, ended.exit_reason) == (CommandStatus.CANCELLED, ExitReason.CANCELLED)
+
+
+def test_cancel_while_running_here(bench: Bench) -> None:
+    """The tree is ended; what it had written stays; a second cancel changes nothing."""
+    with _running(bench) as engine:
+        command = _submit(engine, bench, "echo before; sleep 1000")
+        _await_running(bench, command)
+        engine.cancel(command.id, "not needed any more")
+        (ended,) = _await(engine, command)
+        assert engine.cancel(command.id) == ended
+    assert ended.exit_reason is ExitReason.CANCELLED
+    assert ended.exit is not None and ended.exit.message == "not needed any more"
+
+
+def test_cancel_while_running_elsewhere(make_bench: MakeBench, tmp_path: Path) -> None:
+    """Another process runs it: the keeper is asked directly."""
+    here = make_bench()
+    there = make_bench(root=here.root)
+    with _running(there) as worker:
+        command = _submit(worker, there, "sleep 1000")
+        _await_running(there, command)
+        other = LocalEngine(store=here.store, supervisor=here.supervisor)
+        other.cancel(command.id)
+        (ended,) = _await(worker, command)
+    assert ended.exit_reason is ExitReason.CANCELLED
+
+
+def test_signals_and_stdin_of_a_running_command(bench: Bench) -> None:
+    """Both reach it; a command that has ended is refused by name."""
+    with _running(bench) as engine:
+        spec = CommandSpec(
+            ["sh", "-c", "read line; echo got $line; trap 'exit 4' USR1; while :; do sleep 0.02; done"], stdin=True
+        )
+        command = engine.submit(session_id=bench.session.id, spec=spec)
+        _await_running(bench, command)
+        engine.write_stdin(command.id, "w1", b"hello\n")
+        eventually(lambda: b"got hello" in Path(str(bench.store.get_command(command.id).log_path)).read_bytes())
+        time.sleep(0.1)  # the trap stands one line below
+        engine.signal(command.id, 10)
+        (ended,) = _await(engine, command)
+        assert ended.exit_code == 4
+        with pytest.raises(KeeperError):
+            engine.signal(command.id, 10)
+
+
+def test_stop_lets_go_and_another_engine_adopts(make_bench: MakeBench) -> None:
+    """What runs goes on without its engine; the next one takes it over and hears its end."""
+    first = make_bench()
+    engine = LocalEngine(store=first.store, supervisor=first.supervisor)
+    engine.start()
+    command = _submit(engine, first, "echo once >> order; while [ ! -e go ]; do sleep 0.02; done; exit 6")
+    _await_running(first, command)
+    began = time.monotonic()
+    engine.stop()
+    assert time.monotonic() - began < 3.0
+    assert first.store.get_command(command.id).status is CommandStatus.RUNNING
+    first.supervisor.close()
+    second = make_bench(root=first.root)
+    successor = LocalEngine(store=second.store, supervisor=second.supervisor)
+    assert successor.start() == [command.id]
+    (first.workspace / "go").touch()
+    (ended,) = _await(successor, command)
+    successor.stop()
+    assert (ended.exit_code, ended.attempt, _lines(first)) == (6, 1, ["once"])
+
+
+def test_stop_waits_for_a_grace(bench: Bench) -> None:
+    """What ends within it is finished here."""
+    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
+    engine.start()
+    command = _submit(engine, bench, "sleep 0.3")
+    _await_running(bench, command)
+    engine.stop(grace=5.0)
+    assert bench.store.get_command(command.id).status is CommandStatus.SUCCEEDED
+
+
+def test_two_engines_never_run_a_command_twice(make_bench: MakeBench) -> None:
+    """Sixty commands, two engines, one store: each ran once and has one terminal event."""
+    first = make_bench(max_concurrency=4)
+    second = make_bench(root=first.root, max_concurrency=4)
+    with ExitStack() as stack:
+        engines = [stack.enter_context(_running(bench)) for bench in (first, second)]
+        commands = [_submit(engines[n % 2], first, f"echo {n} >> order", queue_key=f"k{n % 12}") for n in range(60)]
+        ended = _await(engines[0], *commands)
+    assert {command.status for command in ended} == {CommandStatus.SUCCEEDED}
+    assert sorted(map(int, _lines(first))) == list(range(60))
+    finished = [event.command_id for event in first.store.read_events(0, 10_000) if event.kind == "command.finished"]
+    assert sorted(filter(None, finished)) == sorted(command.id for command in commands)
+    assert len({command.owner for command in ended}) == 2, "both have worked"
+
+
+def test_a_command_that_cannot_be_prepared_ends(bench: Bench) -> None:
+    """Its workspace is gone: the row fails with the reason, and the engine goes on."""
+    session = bench.store.create_session(metadata={"workspace": str(bench.root / "gone")})
+    with _running(bench) as engine:
+        command = engine.submit(session_id=session.id, spec=CommandSpec(["true"]))
+        (ended,) = _await(engine, command)
+        assert (ended.status, ended.exit_reason) == (CommandStatus.FAILED, ExitReason.SPAWN_FAILED)
+        assert ended.exit is not None and "gone" in ended.exit.message
+        (fine,) = _await(engine, _submit(engine, bench, "true"))
+    assert fine.status is CommandStatus.SUCCEEDED

@@ -1,0 +1,174 @@
+"""Every command group, with and without a server: the same words, the same answers, the same exit statuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.client.serving import ServerProcess
+from tests.surfaces.cli.conftest import Terminal
+
+PATCH = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-hello\n+patched\n"
+LINE = re.compile(r"\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00\] (STDOUT|STDERR): (.*)")
+
+
+def test_a_session_from_create_to_close(terminal: Terminal, project: Callable[[], str]) -> None:
+    """Create with a patch and commands, follow, read logs three ways, diff, artifacts, reset, fork, close."""
+    name = project()
+    (terminal.folder / "fix.patch").write_text(PATCH)
+    flags = ("--repository", name, "--commit", "main", "--patch", "fix.patch", "--metadata", "issue=7")
+    done = terminal(
+        "session", "create", *flags, "--command", "cat a.txt", "--command", "echo e >&2; exit 3", "--follow"
+    )
+    assert (done.status, done.out.splitlines()[1:]) == (3, ["patched"])
+    assert "nonzero_exit" in done.err
+    session = done.out.split()[1]
+    assert terminal("--json", "session", "show", session).json["metadata"]["issue"] == 7
+    first, second = (row["id"] for row in terminal("command", "list", session, "--json").json)
+    _check_logs(terminal, session, first, second)
+    assert "+patched" in terminal("session", "diff", session).out
+    kept = terminal("command", "submit", session, "--artifact", "*.xml", "-f", "--", "sh", "-c", "echo '<x/>' > r.xml")
+    assert kept.status == 0, kept.err
+    (artifact,) = [row for row in terminal("--json", "artifact", "list", session).json if row["name"] == "r.xml"]
+    assert terminal("artifact", "show", session, artifact["id"]).status == 0
+    assert terminal("artifact", "download", session, artifact["id"], "--output", "got").status == 0
+    assert (terminal.folder / "got").read_text() == "<x/>\n"
+    (fork,) = terminal("--json", "session", "fork", session).json
+    assert terminal("session", "reset", session).status == 0
+    assert "r.xml" not in terminal("session", "diff", session).out
+    assert terminal("--json", "session", "diff", fork["id"]).json["exact"] is True
+    for number in (session, fork["id"]):
+        assert terminal("session", "close", number).out == f"session {number} is closed\n"
+
+
+def _check_logs(terminal: Terminal, session: str, first: int, second: int) -> None:
+    text = terminal("logs", first)
+    found = LINE.fullmatch(text.out.strip())
+    assert found is not None
+    assert found.groups()[1:] == ("STDOUT", "patched")
+    assert terminal("logs", first, "--offset", 5, "--raw").out == "ed\n"
+    both = [
+        json.loads(line) for line in terminal("session", "logs", session, "-f", "--format", "json").out.splitlines()
+    ]
+    assert [(row["stream"], row["message"], row["command_id"]) for row in both] == [
+        ("stdout", "patched", first),
+        ("stderr", "e", second),
+    ]
+    raw = terminal("logs", "-f", second, "--raw")
+    assert (raw.out, raw.err) == ("", "e\n")
+
+
+def test_commands_are_submitted_fed_and_waited_for(terminal: Terminal, project: Callable[[], str]) -> None:
+    """A command that was left alone takes stdin and signals of later calls, and tells its end to whoever waits."""
+    name = project()
+    session = terminal("--json", "session", "create", "--repository", name, "--commit", "main").json["id"]
+    fed = terminal("--json", "command", "submit", session, "--stdin", "--", "sh", "-c", "cat; exit 5").json["id"]
+    assert terminal("command", "wait", fed, "--timeout", "0.2").status == 75
+    assert terminal("command", "stdin", fed, "--text", "one\n").status == 0
+    assert terminal("command", "stdin", fed, "--close", stdin="two\n").status == 0
+    assert terminal("command", "wait", fed).status == 5
+    assert terminal("logs", "--raw", fed).out == "one\ntwo\n"
+    slept = terminal("--json", "command", "submit", session, "--", "sleep", "60").json["id"]
+    assert terminal("command", "signal", slept, "TERM").status == 0
+    assert terminal("command", "wait", slept).status == 128 + signal.SIGTERM
+    ended = terminal("--json", "command", "submit", session, "--", "sleep", "60").json["id"]
+    assert terminal("command", "cancel", ended).out == f"command {ended} is cancelled (cancelled)\n"
+    assert terminal("command", "show", ended).out.startswith(f"id                {ended}\n")
+    kinds = [json.loads(line)["kind"] for line in terminal("--json", "events", "--command", ended).out.splitlines()]
+    assert kinds[0] == "command.pending"
+    terminal("session", "close", session)
+
+
+def test_a_run_ends_as_its_command_does(terminal: Terminal, project: Callable[[], str]) -> None:
+    """``command run`` opens, runs and closes: streams and status are the command's, a limit has its own."""
+    name = project()
+    flags = ("command", "run", "--repository", name, "--commit", "main")
+    done = terminal(*flags, "--env", "WHO=me", "--", "sh", "-c", "cat a.txt; echo $WHO >&2; exit 9")
+    assert (done.status, done.out, done.err.splitlines()[0]) == (9, "hello\n", "me")
+    assert terminal(*flags, "--timeout", "0.3", "--", "sleep", "60").status == 124
+    assert terminal(*flags, "--", "no-such-program-anywhere").status == 127
+
+
+def test_operators_commands(terminal: Terminal) -> None:
+    """Tokens are made, listed and revoked; status says who answers and that all is well."""
+    made = terminal(
+        "--json", "token", "create", "ci", "--scope", "sessions:read,artifacts:read", "--expires-in", "2h"
+    ).json
+    assert made["scopes"] == ["sessions:read", "artifacts:read"]
+    assert made["token"] not in terminal("token", "list").out
+    assert terminal("token", "revoke", made["id"]).status == 0
+    status = terminal("status", "--leases", "--workers")
+    assert status.status == 0
+    assert re.search(r"^keepers +ok$", status.out, re.MULTILINE)
+    assert terminal("--json", "status").json["health"]["ok"] is True
+
+
+def test_refusals_have_one_line_and_their_own_status(terminal: Terminal) -> None:
+    """Unknown things exit with 1, wrong values with 2, each with one line; --json makes it an object on stderr."""
+    missing = terminal("session", "show", 987654)
+    assert (missing.status, missing.out, missing.err) == (1, "", "debug-server: there is no session 987654\n")
+    as_json = terminal("session", "show", 987654, "--json")
+    assert json.loads(as_json.err)["error"]["code"] == "not_found"
+    assert terminal("token", "create", "x", "--scope", "everything").status == 2
+    assert terminal("token", "create", "x", "--expires-in", "soon").status == 2
+    assert terminal("session", "list", "--limit", 0).status == 2
+    assert terminal("no-such-command").status == 2
+    debug = terminal("session", "debug", 987654)
+    assert debug.status == 1
+
+
+def test_interrupting_cancels_the_command_that_was_started(terminal: Terminal, project: Callable[[], str]) -> None:
+    """Ctrl-C on a followed command ends its tree, says which command that was, and exits with 130."""
+    name = project()
+    flags = ("--repository", name, "--commit", "main", "--command", "echo up; sleep 60", "--follow")
+    with terminal.start("session", "create", *flags) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, b"")
+        session = next(lines).split()[1].decode()
+        assert next(lines) == b"up\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert re.search(rb"command \d+ was cancelled", err)
+    (row,) = terminal("--json", "command", "list", session).json
+    assert row["exit_reason"] == "cancelled"
+    terminal("session", "close", session)
+
+
+def test_leaving_a_log_does_not_end_its_command(terminal: Terminal, project: Callable[[], str]) -> None:
+    """Ctrl-C on ``logs -f`` leaves the command running."""
+    name = project()
+    session = terminal("--json", "session", "create", "--repository", name, "--commit", "main").json["id"]
+    command = terminal("--json", "command", "submit", session, "--", "sh", "-c", "echo up; sleep 60").json["id"]
+    with terminal.start("logs", "-f", "--raw", command) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert terminal("--json", "command", "show", command).json["status"] == "running"
+    assert terminal("session", "close", session).status == 0
+    assert terminal("--json", "command", "show", command).json["exit_reason"] == "cancelled"
+
+
+def test_a_wrong_token_and_a_dead_server(server: ServerProcess, tmp_path: Path) -> None:
+    """A token that is not known exits with 77 and a server that is not there with 75."""
+    terminal = Terminal(folder=tmp_path)
+    assert terminal("--base-url", server.base_url, "--token", "nonsense", "session", "list").status == 77
+    gone = terminal("--base-url", "http://127.0.0.1:1", "--token", "x", "status")
+    assert gone.status == 75
+    assert "http://127.0.0.1:1" in gone.err
+
+
+def test_server_init_saves_the_token(server: ServerProcess, tmp_path: Path) -> None:
+    """``server init --save-token`` registers a remote with its manifests and remembers the server for later calls."""
+    terminal = Terminal(folder=tmp_path)
+    flags = ("--base-url", server.base_url, "--token", server.token)
+    remote = ("https://example.invalid/team/tool.git", "--manifest", "requirements.txt", "--save-token")
+    assert terminal(*flags, "server", "init", *remote).status == 0
+    shown = terminal("--json", "repo", "show", "tool").json
+    assert shown["settings"] == {"manifests": ["requirements.txt"]}
+    assert (tmp_path / "home" / "config.toml").stat().st_mode & 0o777 == 0o600

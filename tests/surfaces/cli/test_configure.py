@@ -1,0 +1,68 @@
+"""Which server is spoken to: flags above variables above the file, and the file is the owner's alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from debug_server.errors import ConfigurationError
+from debug_server.surfaces.cli.connection import (
+    DEFAULT_BASE_URL,
+    Connection,
+    config_file,
+    find_connection,
+    save_connection,
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    """An environment with a folder of its own."""
+    return {"DEBUG_SERVER_HOME": str(tmp_path / "home")}
+
+
+def test_nothing_configured_means_this_machine(home: dict[str, str]) -> None:
+    """Without a file, a variable or a flag there is no server."""
+    assert find_connection({}, home).server is None
+
+
+def test_a_token_alone_means_the_usual_address(home: dict[str, str]) -> None:
+    """A token without an address is for the server's default address."""
+    assert find_connection({}, {**home, "DEBUG_SERVER_TOKEN": "t"}).server == DEFAULT_BASE_URL
+
+
+def test_flags_go_above_variables_above_the_file(home: dict[str, str]) -> None:
+    """Each source overrides the one below it, setting by setting."""
+    save_connection({"base_url": "http://file", "token": "file", "verify_tls": False}, home)
+    variables = {**home, "DEBUG_SERVER_URL": "http://variable"}
+    expected = Connection(base_url="http://variable", token="flag", verify_tls=False)
+    assert find_connection({"base_url": None, "token": "flag", "verify_tls": None}, variables) == expected
+    assert find_connection({}, {**variables, "DEBUG_SERVER_VERIFY_TLS": "true"}).verify_tls is True
+
+
+def test_the_file_is_private_and_keeps_what_is_not_changed(home: dict[str, str]) -> None:
+    """Saving a token keeps the address; the file is readable by its owner only, whatever it was before."""
+    path = save_connection({"base_url": "https://server", "token": 'o"dd\\'}, home)
+    path.chmod(0o644)
+    save_connection({"verify_tls": False}, home)
+    assert path == config_file(home)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert find_connection({}, home) == Connection(base_url="https://server", token='o"dd\\', verify_tls=False)
+    assert [item.name for item in path.parent.iterdir()] == ["config.toml"]
+
+
+@pytest.mark.parametrize("text", ["base_ulr = 'x'\n", "verify_tls = 'maybe'\n", "token = 5\n", "no toml"])
+def test_a_wrong_file_is_named(home: dict[str, str], text: str) -> None:
+    """An unknown key, a value of the wrong kind and a broken file are errors that name the file."""
+    path = config_file(home)
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=str(path)):
+        find_connection({}, home)
+
+
+def test_a_wrong_variable_is_named(home: dict[str, str]) -> None:
+    """A truth value that is none is an error that names the variable."""
+    with pytest.raises(ConfigurationError, match="DEBUG_SERVER_VERIFY_TLS"):
+        find_connection({}, {**home, "DEBUG_SERVER_VERIFY_TLS": "perhaps"})

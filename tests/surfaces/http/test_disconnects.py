@@ -1,0 +1,165 @@
+"""Followers that come and go: the same bytes, and nothing left of them."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import random
+import socket as sockets
+import sys
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from debug_server.runner.log_watch import _shared
+from tests.running import eventually
+from tests.surfaces.http.serving import Served, answered
+
+WRITER = """
+import random, sys, time
+rng, left = random.Random(7), int(sys.argv[1])
+while left > 0:
+    piece = rng.randbytes(min(left, rng.choice((10, 1000, 60000))))
+    sys.stdout.buffer.write(piece); sys.stdout.buffer.flush()
+    left -= len(piece); time.sleep(0.0005)
+"""
+SIZE = 3 << 20
+
+Follow = Callable[[str, int, dict[str, str]], Iterator[tuple[int, bytes]]]
+
+
+def follow_bytes(url: str, offset: int, headers: dict[str, str]) -> Iterator[tuple[int, bytes]]:
+    with httpx.stream("GET", f"{url}/log", params={"follow": True, "offset": offset}, headers=headers) as response:
+        for data in response.iter_raw():
+            offset += len(data)
+            yield offset, data
+
+
+def follow_lines(url: str, offset: int, headers: dict[str, str]) -> Iterator[tuple[int, bytes]]:
+    params = {"follow": "true", "offset": str(offset), "encoding": "base64"}
+    with httpx.stream("GET", f"{url}/log.ndjson", params=params, headers=headers) as response:
+        for line in response.iter_lines():
+            record = json.loads(line)
+            yield record["next_offset"], base64.b64decode(record["data"])
+
+
+def follow_sse(url: str, offset: int, headers: dict[str, str]) -> Iterator[tuple[int, bytes]]:
+    headers = {**headers, "Last-Event-ID": str(offset)}
+    with httpx.stream("GET", f"{url}/log/events", params={"encoding": "base64"}, headers=headers) as response:
+        for line in response.iter_lines():
+            if line.startswith("data: ") and "next_offset" in line:
+                record = json.loads(line.removeprefix("data: "))
+                yield record["next_offset"], base64.b64decode(record["data"])
+
+
+def follow_socket(url: str, offset: int, headers: dict[str, str]) -> Iterator[tuple[int, bytes]]:
+    from websockets.sync.client import connect
+
+    address = f"{url.replace('http', 'ws', 1)}/log?encoding=base64&offset={offset}"
+    # What it has not read stands in the way of the peer's goodbye: it does not wait for that.
+    with connect(address, additional_headers=headers, close_timeout=0.05) as socket:
+        for message in socket:
+            record = json.loads(message)
+            yield record["next_offset"], base64.b64decode(record["data"])
+
+
+TRANSPORTS: dict[str, Follow] = {
+    "bytes": follow_bytes,
+    "ndjson": follow_lines,
+    "sse": follow_sse,
+    "websocket": follow_socket,
+}
+
+
+def descriptors() -> int:
+    """Open connections and logs of this process, which holds the server."""
+    links = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            links.append(os.readlink(f"/proc/self/fd/{name}"))
+    return len([link for link in links if link.startswith("socket:") or "/logs/" in link])
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_random_disconnects(shared: Served, transport: str) -> None:
+    """A follower that is cut off at random and goes on by offset has every byte once, and leaves nothing behind."""
+    rng = random.Random(transport)
+    command = shared.submit(shared.session(), sys.executable, "-c", WRITER, str(SIZE))
+    headers = {"Authorization": shared.admin.headers["Authorization"]}
+    got, offset, cuts = bytearray(), 0, 0
+    while offset < SIZE:
+        patience = rng.randrange(1, SIZE // 12)
+        start = offset
+        for position, data in TRANSPORTS[transport](f"{shared.url}/commands/{command}", offset, headers):
+            got += data
+            offset = position
+            if offset - start > patience:
+                cuts += 1
+                break
+    assert cuts >= 5
+    assert bytes(got) == shared.admin.get(f"/commands/{command}/log").content
+    eventually(lambda: shared.followers == 0, what="the end of the followers")
+    eventually(lambda: not [target for target in _shared()._targets.values() if target.watches], what="no watches")
+
+
+def test_silent_clients_that_vanish(shared: Served) -> None:
+    """Followers of a silent command that drop their connection are gone at once, with their descriptors."""
+    command = shared.submit(shared.session(), "sleep", "60")
+    head = f"Host: x\r\nAuthorization: {shared.admin.headers['Authorization']}\r\n\r\n"
+    eventually(lambda: shared.admin.get(f"/commands/{command}").json()["status"] == "running")
+    before = descriptors()
+    paths = [f"/commands/{command}/log?follow=1", f"/commands/{command}/log.ndjson?follow=1", "/events/stream?after=0"]
+    paths += [f"/commands/{command}/log/events", "/sessions/1/logs?follow=1"]
+    clients = []
+    for path in paths * 4:
+        client = sockets.create_connection(("127.0.0.1", shared.port))
+        client.sendall(f"GET {path} HTTP/1.1\r\n{head}".encode())
+        clients.append(client)
+    eventually(lambda: shared.followers >= 12, what="followers")
+    for client in clients:
+        client.close()
+    eventually(lambda: shared.followers == 0, what="the end of the followers")
+    eventually(lambda: descriptors() <= before + 2, what="closed descriptors")
+    answered(shared.admin.post(f"/commands/{command}/cancel"), 200)
+
+
+def test_a_slow_client_slows_only_itself(shared: Served) -> None:
+    """One that does not read neither holds the command nor another follower, and the server does not buffer for it."""
+    session = shared.session()
+    command = shared.submit(session, "sh", "-c", "head -c 40000000 /dev/zero | tr '\\0' x")
+    slow = shared.socket(f"/commands/{command}/log")
+    ended = answered(shared.admin.get(f"/commands/{command}/wait", params={"timeout": 60}), 200)
+    assert ended["exit_reason"] == "exited"
+    assert len(shared.admin.get(f"/commands/{command}/log", params={"follow": True}).content) == 40_000_000
+    assert shared.followers == 1  # it is still at its beginning
+    assert sum(len(json.loads(message)["text"]) for message in slow) == 40_000_000
+    slow.close()
+
+
+def test_garbage_on_a_websocket(shared: Served) -> None:
+    """Frames that are no frames, or that nobody asked for, end or change nothing but their own connection."""
+    command = shared.submit(shared.session(), "sleep", "60")
+    secret = shared.admin.headers["Authorization"]
+    request = (
+        f"GET /commands/{command}/log HTTP/1.1\r\nHost: x\r\nAuthorization: {secret}\r\nUpgrade: websocket\r\n"
+        "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+    for garbage in (b"\xff" * 100, b"\x81\x05hello", os.urandom(4096), b"\x01\x80\0\0\0\0"):
+        client = sockets.create_connection(("127.0.0.1", shared.port), timeout=10)
+        client.sendall(request.encode())
+        assert b"101" in client.recv(4096)
+        client.sendall(garbage)
+        client.close()
+    with shared.socket(f"/commands/{command}/log") as polite:
+        polite.send("what")
+        polite.send(b"ever")
+        with pytest.raises(ConnectionClosed):
+            polite.send("x" * (2 << 20))
+            polite.recv(timeout=10)
+    eventually(lambda: shared.followers == 0, what="the end of the followers")
+    assert shared.admin.get("/readyz").status_code == 200
+    answered(shared.admin.post(f"/commands/{command}/cancel"), 200)

@@ -1,0 +1,188 @@
+"""A request with an Idempotency-Key is done once: repeated, raced, across restarts."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debug_server.runner.ownership import Owner
+from tests.running import eventually
+from tests.surfaces.http.serving import Served, answered, refused
+
+
+def keyed(key: str) -> dict[str, str]:
+    return {"Idempotency-Key": key}
+
+
+def commands(served: Served, session: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = answered(served.admin.get(f"/sessions/{session}/commands"), 200)["items"]
+    return found
+
+
+def test_a_repetition_gets_the_first_reply(shared: Served) -> None:
+    """The same key and body run one command and give one reply, byte for byte; another body is a conflict."""
+    path = f"/sessions/{shared.session()}/commands"
+    first = shared.admin.post(path, json={"argv": ["true"]}, headers=keyed("a"))
+    answered(shared.admin.get(f"/commands/{first.json()['id']}/wait"), 200)
+    again = shared.admin.post(path, json={"argv": ["true"]}, headers=keyed("a"))
+    assert (again.status_code, again.content) == (201, first.content)
+    refused(shared.admin.post(path, json={"argv": ["false"]}, headers=keyed("a")), 409, "conflict")
+    other = f"/sessions/{shared.session()}/commands"
+    refused(shared.admin.post(other, json={"argv": ["true"]}, headers=keyed("a")), 409, "conflict")
+    assert len(commands(shared, first.json()["session_id"])) == 1
+
+
+def test_keys_belong_to_their_caller(shared: Served) -> None:
+    """Two callers may use one key for different things."""
+    mine, yours = shared.client(), shared.client()
+    one, two = (
+        client.post("/auth/tokens", json={"name": name}, headers=keyed("k")).json()
+        for client, name in ((mine, "one"), (yours, "two"))
+    )
+    assert (one["name"], two["name"]) == ("one", "two") and one["id"] != two["id"]
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "\x7f"])
+def test_bad_keys(shared: Served, key: str) -> None:
+    """A key that is empty, endless or not printable is refused."""
+    refused(shared.admin.post("/auth/tokens", json={"name": "x"}, headers=keyed(key)), 422, "invalid_input")
+
+
+def test_a_failed_request_may_be_repeated(shared: Served) -> None:
+    """A failure is not remembered: the same key works once its cause is gone."""
+    body = {"name": "later", "remote_url": str(shared.remote.path)}
+    run = {"repository": "later", "commit": "HEAD", "argv": ["true"]}
+    refused(shared.admin.post("/runs", json=run, headers=keyed("f")), 404, "not_found")
+    answered(shared.admin.post("/repository/init", json=body), 201)
+    answered(shared.admin.post("/runs", json=run, headers=keyed("f")), 201)
+
+
+@pytest.mark.parametrize("round_", range(3))
+def test_requests_that_race(shared: Served, round_: int) -> None:
+    """Of twelve equal requests at the same time one runs, and all get its reply."""
+    body = {"repository": "repo", "commit": "HEAD", "argv": ["true"]}
+    before = len(answered(shared.admin.get("/sessions", params={"limit": 1000}), 200)["items"])
+
+    def post(_: int) -> bytes:
+        return shared.admin.post("/runs", json=body, headers=keyed(f"race-{round_}")).content
+
+    with ThreadPoolExecutor(12) as pool:
+        replies = set(pool.map(post, range(12)))
+    assert len(replies) == 1
+    assert len(answered(shared.admin.get("/sessions", params={"limit": 1000}), 200)["items"]) == before + 1
+
+
+def test_a_client_that_hangs_up_does_not_undo(shared: Served) -> None:
+    """A request whose client left before the reply is finished, and its repetition gets that reply."""
+    body = {"repository": "repo", "commit": "HEAD", "argv": ["true"]}
+    with pytest.raises(Exception, match="timed out"):
+        shared.admin.post("/runs", json=body, headers=keyed("gone"), timeout=0.001)
+    reply = answered(shared.admin.post("/runs", json=body, headers=keyed("gone")), 201)
+    assert answered(shared.admin.post("/runs", json=body, headers=keyed("gone")), 201) == reply
+
+
+class Dead:
+    """The traces of a server that died in the middle of a keyed run."""
+
+    def __init__(self, served: Served, key: str) -> None:
+        self._served = served
+        self._store = served.local.store
+        caller = answered(served.admin.get("/whoami"), 200)
+        self._caller, self._key = f"token-{caller['token_id']}", key
+        owner = Owner(served.local.settings.paths.owners_dir)
+        self._owner = owner.name
+        owner.close()
+        self.body = {"repository": "repo", "commit": "HEAD", "argv": ["sh", "-c", 'echo ran >> "$OUT"']}
+
+    def forget_reply(self) -> None:
+        """As if the server had died just before it kept the reply."""
+        with self._store._database.write() as transaction:
+            sql = "UPDATE keyed_requests SET reply = NULL, owner = ? WHERE request_key = ?"
+            assert transaction.run(sql, (self._owner, self._key)) == 1
+
+    def forget_command(self, command: int) -> None:
+        """As if it had died before the command was queued."""
+        with self._store._database.write() as transaction:
+            transaction.run("DELETE FROM artifacts WHERE command_id = ?", (command,))
+            transaction.run("DELETE FROM commands WHERE id = ?", (command,))
+
+
+def run(served: Served, dead: Dead, out: Path) -> dict[str, Any]:
+    body = {**dead.body, "env": {"OUT": str(out)}}
+    return answered(served.admin.post("/runs", json=body, headers=keyed("k")), 201)
+
+
+def test_a_crash_after_the_command_was_queued(served: Served, tmp_path: Path) -> None:
+    """The next server answers with the command that there is; it ran once."""
+    dead, out = Dead(served, "k"), tmp_path / "out"
+    first = run(served, dead, out)
+    answered(served.admin.get(f"/commands/{first['command']['id']}/wait"), 200)
+    dead.forget_reply()
+    again = run(served, dead, out)
+    assert again["command"]["id"] == first["command"]["id"] and again["session"]["id"] == first["session"]["id"]
+    assert run(served, dead, out) == again
+    assert out.read_text() == "ran\n"
+
+
+def test_a_crash_between_opening_and_queueing(served: Served, tmp_path: Path) -> None:
+    """The next server queues the command in the session that was opened."""
+    session = served.session()  # an earlier one, which must not be taken for it
+    dead, out = Dead(served, "k"), tmp_path / "out"
+    blocked = served.local.engine.submit
+    served.local.engine.submit = _crash  # type: ignore[method-assign]
+    assert (
+        served.admin.post("/runs", json={**dead.body, "env": {"OUT": str(out)}}, headers=keyed("k")).status_code == 500
+    )
+    served.local.engine.submit = blocked  # type: ignore[method-assign]
+    dead.forget_reply()
+    reply = run(served, dead, out)
+    assert reply["session"]["id"] == session + 1
+    answered(served.admin.get(f"/commands/{reply['command']['id']}/wait"), 200)
+    assert run(served, dead, out)["command"]["id"] == reply["command"]["id"]
+    assert out.read_text() == "ran\n"
+
+
+def _crash(**_: object) -> None:
+    raise KeyboardInterruptionError
+
+
+class KeyboardInterruptionError(Exception):
+    """Stands for the end of the process."""
+
+
+def test_a_crash_before_anything_was_done(served: Served, tmp_path: Path) -> None:
+    """A request that was begun and nothing more is done by the next server, once."""
+    dead, out = Dead(served, "k"), tmp_path / "out"
+    first = run(served, dead, out)
+    command = first["command"]["id"]
+    answered(served.admin.get(f"/commands/{command}/wait"), 200)
+    session = f"/sessions/{first['session']['id']}"
+    eventually(lambda: served.admin.get(session).json()["status"] == "completed")
+    dead.forget_reply()
+    dead.forget_command(command)
+    again = run(served, dead, out)
+    assert again["session"]["id"] != first["session"]["id"]
+    answered(served.admin.get(f"/commands/{again['command']['id']}/wait"), 200)
+    assert out.read_text() == "ran\nran\n"  # the first time is what this test made the server forget
+
+
+def test_another_live_server_s_request_is_not_taken(served: Served) -> None:
+    """While the process that began it lives, a repetition is a conflict that says so."""
+    owner = Owner(served.local.settings.paths.owners_dir)
+    try:
+        session = served.session()
+        body = {"argv": ["true"]}
+        path = f"/sessions/{session}/commands"
+        answered(served.admin.post(path, json=body, headers=keyed("k")), 201)
+        with served.local.store._database.write() as transaction:
+            transaction.run("UPDATE keyed_requests SET reply = NULL, owner = ?", (owner.name,))
+        assert (
+            "under way" in refused(served.admin.post(path, json=body, headers=keyed("k")), 409, "conflict")["message"]
+        )
+    finally:
+        owner.close()
+    answered(served.admin.post(path, json=body, headers=keyed("k")), 201)
+    assert len(commands(served, session)) == 1

@@ -1,0 +1,224 @@
+"""Logs by every transport: bytes, ranges, lines, events, WebSockets; from any offset, to a clean end."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosedOK
+
+from tests.running import eventually
+from tests.surfaces.http.serving import Served, answered, refused
+
+TEXT = "žluťoučký kůň €uro 🐎\n"
+# One byte at a time, the streams in turn: no read holds a whole character.
+SPLIT = """
+import os, sys, time
+text = sys.argv[1].encode()
+for i in range(len(text)):
+    os.write(1, text[i:i+1]); time.sleep(0.002)
+    os.write(2, text[i:i+1]); time.sleep(0.002)
+"""
+
+
+def texts(records: list[dict[str, Any]], name: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for record in records:
+        found[record["stream"]] = found.get(record["stream"], "") + record[name]
+    return found
+
+
+def lines(response: httpx.Response) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def events(text: str) -> list[dict[str, str]]:
+    return [dict(line.split(": ", 1) for line in block.splitlines()) for block in text.split("\n\n") if block]
+
+
+def messages(served: Served, path: str) -> list[dict[str, Any]]:
+    """Everything that a WebSocket says until it is closed with 1000."""
+    with served.socket(path) as socket:
+        found = [json.loads(message) for message in socket]
+        with pytest.raises(ConnectionClosedOK):
+            socket.recv()
+        assert socket.close_code == 1000
+    return found
+
+
+@pytest.fixture(scope="module")
+def command(shared: Served) -> int:
+    """A command whose characters arrive in halves."""
+    return shared.run(shared.session(), sys.executable, "-c", SPLIT, TEXT)
+
+
+def test_ranges(shared: Served, command: int) -> None:
+    """A range is 206 with its place; behind the end is 416 with the size; what nobody understands is everything."""
+    path = f"/commands/{command}/log"
+    whole = shared.admin.get(path)
+    size = 2 * len(TEXT.encode())
+    assert (whole.status_code, len(whole.content), whole.headers["accept-ranges"]) == (200, size, "bytes")
+    for asked, start, end in [("5-9", 5, 10), ("7-", 7, size), ("-4", size - 4, size), ("3-99999", 3, size)]:
+        part = shared.admin.get(path, headers={"Range": f"bytes={asked}"})
+        assert (part.status_code, part.content) == (206, whole.content[start:end])
+        assert part.headers["content-range"] == f"bytes {start}-{end - 1}/{size}"
+    for asked in (f"{size}-", f"{size + 5}-{size + 9}", "-0"):
+        behind = shared.admin.get(path, headers={"Range": f"bytes={asked}"})
+        refused(behind, 416, "range_not_satisfiable")
+        assert behind.headers["content-range"] == f"bytes */{size}"
+    for asked in ("bytes=9-5", "bytes=1-2,4-5", "lines=1-2", "bytes=-", "bytes=" + "9" * 40 + "-"):
+        assert shared.admin.get(path, headers={"Range": asked}).status_code == 200
+    assert shared.admin.get(path, params={"offset": 4}).content == whole.content[4:]
+    assert shared.admin.get(path, params={"offset": size + 4}).content == b""
+    assert refused(shared.admin.get(path, params={"offset": -1}), 422, "invalid_input")["field"] == "offset"
+
+
+def test_split_characters_survive_every_transport(shared: Served, command: int) -> None:
+    """Text is decoded for each stream by itself: a character that came in pieces is one character."""
+    expected = {"stdout": TEXT, "stderr": TEXT}
+    path = f"/commands/{command}"
+    assert texts(lines(shared.admin.get(f"{path}/log.ndjson")), "message") == expected
+    assert texts(lines(shared.admin.get(f"{path}/log.ndjson", params={"follow": True})), "message") == expected
+    sent = events(shared.admin.get(f"{path}/log/events").text)
+    assert texts([json.loads(event["data"]) for event in sent if event["event"] == "log"], "text") == expected
+    assert texts(messages(shared, f"{path}/log"), "text") == expected
+
+
+def test_text_resumes_anywhere(shared: Served, command: int) -> None:
+    """Whoever goes on from the next_offset of any record has, all in all, the same text: no gap, no repeat."""
+    path = f"/commands/{command}/log.ndjson"
+    records = lines(shared.admin.get(path))
+    for index, record in enumerate(records):
+        rest = lines(shared.admin.get(path, params={"offset": record["next_offset"]}))
+        assert texts(records[: index + 1] + rest, "message") == {"stdout": TEXT, "stderr": TEXT}
+
+
+def test_events_resume_by_last_event_id(shared: Served, command: int) -> None:
+    """Each event's id is where to go on; the last one says how the command ended."""
+    path = f"/commands/{command}/log/events"
+    sent = events(shared.admin.get(path).text)
+    assert json.loads(sent[-1]["data"]) == {
+        "id": command,
+        "status": "succeeded",
+        "exit_code": 0,
+        "exit_reason": "exited",
+    }
+    assert sent[-1]["event"] == "end"
+    resumed = events(shared.admin.get(path, headers={"Last-Event-ID": sent[10]["id"]}).text)
+    assert resumed == sent[11:]
+    refused(shared.admin.get(path, headers={"Last-Event-ID": "x"}), 422, "invalid_input")
+
+
+def test_base64_is_exact(shared: Served) -> None:
+    """Bytes that are no text come through every transport as they are."""
+    data = bytes(range(256)) * 40
+    program = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 40)"
+    path = f"/commands/{shared.run(shared.session(), sys.executable, '-c', program)}"
+    options: dict[str, str | int] = {"encoding": "base64", "offset": 3}
+    asked = "encoding=base64&offset=3"
+    sent = events(shared.admin.get(f"{path}/log/events", params=options).text)
+    found = [
+        lines(shared.admin.get(f"{path}/log.ndjson", params=options)),
+        [json.loads(event["data"]) for event in sent if event["event"] == "log"],
+        messages(shared, f"{path}/log?{asked}"),
+    ]
+    for records in found:
+        assert b"".join(base64.b64decode(record["data"]) for record in records) == data[3:]
+    assert shared.admin.get(f"{path}/log", params={"follow": True}).content == data
+    refused(shared.admin.get(f"{path}/log.ndjson", params={"encoding": "latin-1"}), 422, "invalid_input")
+
+
+def test_an_unfinished_character_at_the_end_is_told(shared: Served) -> None:
+    """Bytes that never became a character end as a replacement character, not in silence."""
+    program = "import os; os.write(1, b'ab\\xe2\\x82')"
+    path = f"/commands/{shared.run(shared.session(), sys.executable, '-c', program)}/log.ndjson"
+    assert texts(lines(shared.admin.get(path)), "message") == {"stdout": "ab\ufffd"}
+
+
+def test_a_session_s_logs_are_one(shared: Served) -> None:
+    """All commands of a session, in order, with their ids; resumable by one offset; ends when they have ended."""
+    session = shared.session()
+    first = shared.run(session, "echo", "one")
+    second = shared.run(session, "sh", "-c", "echo two; echo err >&2")
+    path = f"/sessions/{session}/logs"
+    for records, name in (
+        (lines(shared.admin.get(path)), "message"),
+        (lines(shared.admin.get(path, params={"follow": True})), "message"),
+        (messages(shared, path), "text"),
+    ):
+        assert "".join(record[name] for record in records if record["stream"] == "stdout") == "one\ntwo\n"
+        assert records[0]["command_id"] == first
+        assert {record["command_id"] for record in records} == {first, second}
+        offsets = [record["offset"] for record in records]
+        assert offsets == sorted(offsets) and records[-1]["next_offset"] == 12
+    assert messages(shared, f"{path}?offset=6")[0]["text"] == "o\n"
+    assert messages(shared, f"{path}?offset=12") == messages(shared, f"{path}?offset=4000") == []
+
+
+def test_a_follower_waits_for_a_session_s_first_command(shared: Served) -> None:
+    """Whoever follows an open session before its first command sees it from its first byte."""
+    session = shared.session()
+    with shared.socket(f"/sessions/{session}/logs") as socket:
+        eventually(lambda: shared.followers, what="a follower")
+        shared.submit(session, "sh", "-c", "echo live")
+        assert "".join(json.loads(message)["text"] for message in socket) == "live\n"
+        assert socket.close_code == 1000
+
+
+def test_live_output_comes_at_once(shared: Served) -> None:
+    """What a running command writes arrives before its end, by each transport."""
+    session = shared.session()
+    command = shared.submit(session, "sh", "-c", "echo ready; read line; echo $line", stdin=True)
+    path = f"/commands/{command}/log"
+    with (
+        shared.socket(path) as socket,
+        shared.admin.stream("GET", f"{path}.ndjson", params={"follow": True}) as ndjson,
+        shared.client().stream("GET", f"{path}/events") as sse,
+        shared.client().stream("GET", path, params={"follow": True}) as raw,
+    ):
+        pieces = [ndjson.iter_lines(), sse.iter_lines(), raw.iter_lines()]
+        assert json.loads(socket.recv(timeout=10))["text"] == "ready\n"
+        assert json.loads(next(pieces[0]))["message"] == "ready\n"
+        assert [next(pieces[1]) for _ in range(2)] == ["id: 6", "event: log"]
+        assert next(pieces[2]) == "ready"
+        answered(shared.admin.post(f"/commands/{command}/stdin", json={"write_id": "1", "data": "go\n"}), 200)
+        assert "".join(json.loads(message)["text"] for message in socket) == "go\n"
+        assert json.loads(next(pieces[0]))["message"] == "go\n" and list(pieces[0]) == []
+        assert "event: end" in list(pieces[1])
+        assert list(pieces[2]) == ["go"]
+
+
+def test_a_command_that_never_started_has_an_empty_log(shared: Served) -> None:
+    """Followers of a command that is cancelled in the queue come to a clean end."""
+    session = shared.session()
+    blocker = shared.submit(session, "sleep", "60")
+    waiting = shared.submit(session, "echo", "never")
+    with shared.socket(f"/commands/{waiting}/log") as socket:
+        eventually(lambda: shared.followers, what="a follower")
+        answered(shared.admin.post(f"/commands/{waiting}/cancel"), 200)
+        assert list(socket) == [] and socket.close_code == 1000
+    assert shared.admin.get(f"/commands/{waiting}/log").content == b""
+    answered(shared.admin.post(f"/commands/{blocker}/cancel"), 200)
+
+
+def test_heartbeats_and_the_event_stream(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A silent stream shows that it lives; durable events are resumed by their number."""
+    served = Served(tmp_path_factory.mktemp("beats"), heartbeat_seconds=0.1)
+    try:
+        session = served.session()
+        with served.admin.stream("GET", "/events/stream", params={"session_id": session}) as stream:
+            found = stream.iter_lines()
+            assert [next(found), next(found)] == ["id: 1", "event: session.created"]
+            assert ": heartbeat" in (next(found) for _ in range(20))
+            served.submit(session, "true")
+            assert "event: command.pending" in (next(found) for _ in range(100))
+        headers = {"Last-Event-ID": "1"}
+        with served.client().stream("GET", "/events/stream", headers=headers) as stream:
+            assert next(stream.iter_lines()) == "id: 2"
+        eventually(lambda: served.followers == 0, what="the end of the followers")
+    finally:
+        served.close()

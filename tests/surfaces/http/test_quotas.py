@@ -1,0 +1,54 @@
+"""A token's bounds: sessions, commands, requests each second."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.surfaces.http.serving import Served, answered, refused
+
+SCOPES = ["sessions:read", "sessions:write", "commands:write", "artifacts:read"]
+
+
+def test_sessions(served: Served) -> None:
+    """One session more than allowed is 429 with Retry-After, by opening, forking or running; closing one makes room."""
+    client = served.client(SCOPES, quotas={"sessions": 2})
+    first = served.session(client)
+    body = {"repository": "repo", "commit": "HEAD"}
+    refused(client.post(f"/sessions/{first}/fork", json={"count": 2}), 429, "quota_exceeded")
+    served.session(client)
+    answer = client.post("/sessions", json=body)
+    assert refused(answer, 429, "quota_exceeded")["retryable"] is True
+    assert int(answer.headers["retry-after"]) >= 1
+    refused(client.post("/runs", json={**body, "argv": ["true"]}), 429, "quota_exceeded")
+    answered(client.delete(f"/sessions/{first}"), 200)
+    served.session(client)
+    served.session()  # another's token has its own bounds
+
+
+def test_commands_that_race(served: Served) -> None:
+    """However many are sent at once, no more run or wait than allowed."""
+    client = served.client(SCOPES, quotas={"commands": 3})
+    session = served.session(client)
+
+    def submit(_: int) -> int:
+        return client.post(f"/sessions/{session}/commands", json={"argv": ["sleep", "60"]}).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(submit, range(16)))
+    assert set(found) == {201, 429} and 1 <= found.count(201) <= 3
+    while found.count(201) < 3:
+        found.append(submit(0))
+    assert submit(0) == 429
+    command = client.get(f"/sessions/{session}/commands").json()["items"][0]["id"]
+    answered(client.post(f"/commands/{command}/cancel"), 200)
+    assert submit(0) == 201
+
+
+def test_requests_each_second(served: Served) -> None:
+    """A second's worth may come at once; then 429 says when to come again."""
+    client = served.client(SCOPES, quotas={"requests_per_second": 3})
+    found = [client.get("/whoami") for _ in range(12)]
+    assert [item.status_code for item in found[:3]] == [200, 200, 200]
+    late = next(item for item in found if item.status_code == 429)
+    refused(late, 429, "quota_exceeded")
+    assert late.headers["retry-after"] == "1"

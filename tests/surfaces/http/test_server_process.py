@@ -1,0 +1,191 @@
+"""The server as a process: start, the first token, killed, drained, refused."""
+
+from __future__ import annotations
+
+import socket as sockets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.running import eventually
+from tests.surfaces.http.serving import Process, answered, refused
+from tests.surfaces.http.test_disconnects import TRANSPORTS, WRITER
+from tests.worktrees.places import small_remote
+
+Processes = Callable[..., Process]
+SIZE = 6 << 20
+
+
+def open_client(process: Process, secret: str) -> httpx.Client:
+    return httpx.Client(base_url=process.url, headers={"Authorization": f"Bearer {secret}"}, timeout=20)
+
+
+@pytest.fixture
+def secret(base: Path) -> str:
+    """An admin's token, made before the server starts."""
+    from tests.surfaces.http.serving import open_local
+
+    with open_local(base) as local:
+        local.store.create_repository("repo", str(small_remote(base / "remote").path))
+        return local.store.create_token("tester", ["admin"])[1]
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """One that stays the same across restarts."""
+    with sockets.create_server(("127.0.0.1", 0)) as found:
+        number: int = found.getsockname()[1]
+    yield number
+
+
+def start_writer(client: httpx.Client, size: int) -> tuple[int, int]:
+    run = {"repository": "repo", "commit": "HEAD", "argv": [sys.executable, "-c", WRITER, str(size)]}
+    reply = answered(client.post("/runs", json=run), 201)
+    return reply["session"]["id"], reply["command"]["id"]
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_server_that_is_killed_again_and_again(processes: Processes, secret: str, port: int) -> None:
+    """Followers of each transport go on by offset over kill -9 and restart, and have every byte once."""
+    process = processes(port=port).started()
+    with open_client(process, secret) as client:
+        _, command = start_writer(client, SIZE)
+    got = {name: bytearray() for name in TRANSPORTS}
+    offsets = dict.fromkeys(TRANSPORTS, 0)
+    done = threading.Event()
+
+    def follow(name: str) -> None:
+        headers = {"Authorization": f"Bearer {secret}"}
+        while offsets[name] < SIZE and not done.is_set():
+            try:
+                for offset, data in TRANSPORTS[name](f"{process.url}/commands/{command}", offsets[name], headers):
+                    got[name] += data
+                    offsets[name] = offset
+            except Exception:  # noqa: BLE001 - whatever the death of a server does to a client
+                time.sleep(0.02)
+
+    threads = [threading.Thread(target=follow, args=(name,)) for name in TRANSPORTS]
+    for thread in threads:
+        thread.start()
+    for part in (1, 2, 3):
+        eventually(lambda part=part: min(offsets.values()) > part * SIZE // 5, 30, "progress")
+        process.kill()
+        process = processes(port=port).started()
+    for thread in threads:
+        thread.join(40)
+    done.set()
+    with open_client(process, secret) as client:
+        assert answered(client.get(f"/commands/{command}/wait"), 200)["exit_reason"] == "exited"
+        whole = client.get(f"/commands/{command}/log").content
+    assert len(whole) == SIZE and all(bytes(found) == whole for found in got.values())
+    process.terminate()
+    assert process.output()[0] == 0
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_drain(processes: Processes, secret: str, port: int) -> None:
+    """After SIGTERM: not ready, POSTs get a retriable 503, followers are cut off, the process ends; the command goes on."""
+    process = processes(port=port, options='{"drain_seconds": 1.5}').started()
+    client = open_client(process, secret)
+    run = {"repository": "repo", "commit": "HEAD", "argv": ["sh", "-c", "echo one; sleep 3; echo two"]}
+    reply = answered(client.post("/runs", json=run), 201)
+    command = reply["command"]["id"]
+    eventually(lambda: client.get(f"/commands/{command}").json()["status"] == "running")
+    with open_client(process, secret).stream("GET", f"/commands/{command}/log", params={"follow": True}) as follower:
+        began = time.monotonic()
+        process.terminate()
+        eventually(lambda: client.get("/readyz").status_code == 503, what="not being ready")
+        late = client.post("/runs", json=run)
+        assert refused(late, 503, "draining")["retryable"] is True and int(late.headers["retry-after"]) >= 1
+        assert answered(client.get(f"/commands/{command}"), 200)["status"] == "running"
+        with pytest.raises(httpx.HTTPError):
+            list(follower.iter_raw())
+    status, said = process.output()
+    assert (status, time.monotonic() - began < 10) == (0, True), said
+    process = processes(port=port).started()
+    with open_client(process, secret) as client:
+        assert answered(client.get(f"/commands/{command}/wait"), 200)["exit_reason"] == "exited"
+        assert client.get(f"/commands/{command}/log").text == "one\ntwo\n"
+        eventually(lambda: client.get(f"/sessions/{reply['session']['id']}").json()["status"] == "completed")
+    process.terminate()
+    assert process.output()[0] == 0
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_the_first_token_is_shown_once(processes: Processes) -> None:
+    """A new store's first start prints an admin token that works; the second start prints none."""
+    process = processes().started()
+    assert process.said[0].startswith("admin token, shown this once: ")
+    with open_client(process, process.said[0].split()[-1]) as client:
+        assert answered(client.get("/whoami"), 200)["scopes"] == ["admin"]
+    process.terminate()
+    assert process.output()[0] == 0
+    second = processes().started()
+    assert len(second.said) == 1
+    second.terminate()
+    assert second.output()[0] == 0
+
+
+def test_a_second_server_is_refused(processes: Processes) -> None:
+    """The store's server is named by its pid; after a kill -9 the next one is let in."""
+    first = processes().started()
+    status, said = processes().output()
+    assert status == 1 and said.startswith(f"engine_busy: a server (pid {first.pid}) already serves")
+    first.kill()
+    processes().started().terminate()
+
+
+def test_open_doors_are_refused(processes: Processes, base: Path) -> None:
+    """Without a token or TLS only loopback is served; a taken port and half a TLS pair are told by name."""
+    status, said = processes(options='{"host": "0.0.0.0"}').output()
+    assert status == 1 and "host '0.0.0.0' can be reached from other machines" in said and "Traceback" not in said
+    status, said = processes(options='{"tls_cert": "x"}').output()
+    assert status == 1 and "both --tls-cert and --tls-key" in said
+    with sockets.create_server(("127.0.0.1", 0)) as taken:
+        status, said = processes(port=taken.getsockname()[1]).output()
+    assert status == 1 and "cannot listen on 127.0.0.1" in said
+
+
+def test_tls(processes: Processes, base: Path, secret: str) -> None:
+    """With a certificate the server speaks TLS, on any address."""
+    cert, key = base / "cert.pem", base / "key.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    make += ["-keyout", str(key), "-out", str(cert), "-days", "2", "-subj", "/CN=localhost"]
+    make += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    if subprocess.run(make, capture_output=True, check=False).returncode:
+        pytest.skip("openssl makes no certificate here")
+    process = processes(options=f'{{"tls_cert": "{cert}", "tls_key": "{key}", "host": "0.0.0.0"}}').started()
+    assert process.url.startswith("https://")
+    address = f"https://127.0.0.1:{process.port}"
+    import ssl
+
+    trusted = ssl.create_default_context(cafile=str(cert))
+    assert httpx.get(f"{address}/health", verify=trusted).json() == {"status": "ok"}
+    process.terminate()
+    assert process.output()[0] == 0
+
+
+def test_the_application_for_other_servers(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``debug_server.api.main`` has ``app`` and ``create_app``; importing it opens nothing; its lifespan runs the engine."""
+    monkeypatch.chdir(base)
+    from debug_server.api import main
+    from tests.surfaces.http.serving import open_local
+
+    assert not (base / ".artifacts").exists()
+    with open_local(base) as local:
+        app = main.create_app(local)
+        assert "/sessions" in app.openapi()["paths"]
+        from starlette.testclient import TestClient
+
+        headers = {"Authorization": f"Bearer {local.store.create_token('t', ['admin'])[1]}"}
+        with TestClient(app, headers=headers) as client:
+            assert client.get("/readyz").status_code == 200
+            assert client.get("/whoami").json()["name"] == "t"
+    with pytest.raises(AttributeError, match="application"):
+        main.application  # noqa: B018
