@@ -30,7 +30,7 @@ def serve(*, config: Path | None, log_level: str, **options: Any) -> int:
 
 def mcp() -> int:
     """The Model Context Protocol over our own standard streams, with an engine of its own."""
-    from debug_server.surfaces.mcp import run_stdio
+    from debug_server.surfaces.mcp.stdio import run_stdio
 
     with open_local() as local:
         local.engine.start()

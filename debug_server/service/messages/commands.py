@@ -1,0 +1,123 @@
+"""Commands and one-shot runs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, Field
+
+from debug_server.service.messages.base import COMMIT, Identifier, Page, Reply, Request, Text
+from debug_server.service.messages.sessions import SessionReply
+
+
+class LimitsRequest(Request):
+    """Bounds on the whole process tree; left out means as configured."""
+
+    memory_bytes: int | None = None
+    cpus: float | None = None
+    cpu_seconds: float | None = None
+    pids: int | None = None
+    open_files: int | None = None
+    file_size_bytes: int | None = None
+    output_bytes: int | None = None
+    wall_seconds: Annotated[float | None, Field(validation_alias=AliasChoices("wall_seconds", "timeout"))] = None
+    idle_seconds: float | None = None
+
+
+class CommandRequest(Request):
+    """What to run."""
+
+    argv: Annotated[list[Text], Field(min_length=1, max_length=10_000)]
+    cwd: Annotated[str, Field(max_length=4096)] | None = None
+    env: dict[str, Text] = Field(default_factory=dict)
+    log_name: Annotated[str, Field(max_length=128)] = "command"
+    limits: LimitsRequest = Field(default_factory=LimitsRequest)
+    require: Annotated[list[str], Field(max_length=16)] = Field(default_factory=list)
+    artifacts: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)
+    tty: bool = False
+    stdin: bool = False
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+
+
+class SubmitCommand(CommandRequest):
+    """A command for a session's queue."""
+
+    session_id: Identifier
+
+
+class CommandId(Request):
+    """One command."""
+
+    command_id: Identifier
+
+
+class SignalCommand(CommandId):
+    """A signal for its first process."""
+
+    signal: Annotated[int, Field(ge=1, le=64)]
+
+
+class WaitCommand(CommandId):
+    """Wait for the end, up to a deadline."""
+
+    timeout: Annotated[float, Field(gt=0, le=3600)] = 30.0
+
+
+class WriteStdin(CommandId):
+    """Input for the command; a repeated ``write_id`` is applied once."""
+
+    write_id: Annotated[str, Field(min_length=1, max_length=128)]
+    data: Annotated[str, Field(max_length=1 << 20)] = ""
+    encoding: Annotated[str, Field(pattern="^(utf-8|base64)$")] = "utf-8"
+    close: bool = False
+
+
+class CommandReply(Reply):
+    """A command, and its exit record once it has ended."""
+
+    id: int
+    session_id: int
+    sequence: int
+    command: list[str]
+    cwd: str | None
+    status: str
+    exit_code: int | None
+    exit_reason: str | None
+    exit: dict[str, Any] | None
+    cancel_requested: bool
+    log_bytes: int
+    created_at: datetime
+    updated_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class CommandList(Reply):
+    """A session's commands by sequence."""
+
+    items: list[CommandReply]
+
+
+class SessionPage(Page):
+    """Part of a session's list."""
+
+    session_id: Identifier
+
+
+class StartRun(CommandRequest):
+    """Open, run and close in one request."""
+
+    repository: Annotated[str, Field(min_length=1, max_length=128)]
+    commit_sha: Annotated[str, COMMIT]
+    patch: Annotated[str, Field(max_length=16 << 20)] | None = None
+    manifests: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)
+    python: Annotated[str, Field(max_length=64)] | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class RunReply(Reply):
+    """The session and the command of a run."""
+
+    session: SessionReply
+    command: CommandReply

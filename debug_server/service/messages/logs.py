@@ -1,0 +1,103 @@
+"""Logs, artifacts and events."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from debug_server.service.messages.base import Identifier, Page, Reply, Request
+from debug_server.service.messages.commands import CommandId
+from debug_server.service.messages.sessions import SessionId
+
+
+class ReadLog(CommandId):
+    """Bytes of a log from an offset."""
+
+    offset: Annotated[int, Field(ge=0, le=2**62)] = 0
+    limit: Annotated[int, Field(ge=1, le=8 << 20)] = 1 << 16
+
+
+class FollowLog(CommandId):
+    """A log from an offset: history, then live, until the command has ended."""
+
+    offset: Annotated[int, Field(ge=0, le=2**62)] = 0
+
+
+class FollowSession(SessionId):
+    """The logs of all of a session's commands as one, from an offset."""
+
+    offset: Annotated[int, Field(ge=0, le=2**62)] = 0
+
+
+class LogPiece(Reply):
+    """Bytes of one stream at one offset."""
+
+    offset: int
+    stream: str
+    data: bytes
+    timestamp: datetime
+    command_id: int
+
+
+class LogPage(Reply):
+    """What was read, and where to go on."""
+
+    pieces: list[LogPiece]
+    next_offset: int
+    ended: bool
+
+
+class ArtifactId(Request):
+    """One artifact."""
+
+    session_id: Identifier
+    artifact_id: Identifier
+
+
+class ArtifactReply(Reply):
+    """A file that a command left."""
+
+    id: int
+    session_id: int
+    command_id: int | None
+    kind: str
+    name: str
+    size: int | None
+    sha256: str | None
+    content_type: str | None
+    created_at: datetime
+
+
+class ArtifactList(Reply):
+    """A session's artifacts."""
+
+    items: list[ArtifactReply]
+
+
+class ReadEvents(Page):
+    """Events after a cursor."""
+
+    session_id: Identifier | None = None
+    command_id: Identifier | None = None
+    kind: Annotated[str, Field(max_length=128)] | None = None
+
+
+class EventReply(Reply):
+    """A durable, numbered fact."""
+
+    seq: int
+    kind: str
+    session_id: int | None
+    command_id: int | None
+    subject: str | None
+    data: dict[str, Any]
+    created_at: datetime
+
+
+class EventList(Reply):
+    """A page of events."""
+
+    items: list[EventReply]
+    next_after: int

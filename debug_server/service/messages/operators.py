@@ -1,0 +1,94 @@
+"""Tokens, leases, workers, health."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from debug_server.service.messages.base import Identifier, Reply, Request
+from debug_server.service.messages.sessions import SessionId
+
+
+class LeaseReply(Reply):
+    """One workspace and who holds it."""
+
+    id: int
+    repository_id: int
+    path: str
+    status: str
+    commit_sha: str | None
+    owner: str | None
+    expires_at: datetime | None
+
+
+class LeaseList(Reply):
+    """Every workspace."""
+
+    items: list[LeaseReply]
+
+
+class WorkerList(Reply):
+    """Supervised long-lived processes."""
+
+    items: list[dict[str, Any]]
+
+
+class CreateToken(Request):
+    """A new access token."""
+
+    name: Annotated[str, Field(min_length=1, max_length=128)]
+    scopes: Annotated[list[str], Field(max_length=16)] = Field(
+        default_factory=lambda: ["sessions:read", "sessions:write"]
+    )
+    expires_in: Annotated[float, Field(gt=0, le=3650 * 86400)] | None = None
+    quotas: dict[str, Any] = Field(default_factory=dict)
+
+
+class TokenId(Request):
+    """One token."""
+
+    token_id: Identifier
+
+
+class TokenReply(Reply):
+    """A token; ``token`` is the secret, shown once, when it is made."""
+
+    id: int
+    name: str
+    scopes: list[str]
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+    created_at: datetime
+    token: str | None = None
+
+
+class TokenList(Reply):
+    """Every token, without secrets."""
+
+    items: list[TokenReply]
+
+
+class WhoAmI(Reply):
+    """The caller as the server sees it."""
+
+    token_id: int | None
+    name: str
+    scopes: list[str]
+
+
+class Health(Reply):
+    """What was checked just now."""
+
+    ok: bool
+    message: str
+    checks: dict[str, str]
+
+
+class DebugAction(SessionId):
+    """For a debugger of the session."""
+
+    action: Annotated[str, Field(max_length=64)] = "open"
+    payload: dict[str, Any] = Field(default_factory=dict)

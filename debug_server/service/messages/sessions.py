@@ -1,0 +1,102 @@
+"""Repositories and sessions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from debug_server.service.messages.base import COMMIT, Identifier, Reply, Request, Text
+
+
+class RegisterRepository(Request):
+    """A git remote by URL or local path."""
+
+    name: Annotated[str, Field(min_length=1, max_length=128)]
+    remote_url: Annotated[str, Field(min_length=1, max_length=4096)]
+    default_branch: Annotated[str, Field(min_length=1, max_length=255)] = "main"
+    description: Text | None = None
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
+class RepositoryName(Request):
+    """One repository."""
+
+    name: Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class RepositoryReply(Reply):
+    """A registered repository."""
+
+    id: int
+    name: str
+    remote_url: str
+    default_branch: str
+    description: str | None
+    settings: dict[str, Any]
+    created_at: datetime
+    updated_at: datetime
+
+
+class RepositoryList(Reply):
+    """All of them."""
+
+    items: list[RepositoryReply]
+
+
+class OpenSession(Request):
+    """Repository, commit and patch: a workspace is leased for them."""
+
+    repository: Annotated[str, Field(min_length=1, max_length=128)]
+    commit_sha: Annotated[str, COMMIT]
+    patch: Annotated[str, Field(max_length=16 << 20)] | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    requested_by: Annotated[str, Field(max_length=255)] | None = None
+    expires_in: Annotated[float, Field(ge=60, le=365 * 86400)] | None = None
+    manifests: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)
+    python: Annotated[str, Field(max_length=64)] | None = None
+
+
+class SessionId(Request):
+    """One session."""
+
+    session_id: Identifier
+
+
+class ForkSession(SessionId):
+    """As many new sessions from the current state."""
+
+    count: Annotated[int, Field(ge=1, le=64)] = 1
+
+
+class SessionReply(Reply):
+    """A session."""
+
+    id: int
+    session_id: int
+    repository_id: int | None
+    worktree_id: int | None
+    status: str
+    commit_sha: str | None
+    patch_hash: str | None
+    requested_by: str | None
+    expires_at: datetime | None
+    metadata: dict[str, Any]
+    created_at: datetime
+    updated_at: datetime
+
+
+class SessionList(Reply):
+    """A page of sessions."""
+
+    items: list[SessionReply]
+    next_after: int | None
+
+
+class SessionDiff(Reply):
+    """What was changed, as a patch that applies to the session's commit."""
+
+    session_id: int
+    patch: str
+    exact: bool  # False when the patch holds bytes that are not UTF-8; fetch it as bytes then
