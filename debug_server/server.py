@@ -191,7 +191,12 @@ class _Run:
         self._app = http_app(local)
         self._ended_by = 0.0
         config = uvicorn_config(self._app, options)
-        config.load()
+        try:
+            config.load()
+        except OSError as error:  # of which ssl's errors are a kind
+            raise ConfigurationError(
+                f"the TLS files {options.tls_cert}, {options.tls_key} cannot be used: {error}"
+            ) from error
         self._server = _unsignalled(uvicorn.Server)(config)
         gc.freeze()
         gc.enable()

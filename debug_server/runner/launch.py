@@ -25,6 +25,7 @@ _FENCED = {"fenced": True}
 _DEAF_KEEPERS = 20
 _KILL_PASSES = 2000
 _PASS_SECONDS = 0.005
+_CONNECT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +90,15 @@ class RunningCommand:
 
     def wait(self) -> ExitRecord:
         """Block until it has ended, whatever becomes of its keeper; DetachedError after ``detach``."""
-        message = self._connection.wait_for("exit") if self._connection is not None else None
-        if message is not None:
-            self._again = bool(message.get("again"))
-            return exit_record(message)
-        self._hang_up()
-        if self._detached:
-            raise DetachedError
+        while self._connection is not None:
+            if (message := self._connection.wait_for("exit")) is not None:
+                self._again = bool(message.get("again"))
+                return exit_record(message)
+            self._hang_up()
+            if self._detached:
+                raise DetachedError
+            self._pool = None  # whatever answers now is another conversation, with a keeper that is not ours to give
+            self._connection = reconnect(self.run_dir, self.handle)
         return settle_dead(self.run_dir, self.handle)
 
     def _hang_up(self) -> None:
@@ -229,6 +232,20 @@ def _empty(tree: Tree) -> list[int]:
         tree.kill()
         time.sleep(_PASS_SECONDS)
     return tree.pids()
+
+
+def reconnect(run_dir: Path, handle: dict[str, Any]) -> KeeperConnection | None:
+    """To the keeper of a handle; None when it has ended, well or badly."""
+    deadline = time.monotonic() + _CONNECT_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            return KeeperConnection.connect(run_dir)
+        except KeeperError:
+            # Its socket comes a moment after its handle, and goes a moment after its record.
+            if read_json(run_dir / EXIT) is not None or not keeper_alive(handle):
+                return None
+            time.sleep(_PASS_SECONDS)
+    return None
 
 
 def keeper_alive(handle: dict[str, Any]) -> bool:

@@ -12,30 +12,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.errors import KeeperError, NotFoundError
+from debug_server.errors import NotFoundError
 from debug_server.model import Command, ExitReason, ExitRecord
 from debug_server.ports import CommandStore
 from debug_server.runner import ownership
 from debug_server.runner.launch import (
-    EXIT,
     RunningCommand,
     discard_run_dir,
     fence,
-    keeper_alive,
-    read_json,
+    reconnect,
     remove_run_dir,
     run_dir_for,
 )
-from debug_server.runner.launcher import KeeperConnection
 from debug_server.runner.settings import RunnerPaths
 
 _LOG = logging.getLogger(__name__)
-_CONNECT_SECONDS = 5.0
-_RETRY_SECONDS = 0.005
 INLINE = "inline"  # metadata key of a command whose caller waits in the same process
 
 
@@ -91,7 +85,7 @@ def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Comman
         store.start_command(
             command.id, attempt=command.attempt, owner=owner, handle=handle, log_path=handle["log_path"]
         )
-    running = RunningCommand(connect(run_dir, handle), run_dir, handle, None)
+    running = RunningCommand(reconnect(run_dir, handle), run_dir, handle, None)
     if command.cancel_requested:
         running.cancel()
     return Adopted(command=command, running=running, log_path=Path(handle["log_path"]))
@@ -112,21 +106,7 @@ def call_off(run_dir: Path) -> None:
     """End an attempt whose start was interrupted: a keeper that has not begun never will, one that has is cancelled."""
     handle = fence(run_dir)
     if handle is not None:
-        running = RunningCommand(connect(run_dir, handle), run_dir, handle, None)
+        running = RunningCommand(reconnect(run_dir, handle), run_dir, handle, None)
         running.cancel("interrupted")
         running.wait()
     discard_run_dir(run_dir)
-
-
-def connect(run_dir: Path, handle: dict[str, object]) -> KeeperConnection | None:
-    """To the keeper of a handle; None when it has ended, well or badly."""
-    deadline = time.monotonic() + _CONNECT_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            return KeeperConnection.connect(run_dir)
-        except KeeperError:
-            # Its socket comes a moment after its handle, and goes a moment after its record.
-            if read_json(run_dir / EXIT) is not None or not keeper_alive(handle):
-                return None
-            time.sleep(_RETRY_SECONDS)
-    return None

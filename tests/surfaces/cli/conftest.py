@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NoReturn, TextIO
 
 import pytest
 
+from debug_server.__main__ import main
+from debug_server.surfaces.cli.main import COMMANDS
 from tests.client.serving import ServerProcess, make_repository, serving, unmount_below
 from tests.running import ROOT
 
 PROGRAM = [sys.executable, "-m", "debug_server"]
 SECONDS = 60
+
+for name in ("app", "client.sync", "surfaces.cli.local_backend", "surfaces.cli.remote_backend"):
+    import_module(f"debug_server.{name}")
+for name, _ in COMMANDS.values():
+    import_module(f"debug_server.surfaces.cli.{name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +59,36 @@ class Terminal:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("DEBUG_SERVER_")}
         return {**inherited, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_HOME": str(self.folder / "home"), **self.variables}
 
-    def __call__(self, *arguments: object, stdin: str | None = None) -> Done:
-        """Run the program to its end."""
-        done = subprocess.run(
-            [*PROGRAM, *map(str, arguments)],
-            cwd=self.folder,
-            env=self.environ,
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+    def __call__(self, *arguments: object, stdin: str = "") -> Done:
+        """Run the program to its end, in a process of its own that has everything loaded already."""
+        with tempfile.TemporaryFile() as feed, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            feed.write(stdin.encode())
+            feed.seek(0)
+            pid = os.fork()
+            if pid == 0:
+                self._become(["debug-server", *map(str, arguments)], (feed.fileno(), out.fileno(), err.fileno()))
+            status = _awaited(pid)
+            return Done(status, _text(out), _text(err))
+
+    def _become(self, argv: list[str], streams: tuple[int, int, int]) -> NoReturn:
+        status = 70
+        try:
+            for target, source in enumerate(streams):
+                os.dup2(source, target)
+            sys.stdin, sys.stdout, sys.stderr = open(0, closefd=False), _writer(1), _writer(2)  # noqa: SIM115
+            sys.argv = argv
+            os.chdir(self.folder)
+            os.environ.clear()
+            os.environ.update(self.environ)
+            main()
+        except SystemExit as exit_:
+            status = exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
+        except BaseException:  # noqa: BLE001 - the test reads it
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
 
     def start(self, *arguments: object) -> subprocess.Popen[bytes]:
         """Run it, and go on."""
@@ -72,6 +100,25 @@ class Terminal:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+
+
+def _writer(descriptor: int) -> TextIO:
+    return open(descriptor, "w", encoding="utf-8", closefd=False)
+
+
+def _awaited(pid: int) -> int:
+    descriptor = os.pidfd_open(pid)
+    try:
+        if not select.select([descriptor], [], [], SECONDS)[0]:
+            os.kill(pid, signal.SIGKILL)
+    finally:
+        os.close(descriptor)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
 
 
 @pytest.fixture(scope="module")

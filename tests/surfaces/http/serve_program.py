@@ -16,7 +16,8 @@ def main(root: Path, port: int, options: dict[str, Any]) -> int:
     """Serve until a signal."""
     try:
         with open_local(root) as local:
-            return serve(local, ServeOptions(port=port, **{"grpc_port": None, **options}))
+            files = {name: Path(options.pop(name)) for name in ("tls_cert", "tls_key") if name in options}
+            return serve(local, ServeOptions(port=port, **{"grpc_port": None, **options, **files}))
     except DebugServerError as error:
         sys.stderr.write(f"{error.code}: {error}\n")
         return 1

@@ -127,16 +127,15 @@ def test_a_crash_after_the_command_was_queued(served: Served, tmp_path: Path) ->
     assert out.read_text() == "ran\n"
 
 
-def test_a_crash_between_opening_and_queueing(served: Served, tmp_path: Path) -> None:
+def test_a_crash_between_opening_and_queueing(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next server queues the command in the session that was opened."""
     session = served.session()  # an earlier one, which must not be taken for it
     dead, out = Dead(served, "k"), tmp_path / "out"
-    blocked = served.local.engine.submit
-    served.local.engine.submit = _crash  # type: ignore[method-assign]
+    monkeypatch.setattr(served.local.engine, "submit", _crash)
     assert (
         served.admin.post("/runs", json={**dead.body, "env": {"OUT": str(out)}}, headers=keyed("k")).status_code == 500
     )
-    served.local.engine.submit = blocked  # type: ignore[method-assign]
+    monkeypatch.undo()
     dead.forget_reply()
     reply = run(served, dead, out)
     assert reply["session"]["id"] == session + 1
@@ -146,10 +145,10 @@ def test_a_crash_between_opening_and_queueing(served: Served, tmp_path: Path) ->
 
 
 def _crash(**_: object) -> None:
-    raise KeyboardInterruptionError
+    raise DeathError
 
 
-class KeyboardInterruptionError(Exception):
+class DeathError(Exception):
     """Stands for the end of the process."""
 
 

@@ -1,0 +1,93 @@
+"""The OpenAPI document: complete, sound, and kept under fire."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.checks import not_a_server_error
+from starlette.routing import Route, WebSocketRoute
+
+from debug_server.service import OPERATIONS
+from debug_server.surfaces.http.openapi import SPECIALS, document
+from debug_server.surfaces.http.routes import ROUTES
+from tests.surfaces.http.serving import Served, answered
+
+EXAMPLES = 6
+UNDOCUMENTED = {"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"}
+# A stream that waits for more would be waited for; its other transports are covered.
+ENDLESS = ("/events/stream",)
+WITHOUT_ROUTE: dict[str, str] = {"health": "is /readyz"}
+
+
+def test_every_operation_has_a_route() -> None:
+    """The table of operations and the routes agree; exceptions are listed with their reason."""
+    routed = {route.operation for route in ROUTES} | {item.route.operation for item in SPECIALS}
+    assert routed | set(WITHOUT_ROUTE) == set(OPERATIONS)
+
+
+def test_every_route_is_documented(shared: Served) -> None:
+    """What the application answers and what the document says are the same paths and methods."""
+    served = {
+        (path, method.lower())
+        for route in shared.app.routes
+        if isinstance(route, Route) and (path := route.path) not in UNDOCUMENTED
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+    written = answered(shared.admin.get("/openapi.json"), 200)
+    assert written["openapi"].startswith("3.1")
+    assert served == {(path, method) for path, item in written["paths"].items() for method in item}
+    assert len([route for route in shared.app.routes if isinstance(route, WebSocketRoute)]) == 3
+
+
+def test_references_and_ids() -> None:
+    """Every reference leads somewhere, every operation has an id of its own, every schema is one."""
+    text = document("t", "1")
+    for target in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(text)):
+        assert target in text["components"]["schemas"]
+    ids = [operation["operationId"] for item in text["paths"].values() for operation in item.values()]
+    assert len(ids) == len(set(ids))
+    for schema in text["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+@pytest.fixture(scope="module")
+def fuzzed(shared: Served) -> Any:
+    """The server with a session and a command that the examples may hit."""
+    session = shared.session()
+    shared.run(session, "echo", "hello")
+    return schemathesis.openapi.from_dict(document("t", "1"))
+
+
+schema = schemathesis.pytest.from_fixture("fuzzed")
+
+
+@schema.parametrize()
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+def test_no_request_breaks_the_server(case: Any, shared: Served) -> None:
+    """Whatever fits the document, or does not, is answered without a 5xx but 501 and 502."""
+    if case.path in ENDLESS or (case.path == "/runs" and case.method == "POST"):
+        return
+    case.query = {name: value for name, value in (case.query or {}).items() if name not in ("follow", "timeout")}
+    headers = {"Authorization": shared.admin.headers["Authorization"]}
+    response = case.call(base_url=shared.url, headers=headers, timeout=30)
+    if response.status_code not in (501, 502):
+        not_a_server_error(None, response, case)
+    if response.status_code >= 400:
+        assert set(response.json()["error"]) >= {"code", "message", "retryable"}
+
+
+def test_the_server_is_alive_afterwards(shared: Served) -> None:
+    """After all of it, it works."""
+    assert answered(shared.admin.get("/readyz"), 200)["ok"] is True
