@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.model import Command
-from debug_server.runner.keeper import containment
+from debug_server.runner.keeper import cgroup, containment
 from debug_server.runner.keeper.linux import is_alive, stat_fields
 from debug_server.runner.launch import read_json, run_dir_for
 from debug_server.runner.launcher import KeeperConnection
@@ -61,7 +61,7 @@ def missing_mechanism(name: str) -> str | None:
 def _probe(name: str) -> str:
     try:
         containment.choose(name)
-    except containment.cgroup.CgroupError as error:
+    except cgroup.CgroupError as error:
         return str(error) or name
     return ""
 

@@ -229,16 +229,23 @@ class KeeperPool:
             )
         finally:
             theirs.close()
-        self._capabilities = self._greet(ours)
-        ours.settimeout(_SPARE_SECONDS)
         self._socket = ours
         self._coming = 0
+        try:
+            self._capabilities = self._greet(ours)
+        except KeeperError:
+            self._close()
+            raise
+        ours.settimeout(_SPARE_SECONDS)
 
     def _greet(self, channel: socket.socket) -> Capabilities:
         channel.settimeout(_START_SECONDS)
         line = bytearray()
         while not line.endswith(b"\n"):
-            byte = channel.recv(1)
+            try:
+                byte = channel.recv(1)
+            except OSError as error:
+                raise KeeperError(f"the fork server did not answer: {error}: run `debug-server doctor`") from error
             if not byte:
                 raise KeeperError("the fork server ended before it answered: run `debug-server doctor`")
             line += byte

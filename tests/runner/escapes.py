@@ -49,7 +49,8 @@ def escape(bench: Bench, artist: str, end: str) -> None:
 
 
 def _age(started: Started) -> float:
-    return time.time() - started.handle()["started_ns"] / 1e9
+    began: int = started.handle()["started_ns"]
+    return time.time() - began / 1e9
 
 
 def escape_all(bench: Bench, ends: Sequence[str] = ENDS, threads: int = 4) -> list[str]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def delegated() -> Iterator[list[str]]:
         pytest.skip("no version 1 hierarchy to delegate")
     yield made
     for directory in made:
-        eventually(lambda directory=directory: _emptied(Path(directory)), 10.0, f"the end of everything in {directory}")
+        eventually(partial(_emptied, Path(directory)), 10.0, f"the end of everything in {directory}")
 
 
 def _emptied(group: Path) -> bool:

@@ -143,7 +143,10 @@ def test_exit_codes(held: Bench) -> None:
 
 def test_what_it_cost_is_recorded(held: Bench) -> None:
     """Wall time, CPU time and peak memory of the tree, also when the work was done by grandchildren."""
-    text = "import time\nkept = bytearray(30 << 20)\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    text = (
+        "import time\nkept = bytearray(30 << 20)\nend = time.process_time() + 0.3\n"
+        "while time.process_time() < end: pass"
+    )
     result = held.run(["sh", "-c", '"$@"; true', "sh", *python(text)])
     assert result.exit.wall_seconds >= 0.3
     assert 0.25 <= result.exit.cpu_seconds < 3.0

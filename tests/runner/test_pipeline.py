@@ -63,7 +63,10 @@ def test_awkward_bytes(held: Bench) -> None:
 
 def test_64_mebibytes(bench: Bench) -> None:
     """Much output: the log has every byte, and the raw file is just those bytes."""
-    text = "import os\nblock = bytes(range(256)) * 256\nfor _ in range(1024):\n    data = block\n    while data: data = data[os.write(1, data):]"
+    text = (
+        "import os\nblock = bytes(range(256)) * 256\nfor _ in range(1024):\n    data = block\n"
+        "    while data: data = data[os.write(1, data):]"
+    )
     result = bench.run(python(text))
     assert result.exit.stdout_bytes == 64 << 20
     digest = hashlib.sha256(bytes(range(256)) * (256 * 1024)).hexdigest()

@@ -92,7 +92,7 @@ def test_a_running_command_is_carried_on(tmp_path: Path, make_bench: Callable[..
     root = tmp_path / "server"
     with _server(root, "never", "queued", WAITS) as server:
         bench = make_bench(root=root)
-        eventually(lambda: (bench.workspace / "ran").exists(), 20.0, "the command's start")
+        eventually((bench.workspace / "ran").exists, 20.0, "the command's start")
         eventually(lambda: _only_command(bench).status is CommandStatus.RUNNING, what="its row to say so")
         server.kill()
         server.wait(10)
@@ -126,7 +126,7 @@ def test_server_and_keeper_killed_is_lost(tmp_path: Path, make_bench: Callable[.
     command = _only_command(bench)
     handle = read_json(run_dir_for(bench.settings.paths.keepers_dir, command.id, command.attempt) / "handle.json")
     assert handle is not None
-    eventually(lambda: (bench.workspace / "ran").exists(), what="the command's start")
+    eventually((bench.workspace / "ran").exists, what="the command's start")
     os.kill(handle["keeper"]["pid"], signal.SIGKILL)
     with _engine(bench) as engine:
         command = engine.wait(command.id, 10.0)

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_a_cancel_reaches_its_own_command_only(bench: Bench) -> None:
     ids=["pipes", "stdin", "tty", "rlimit"],
 )
 def test_a_keeper_serves_many_commands_and_loses_no_descriptor(
-    make_bench: Callable[..., Bench], mechanism: str, spec: dict[str, object]
+    make_bench: Callable[..., Bench], mechanism: str, spec: dict[str, Any]
 ) -> None:
     """One keeper after another command: as many open files and children as after the first."""
     bench = make_bench(mechanism, spare_keepers=1)

@@ -9,7 +9,7 @@ import typer
 
 from debug_server.client import calls
 from debug_server.surfaces.cli.invocation import invocation
-from debug_server.surfaces.cli.output import Column
+from debug_server.surfaces.cli.output import Column, progress
 from debug_server.surfaces.cli.session import SessionArgument
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Files that commands left.")
@@ -53,6 +53,7 @@ def download(
         row = backend.send(calls.get_artifact(session, artifact))
         name = Path(row.name).name
         target = Path(name) if output is None else output / name if output.is_dir() else output
+        progress(f"fetching {row.name}")
         backend.download(session, artifact, target)
     size = target.stat().st_size
     call.output().say(f"{target} has {size} bytes", {"id": row.id, "name": row.name, "path": str(target), "size": size})

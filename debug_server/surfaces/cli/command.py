@@ -12,7 +12,7 @@ import typer
 from debug_server.client import calls
 from debug_server.surfaces.cli.following import follow_to_the_end, status_of, wait_for
 from debug_server.surfaces.cli.invocation import invocation
-from debug_server.surfaces.cli.output import Column
+from debug_server.surfaces.cli.output import Column, progress
 from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
 from debug_server.surfaces.cli.words import duration, limits, listed, pairs, patch_text, signal_number
 
@@ -118,6 +118,7 @@ def run(
             require=listed(require),
             artifacts=artifact or [],
         )
+        progress(f"opening a workspace of {known.name} at {commit}")
         started = (backend.send(item).command for item in [request])
         raise typer.Exit(follow_to_the_end(backend, call.output(), started))
 
@@ -194,6 +195,7 @@ def wait(
     call = invocation(context)
     seconds = duration(timeout, flag="--timeout")
     with call.backend() as backend:
+        progress(f"waiting for command {command}")
         row = wait_for(backend, command, seconds)
     call.output().say(f"command {row.id} is {row.status} ({row.exit_reason or 'not yet ended'})", row)
     raise typer.Exit(status_of(row) if row.ended else 75)

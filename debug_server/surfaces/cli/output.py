@@ -78,6 +78,12 @@ def tell(text: str) -> None:
     sys.stderr.flush()
 
 
+def progress(text: str) -> None:
+    """What is being waited for; for people only."""
+    if sys.stderr.isatty():
+        tell(f"{text}…")
+
+
 def plain(value: Any) -> Any:
     """A reply as JSON can hold it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -16,7 +16,7 @@ from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.following import follow_to_the_end
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
-from debug_server.surfaces.cli.output import Column, Output, tell
+from debug_server.surfaces.cli.output import Column, Output, progress, tell
 from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
 from debug_server.surfaces.cli.words import duration, patch_text, values
 
@@ -49,6 +49,7 @@ def create(
     call = invocation(context)
     with call.backend() as backend:
         known = chosen_repository(backend, repository)
+        progress(f"opening a workspace of {known.name} at {commit}")
         session: SessionReply = backend.send(
             calls.open_session(
                 known.name,

@@ -1,7 +1,7 @@
 """A server that is killed at a chosen point. Usage: die_at.py ROOT POINT inline|queued ARGV...
 
-Points: ``claimed`` (before any keeper has orders), ``ordered`` (a keeper has them), ``started`` (its start is recorded),
-``ended`` (the keeper's exit record is there, the row does not know), ``finished`` (the row knows, the rest is not done),
+Points: ``claimed`` (before any keeper has orders), ``ordered`` (a keeper has them), ``started`` (the row knows),
+``ended`` (there is an exit record, the row does not know), ``finished`` (the row knows, the rest is not done),
 ``never``.
 """
 

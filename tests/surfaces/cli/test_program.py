@@ -127,6 +127,26 @@ def test_doctor_says_when_nothing_can_run(alone: Terminal) -> None:
     assert found.out.endswith("commands cannot run here\n")
 
 
+def test_mcp_speaks_over_the_standard_streams(alone: Terminal) -> None:
+    """``mcp`` answers an initialisation on stdout with nothing else there, and ends with its stdin."""
+    who = {"name": "test", "version": "1"}
+    asked = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": asked}
+    done = alone("mcp", stdin=json.dumps(request) + "\n")
+    assert done.status == 0, done.err
+    assert done.json["result"]["serverInfo"]["name"] == "debug-server"
+
+
+def test_a_reader_that_leaves_is_no_accident(alone: Terminal) -> None:
+    """A pipe that is closed early ends the program without a traceback."""
+    argv = [sys.executable, "-m", "debug_server", "--json", "doctor"]
+    with subprocess.Popen(argv, cwd=alone.folder, env=alone.environ, stdout=-1, stderr=-1) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert b"Traceback" not in process.stderr.read()
+
+
 def test_a_queue_is_worked_off_without_a_server(alone: Terminal, tmp_path: Path) -> None:
     """Commands left behind by calls that ended are carried on by later calls, in order, and none is lost."""
     alone("repo", "add", make_repository(tmp_path / "project"))

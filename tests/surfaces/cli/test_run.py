@@ -16,7 +16,7 @@ import pytest
 
 from debug_server.model import Command, CommandStatus, ExitReason
 from debug_server.store import open_store
-from tests.running import PYTHON, ROOT, eventually, missing_mechanism, program
+from tests.running import ROOT, eventually, missing_mechanism, program
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 

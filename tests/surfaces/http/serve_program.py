@@ -16,8 +16,9 @@ def main(root: Path, port: int, options: dict[str, Any]) -> int:
     """Serve until a signal."""
     try:
         with open_local(root) as local:
-            files = {name: Path(options.pop(name)) for name in ("tls_cert", "tls_key") if name in options}
-            return serve(local, ServeOptions(port=port, **{"grpc_port": None, **options, **files}))
+            options = {"grpc_port": None, **options}
+            options |= {name: Path(value) for name, value in options.items() if name.startswith("tls_")}
+            return serve(local, ServeOptions(port=port, **options))
     except DebugServerError as error:
         sys.stderr.write(f"{error.code}: {error}\n")
         return 1

@@ -93,7 +93,7 @@ def test_a_server_that_is_killed_again_and_again(processes: Processes, secret: s
 
 @pytest.mark.usefixtures("nothing_left")
 def test_drain(processes: Processes, secret: str, port: int) -> None:
-    """After SIGTERM: not ready, POSTs get a retriable 503, followers are cut off, the server ends, the command goes on."""
+    """After SIGTERM: not ready, POSTs get a retriable 503, followers are cut off, the server ends, commands go on."""
     process = processes(port=port, options='{"drain_seconds": 1.5}').started()
     client = open_client(process, secret)
     run = {"repository": "repo", "commit": "HEAD", "argv": ["sh", "-c", "echo one; sleep 3; echo two"]}

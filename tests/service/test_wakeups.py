@@ -1,0 +1,138 @@
+"""Waking coroutines: at once, only those concerned, in any number."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from debug_server.model import Event
+from debug_server.service.wakeups import ANYTHING, REPAIR_SECONDS, Wakeups, wait_for
+from debug_server.store import MetadataStore, open_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MetadataStore:
+    return open_store(f"sqlite:///{tmp_path}/m.db")
+
+
+def wakeups_of(store: MetadataStore) -> Wakeups:
+    async def read(after: int, limit: int) -> list[Event]:
+        return store.read_events(after, limit)
+
+    async def last() -> int:
+        return store.last_event()
+
+    return Wakeups(store, read=read, last=last)
+
+
+def run(work: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(20):
+            await work()
+
+    asyncio.run(bounded())
+
+
+def test_an_event_wakes_whom_it_concerns(store: MetadataStore) -> None:
+    """A command's event wakes its followers, its session's and those of everything; not another's."""
+    session = store.create_session()
+    wakeups = wakeups_of(store)
+
+    async def work() -> None:
+        async with (
+            wakeups.of(("session", session.id)) as mine,
+            wakeups.of(("session", session.id + 1)) as other,
+            wakeups.of(ANYTHING) as anything,
+        ):
+            began = time.monotonic()
+            await asyncio.to_thread(store.add_command, session_id=session.id, argv=["x"])
+            assert await wait_for(mine, 5) and await wait_for(anything, 5)
+            assert time.monotonic() - began < REPAIR_SECONDS
+            assert not other.is_set()
+
+    run(work)
+    wakeups.close()
+
+
+def test_events_of_another_process_are_found(store: MetadataStore, tmp_path: Path) -> None:
+    """What another process commits wakes too, a little later."""
+    session = store.create_session()
+    wakeups = wakeups_of(store)
+
+    async def work() -> None:
+        async with wakeups.of(("session", session.id)) as woken:
+            with open_store(f"sqlite:///{tmp_path}/m.db") as elsewhere:
+                elsewhere.append_event("x", session_id=session.id)
+            assert await wait_for(woken, 10 * REPAIR_SECONDS)
+
+    run(work)
+    wakeups.close()
+
+
+def test_nothing_is_slept_over(store: MetadataStore) -> None:
+    """Looking and waiting in turn, two thousand events of a busy writer are all seen by forty waiters."""
+    wakeups = wakeups_of(store)
+    count = 2000
+
+    def write() -> None:
+        for _ in range(count):
+            store.append_event("x")
+
+    async def watch() -> int:
+        seen = 0
+        async with wakeups.of(ANYTHING) as woken:
+            while seen < count:
+                woken.clear()
+                seen = store.last_event()
+                if seen < count:
+                    assert await wait_for(woken, 10)
+        return seen
+
+    async def work() -> None:
+        watchers = [asyncio.create_task(watch()) for _ in range(40)]
+        await asyncio.to_thread(write)
+        assert await asyncio.gather(*watchers) == [count] * 40
+
+    run(work)
+    wakeups.close()
+
+
+def test_the_reader_ends_with_the_last_waiter(store: MetadataStore) -> None:
+    """When nobody waits nothing runs, and the next waiter starts it again, in another loop too."""
+    wakeups = wakeups_of(store)
+
+    async def work() -> None:
+        before = len(asyncio.all_tasks())
+        async with wakeups.of(ANYTHING) as woken:
+            await asyncio.to_thread(store.append_event, "x")
+            assert await wait_for(woken, 5)
+        while len(asyncio.all_tasks()) > before:
+            await asyncio.sleep(0.001)
+
+    run(work)
+    run(work)
+    wakeups.close()
+
+
+def test_a_store_that_is_away_for_a_moment(store: MetadataStore) -> None:
+    """A failing read wakes everybody, who see the failure themselves, and the reader goes on."""
+    wakeups = wakeups_of(store)
+
+    async def work() -> None:
+        async with wakeups.of(ANYTHING) as woken:
+            await asyncio.sleep(0)
+            with store._database.write() as transaction:
+                transaction.run("ALTER TABLE events RENAME TO hidden")
+            assert await wait_for(woken, 10 * REPAIR_SECONDS)
+            with store._database.write() as transaction:
+                transaction.run("ALTER TABLE hidden RENAME TO events")
+            woken.clear()
+            await asyncio.to_thread(store.append_event, "x")
+            assert await wait_for(woken, 10 * REPAIR_SECONDS)
+
+    run(work)
+    wakeups.close()
