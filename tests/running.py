@@ -125,7 +125,13 @@ class Bench:
         return read_log(Path(str(result.log_path)))
 
     def close(self) -> None:
-        """Let go of everything; what runs goes on."""
+        """Let go of everything; what a failed test left running is cancelled."""
+        pipeline = self.supervisor.pipeline
+        for command_id in pipeline.running:
+            pipeline.cancel(command_id)
+        deadline = time.monotonic() + 3.0
+        while pipeline.running and time.monotonic() < deadline:
+            time.sleep(0.01)
         self.supervisor.close()
         self.store.close()
 

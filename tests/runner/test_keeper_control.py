@@ -295,7 +295,7 @@ def test_nobody_answers_after_the_end(bench: Bench) -> None:
     """The socket goes with the command: a late client is told that there is no keeper, or hung up on."""
     started = bench.start(SLEEP)
     _end(bench, started)
-    with pytest.raises(KeeperError, match="no keeper answers|went away"), _late(started) as connection:
+    with pytest.raises(KeeperError, match=r"no keeper answers|went away"), _late(started) as connection:
         connection.request({"op": "status"})
 
 

@@ -106,12 +106,12 @@ def test_the_reader_ends_with_the_last_waiter(store: MetadataStore) -> None:
     wakeups = wakeups_of(store)
 
     async def work() -> None:
-        before = len(asyncio.all_tasks())
         async with wakeups.of(ANYTHING) as woken:
             await asyncio.to_thread(store.append_event, "x")
             assert await wait_for(woken, 5)
-        while len(asyncio.all_tasks()) > before:
-            await asyncio.sleep(0.001)
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            assert len(others) == 1
+        await asyncio.wait(others)
 
     run(work)
     run(work)
