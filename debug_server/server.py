@@ -70,29 +70,38 @@ class ServeOptions:
 
 
 def http_app(local: Local, *, lifespan: Lifespan | None = None) -> FastAPI:
-    """The ASGI application over everything on this machine."""
+    """The ASGI application over everything on this machine; serve it inside ``app.state.mcp.running()``."""
     from debug_server.surfaces.http import HttpSettings, create_http_app
+    from debug_server.surfaces.mcp.http import McpHttp
 
     settings = HttpSettings(version=debug_server.__version__)
-    return create_http_app(local.service, metrics=local.telemetry.render, settings=settings, lifespan=lifespan)
+    app = create_http_app(local.service, metrics=local.telemetry.render, settings=settings, lifespan=lifespan)
+    app.state.mcp = McpHttp(local.service)
+    app.router.routes.append(app.state.mcp.route())
+    return app
 
 
 def serve(local: Local, options: ServeOptions, *, announce: Callable[[str], None] | None = None) -> int:
     """Serve until a signal; returns the exit status. EngineBusyError when another process serves the same store."""
-    say = announce or _print
     gc.disable()  # it would look at every module and class again and again: a quarter of the start
-    with held_lock(local.server_lock_path, local.store.address):
-        _admit(local, options, say)
-        with _listening(options) as listener:
-            address = listener.getsockname()
-            local.engine.start()
-            try:
-                ended_by = asyncio.run(_Run(local, options, listener).until_signal(say, address))
-            finally:
-                local.engine.stop(grace=_ENGINE_SECONDS)
-        local.service.close()
-    _leave_threads(ended_by + options.grace_seconds)
+    try:
+        with held_lock(local.server_lock_path, local.store.address):
+            signalled_at = _serve(local, options, announce or _print)
+    finally:
+        gc.enable()
+    _leave_threads(signalled_at + options.grace_seconds)
     return 0
+
+
+def _serve(local: Local, options: ServeOptions, say: Callable[[str], None]) -> float:
+    _admit(local, options, say)
+    with _listening(options) as listener:
+        local.engine.start()
+        try:
+            return asyncio.run(_Run(local, options, listener).until_signal(say))
+        finally:
+            local.engine.stop(grace=_ENGINE_SECONDS)
+            local.service.close()
 
 
 @contextmanager
@@ -189,7 +198,7 @@ class _Run:
         self._options = options
         self._listener = listener
         self._app = http_app(local)
-        self._ended_by = 0.0
+        self._signalled_at = 0.0
         config = uvicorn_config(self._app, options)
         try:
             config.load()
@@ -201,14 +210,14 @@ class _Run:
         gc.freeze()
         gc.enable()
 
-    async def until_signal(self, say: Callable[[str], None], address: tuple[str, int]) -> float:
+    async def until_signal(self, say: Callable[[str], None]) -> float:
         """Serve; returns when the first signal came, on the monotonic clock."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
-        host = f"[{address[0]}]" if ":" in address[0] else address[0]
-        say(f"serving on {self._options.scheme}://{host}:{address[1]}")
-        serving = loop.create_task(self._server.serve(sockets=[self._listener]))
+        host, port = self._listener.getsockname()[:2]
+        say(f"serving on {self._options.scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+        serving = loop.create_task(self._serve())
         grpc = None
         try:
             if self._options.grpc_port is not None:
@@ -218,8 +227,12 @@ class _Run:
             self._server.should_exit |= grpc is None and self._options.grpc_port is not None
             await serving
             if grpc is not None:
-                await grpc.stop(max(0.0, self._ended_by + self._options.grace_seconds - time.monotonic()) / 2)
-        return self._ended_by
+                await grpc.stop(max(0.0, self._signalled_at + self._options.grace_seconds - time.monotonic()) / 2)
+        return self._signalled_at
+
+    async def _serve(self) -> None:
+        async with self._app.state.mcp.running():
+            await self._server.serve(sockets=[self._listener])
 
     async def _start_grpc(self, port: int) -> GrpcServer:
         """After HTTP: the library alone takes a third of a second to load."""
@@ -231,10 +244,10 @@ class _Run:
         return server
 
     def _signalled(self) -> None:
-        if self._ended_by:
+        if self._signalled_at:
             self._server.force_exit = self._server.should_exit = True
             return
-        self._ended_by = time.monotonic()
+        self._signalled_at = time.monotonic()
         _LOG.info("draining", extra={"grace_seconds": self._options.grace_seconds})
         self._local.service.drain()
         asyncio.get_running_loop().call_later(self._options.drain_seconds, self._leave)

@@ -23,7 +23,8 @@ def create_app(context: Local | None = None) -> FastAPI:
     async def lifespan(served: FastAPI) -> AsyncGenerator[None, None]:
         await asyncio.to_thread(local.engine.start)
         try:
-            yield
+            async with served.state.mcp.running():
+                yield
         finally:
             local.service.drain()
             served.state.followers.leave()

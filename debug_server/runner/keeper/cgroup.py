@@ -7,6 +7,7 @@ import os
 
 from debug_server.runner.keeper.linux import clone
 
+_READ = 1 << 14
 _WANTED = ("memory", "pids", "cpu", "cpuacct")
 
 
@@ -58,10 +59,12 @@ def read(path: str) -> str:
     """A control file's text; by plain calls, for a keeper reads eight of them at each end."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        pieces = []
-        while piece := os.read(fd, 1 << 16):
-            pieces.append(piece)
-        return b"".join(pieces).decode()
+        text = b""
+        while piece := os.read(fd, _READ):
+            text += piece
+            if len(piece) < 2048:  # where there is more, the kernel gives whole records up to a page
+                break
+        return text.decode()
     finally:
         os.close(fd)
 

@@ -95,7 +95,7 @@ class Control:
 
     def _receive(self, client: Client) -> None:
         try:
-            data = client.connection.recv(1 << 18)
+            data = client.connection.recv(1 << 16)
         except BlockingIOError:
             return
         except OSError:

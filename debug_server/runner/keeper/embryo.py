@@ -92,7 +92,7 @@ def live(orders_socket: socket.socket, stdio: Stdio, enter: list[str]) -> NoRetu
 def _receive_all(orders_socket: socket.socket) -> bytes:
     """The keeper shuts its sending side down after the orders."""
     pieces = []
-    while piece := orders_socket.recv(1 << 18):
+    while piece := orders_socket.recv(1 << 16):
         pieces.append(piece)
     return b"".join(pieces)
 

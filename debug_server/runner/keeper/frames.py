@@ -82,7 +82,7 @@ class FrameBuffer:
 def receive(connection: socket.socket, buffer: FrameBuffer) -> list[tuple[int, bytes]] | None:
     """Wait for at least one frame; None when the peer has closed."""
     while True:
-        data = connection.recv(1 << 18)
+        data = connection.recv(1 << 16)
         if not data:
             return None
         if frames := list(buffer.feed(data)):

@@ -326,7 +326,8 @@ class Keeper:
         self.leader_ended = time.monotonic()
         self.status = status
         if not self.tree.empty():
-            self.evidence["leftovers"] = record.describe(self.tree.pids())
+            if leftovers := record.describe(self.tree.pids()):
+                self.evidence["leftovers"] = leftovers
             self.ladder.begin(self.leader_ended, hook=False)
 
     # -- ending ---------------------------------------------------------------------------------------------------

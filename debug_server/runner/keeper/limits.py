@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 Plan = dict[str, "dict[str, Any]"]
-_CPU_PERIOD = 100_000
+_CPU_PERIOD = 100_000  # the kernel's default
 
 
 def rlimits(plan: Plan) -> dict[str, float]:
@@ -54,13 +54,13 @@ def apply(tree: Tree, plan: Plan) -> None:
 def _apply_version1(groups: dict[str, str], wanted: dict[str, Any]) -> None:
     if "memory_bytes" in wanted:
         cgroup.write(groups["memory"] + "/memory.limit_in_bytes", str(wanted["memory_bytes"]))
-        swap = groups["memory"] + "/memory.memsw.limit_in_bytes"
-        if os.path.exists(swap):
-            cgroup.write(swap, str(wanted["memory_bytes"]))
+        try:
+            cgroup.write(groups["memory"] + "/memory.memsw.limit_in_bytes", str(wanted["memory_bytes"]))
+        except FileNotFoundError:
+            pass  # swap is not accounted here
     if "pids" in wanted:  # one more, for the keeper that spawns from inside; `tighten` takes it back
         cgroup.write(groups["pids"] + "/pids.max", str(wanted["pids"] + 1))
     if "cpus" in wanted:
-        cgroup.write(groups["cpu"] + "/cpu.cfs_period_us", str(_CPU_PERIOD))
         cgroup.write(groups["cpu"] + "/cpu.cfs_quota_us", str(_quota(wanted["cpus"])))
 
 

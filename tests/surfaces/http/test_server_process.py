@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import gc
+import re
 import socket as sockets
+import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from debug_server.errors import ConfigurationError
+from debug_server.server import ServeOptions, serve
 from tests.running import eventually
-from tests.surfaces.http.serving import Process, answered, refused
+from tests.surfaces.http.serving import Process, answered, open_local, refused
 from tests.surfaces.http.test_disconnects import TRANSPORTS, WRITER
 from tests.worktrees.places import small_remote
 
@@ -29,8 +35,6 @@ def open_client(process: Process, secret: str) -> httpx.Client:
 @pytest.fixture
 def secret(base: Path) -> str:
     """An admin's token, made before the server starts."""
-    from tests.surfaces.http.serving import open_local
-
     with open_local(base) as local:
         local.store.create_repository("repo", str(small_remote(base / "remote").path))
         return local.store.create_token("tester", ["admin"])[1]
@@ -127,6 +131,10 @@ def test_the_first_token_is_shown_once(processes: Processes) -> None:
     assert process.said[0].startswith("admin token, shown this once: ")
     with open_client(process, process.said[0].split()[-1]) as client:
         assert answered(client.get("/whoami"), 200)["scopes"] == ["admin"]
+        # The same server and the same token for the Model Context Protocol.
+        ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        accept = {"Accept": "application/json, text/event-stream"}
+        assert '"tools":[' in client.post("/mcp", json=ask, headers=accept).text
     process.terminate()
     assert process.output()[0] == 0
     second = processes().started()
@@ -144,19 +152,23 @@ def test_a_second_server_is_refused(processes: Processes) -> None:
     processes().started().terminate()
 
 
-def test_open_doors_are_refused(processes: Processes, base: Path) -> None:
-    """Without a token or TLS only loopback is served; a taken port and half a TLS pair are told by name."""
-    status, said = processes(options='{"host": "0.0.0.0"}').output()
-    assert status == 1 and "host '0.0.0.0' can be reached from other machines" in said and "Traceback" not in said
-    status, said = processes(options='{"tls_cert": "x"}').output()
-    assert status == 1 and "both --tls-cert and --tls-key" in said
+def test_open_doors_are_refused(base: Path) -> None:
+    """Without a token or TLS only loopback is served; a taken port and bad TLS files are told by name."""
     (base / "no.pem").write_text("nothing")
-    pair = f'{{"tls_cert": "{base}/no.pem", "tls_key": "{base}/no.pem"}}'
-    status, said = processes(options=pair).output()
-    assert status == 1 and "no.pem cannot be used" in said and "Traceback" not in said
     with sockets.create_server(("127.0.0.1", 0)) as taken:
-        status, said = processes(port=taken.getsockname()[1]).output()
-    assert status == 1 and "cannot listen on 127.0.0.1" in said
+        number = taken.getsockname()[1]
+        for options, message in (
+            ({"host": "0.0.0.0"}, "host '0.0.0.0' can be reached from other machines and there is no token yet"),
+            ({"host": "::"}, "host '::' can be reached"),
+            ({"tls_cert": base / "no.pem"}, "both --tls-cert and --tls-key"),
+            ({"tls_cert": base / "none", "tls_key": base / "none"}, "none does not exist"),
+            ({"tls_cert": base / "no.pem", "tls_key": base / "no.pem"}, "no.pem cannot be used"),
+            ({"port": number}, f"cannot listen on 127.0.0.1 port {number}"),
+        ):
+            fields: dict[str, Any] = {"port": 0, "grpc_port": None, **options}
+            with open_local(base) as local, pytest.raises(ConfigurationError, match=re.escape(message)):
+                serve(local, ServeOptions(**fields), announce=lambda text: None)
+    assert gc.isenabled()
 
 
 def test_tls(processes: Processes, base: Path, secret: str) -> None:
@@ -170,8 +182,6 @@ def test_tls(processes: Processes, base: Path, secret: str) -> None:
     process = processes(options=f'{{"tls_cert": "{cert}", "tls_key": "{key}", "host": "0.0.0.0"}}').started()
     assert process.url.startswith("https://")
     address = f"https://127.0.0.1:{process.port}"
-    import ssl
-
     trusted = ssl.create_default_context(cafile=str(cert))
     assert httpx.get(f"{address}/health", verify=trusted).json() == {"status": "ok"}
     process.terminate()
@@ -182,7 +192,6 @@ def test_the_application_for_other_servers(base: Path, monkeypatch: pytest.Monke
     """``debug_server.api.main`` has ``create_app``; importing it opens nothing; its lifespan runs the engine."""
     monkeypatch.chdir(base)
     from debug_server.api import main
-    from tests.surfaces.http.serving import open_local
 
     assert not (base / ".artifacts").exists()
     with open_local(base) as local:
