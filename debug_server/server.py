@@ -32,15 +32,15 @@ from debug_server.errors import ConfigurationError, EngineBusyError
 
 if TYPE_CHECKING:
     import uvicorn
-    from fastapi import FastAPI
 
     from debug_server.surfaces.grpc import GrpcServer
-    from debug_server.surfaces.http.app import Lifespan
+    from debug_server.surfaces.http.app import HttpApp, Lifespan
 
 _LOG = logging.getLogger(__name__)
 _BACKLOG = 2048
 _ENGINE_SECONDS = 1.0  # for what is about to end by itself
 _MAX_FRAME = 1 << 20  # of a WebSocket's client, which has little to say
+_SWITCH_SECONDS = 0.0005
 ADMIN_NAME = "admin"
 
 
@@ -69,7 +69,7 @@ class ServeOptions:
         return "http" if self.tls_cert is None else "https"
 
 
-def http_app(local: Local, *, lifespan: Lifespan | None = None) -> FastAPI:
+def http_app(local: Local, *, lifespan: Lifespan | None = None) -> HttpApp:
     """The ASGI application over everything on this machine; serve it inside ``app.state.mcp.running()``."""
     from debug_server.surfaces.http import HttpSettings, create_http_app
     from debug_server.surfaces.mcp.http import McpHttp
@@ -95,6 +95,8 @@ def serve(local: Local, options: ServeOptions, *, announce: Callable[[str], None
 
 def _serve(local: Local, options: ServeOptions, say: Callable[[str], None]) -> float:
     _admit(local, options, say)
+    # A command passes through four threads; the default of 5 ms would let each wait longer than the command runs.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with _listening(options) as listener:
         local.engine.start()
         try:
@@ -165,7 +167,7 @@ def _listening(options: ServeOptions) -> Iterator[socket.socket]:
         yield listener
 
 
-def uvicorn_config(app: FastAPI, options: ServeOptions) -> uvicorn.Config:
+def uvicorn_config(app: HttpApp, options: ServeOptions) -> uvicorn.Config:
     """How the HTTP server treats its connections."""
     import uvicorn
 

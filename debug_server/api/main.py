@@ -7,20 +7,19 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import cache
 
-from fastapi import FastAPI
-
 from debug_server.app import Local
 from debug_server.server import http_app
+from debug_server.surfaces.http import HttpApp
 
 __all__ = ["app", "create_app"]  # noqa: F822 - app is made when it is asked for
 
 
-def create_app(context: Local | None = None) -> FastAPI:
+def create_app(context: Local | None = None) -> HttpApp:
     """The application over ``context``, or over this directory's settings; its engine runs while it is served."""
     local = context if context is not None else Local.open()
 
     @asynccontextmanager
-    async def lifespan(served: FastAPI) -> AsyncGenerator[None, None]:
+    async def lifespan(served: HttpApp) -> AsyncGenerator[None, None]:
         await asyncio.to_thread(local.engine.start)
         try:
             async with served.state.mcp.running():
@@ -36,11 +35,11 @@ def create_app(context: Local | None = None) -> FastAPI:
 
 
 @cache
-def _app() -> FastAPI:
+def _app() -> HttpApp:
     return create_app()
 
 
-def __getattr__(name: str) -> FastAPI:
+def __getattr__(name: str) -> HttpApp:
     """``app``, made when it is first asked for: importing this module must not open a database."""
     if name == "app":
         return _app()

@@ -3,6 +3,6 @@
 Imported at ``app`` level only; imports ``service`` and nothing below it.
 """
 
-from debug_server.surfaces.http.app import HttpSettings, create_http_app
+from debug_server.surfaces.http.app import HttpApp, HttpSettings, create_http_app
 
-__all__ = ["HttpSettings", "create_http_app"]
+__all__ = ["HttpApp", "HttpSettings", "create_http_app"]

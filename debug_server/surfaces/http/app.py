@@ -23,6 +23,7 @@ from debug_server.surfaces.http.streaming import Followers
 
 TITLE = "debug-server"
 
+HttpApp = FastAPI  # the name for those who serve it
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
