@@ -135,9 +135,10 @@ def _decode(kind: int, payload: bytes) -> dict[str, Any]:
 class KeeperPool:
     """One fork server and the keepers that wait for work; started on first use, safe for many threads."""
 
-    def __init__(self, *, containment: str = "auto", spares: int = 2) -> None:
+    def __init__(self, *, containment: str = "auto", spares: int = 2, kept: int = 8) -> None:
         self._containment = containment
         self._spares = max(1, spares)
+        self._kept = max(self._spares, kept)  # warm ones are worth their two megabytes until the next burst
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -164,8 +165,8 @@ class KeeperPool:
                 assert channel is not None
                 idle = self._idle.popleft() if self._idle else None
                 self._takers += 0 if idle else 1
-                # One more than what is wanted now, so that the next command need not wait for a fork.
-                self._request(channel, self._takers + 1 - len(self._idle) - self._coming)
+                # Some more than what is wanted now, so that the next command need not wait for a fork.
+                self._request(channel, self._takers + self._spares - len(self._idle) - self._coming)
             if idle is not None:
                 return idle
             if (fresh := self._receive(channel)) is not None:
@@ -176,7 +177,7 @@ class KeeperPool:
     def give_back(self, connection: KeeperConnection) -> None:
         """Return a keeper whose command has ended; it serves the next one, or leaves if there are enough."""
         with self._lock:
-            if self._socket is not None and len(self._idle) < self._spares:
+            if self._socket is not None and len(self._idle) < self._kept:
                 self._idle.append(connection)
                 return
         connection.close()

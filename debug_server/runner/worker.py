@@ -46,7 +46,11 @@ class WorkerSupervisor:
         self.paths = paths
         self.store = metadata_store
         self._environments = environment_manager
-        self.pool = KeeperPool(containment=self.settings.containment, spares=self.settings.spare_keepers)
+        self.pool = KeeperPool(
+            containment=self.settings.containment,
+            spares=self.settings.spare_keepers,
+            kept=self.settings.max_concurrency,
+        )
         self.pipeline = Pipeline(
             store=metadata_store,
             paths=paths,

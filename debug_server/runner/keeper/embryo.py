@@ -144,13 +144,12 @@ def find_and(start: Callable[[str], int], program: str, env: dict[str, str]) -> 
     blocked: OSError | None = None
     for directory in env.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(directory or ".", program)
+        if not os.path.exists(path):  # a failed spawn costs a fork, a look does not
+            continue
         try:
             return start(path)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            if os.path.exists(path):
-                blocked = error
-        except PermissionError as error:
-            blocked = error
+        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+            blocked = error  # its interpreter is missing, or it is no program: the next one may be
     if blocked is not None:
         raise blocked
     raise LookupError(f"program {program!r} was not found in PATH={env.get('PATH', os.defpath)}")
