@@ -47,6 +47,9 @@ class CommandStore(Protocol):
     def read_environment(self, command_id: int) -> dict[str, str]:
         """The unsealed child environment of a command that has not ended."""
 
+    def get_handle(self, command_id: int) -> dict[str, Any] | None:
+        """The keeper's handle as it was recorded at the start."""
+
     def start_command(
         self, command_id: int, *, attempt: int, owner: str, handle: Mapping[str, Any], log_path: str
     ) -> Command:

@@ -56,8 +56,8 @@ class Housekeeper:
             try:
                 recover()
                 self.tidy(datetime.now(UTC))
-            except DebugServerError as error:
-                _LOG.warning("housekeeping_failed", extra={"error": str(error), "code": error.code})
+            except (DebugServerError, OSError, ValueError) as error:  # the next round tries again
+                _LOG.warning("housekeeping_failed", extra={"error": str(error)})
 
     def tidy(self, now: datetime) -> list[int]:
         """One round over the open sessions; returns those that were closed."""

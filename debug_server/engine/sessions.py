@@ -187,19 +187,28 @@ class Sessions:
         """New sessions whose workspaces are as this one's is now."""
         if not 1 <= count <= _MAX_FORKS:
             raise InvalidInputError(f"a session can be forked 1 to {_MAX_FORKS} times at once, not {count}")
-        return [
-            self._store.create_session(
-                repository_id=session.repository_id,
-                commit_sha=lease.commit_sha,
-                worktree_id=lease.worktree.id,
-                patch_hash=session.patch_hash,
-                requested_by=session.requested_by,
-                owner_token_id=session.owner_token_id,
-                expires_at=session.expires_at,
-                metadata={**session.metadata, _GENERATION: lease.generation, "forked_from": session.id},
-            )
-            for lease in self.lease(session).fork(count, owner=owner)
-        ]
+        leases = self.lease(session).fork(count, owner=owner)
+        made: list[Session] = []
+        try:
+            for lease in leases:
+                made.append(self._fork_row(session, lease))
+        except BaseException:
+            for lease in leases[len(made) :]:
+                lease.release()
+            raise
+        return made
+
+    def _fork_row(self, session: Session, lease: WorktreeLease) -> Session:
+        return self._store.create_session(
+            repository_id=session.repository_id,
+            commit_sha=lease.commit_sha,
+            worktree_id=lease.worktree.id,
+            patch_hash=session.patch_hash,
+            requested_by=session.requested_by,
+            owner_token_id=session.owner_token_id,
+            expires_at=session.expires_at,
+            metadata={**session.metadata, _GENERATION: lease.generation, "forked_from": session.id},
+        )
 
     def close(self, session: Session, *, status: SessionStatus = SessionStatus.COMPLETED) -> Session:
         """Release the workspace; a lease that was lost meanwhile is nobody's loss."""

@@ -14,6 +14,9 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 # Below this the kernel cannot even map a program: the OOM killer would strike before its first instruction.
 MIN_MEMORY_BYTES = 4 << 20
+# What the kernel takes without wrapping around or refusing.
+_MOST = {"cpus": 4096.0, "pids": 1 << 22, "open_files": 1 << 20}
+_MOST_OTHERS = 1 << 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,8 @@ def _check(name: str, value: object) -> None:
     whole = name.endswith("_bytes") or name in ("pids", "open_files")
     if whole and not isinstance(value, int):
         raise InvalidInputError(f"limit {name}={value!r} must be a whole number")
+    if value > _MOST.get(name, _MOST_OTHERS):
+        raise InvalidInputError(f"limit {name}={value!r} is more than any machine has: leave it out for no limit")
     if name == "memory_bytes" and value < MIN_MEMORY_BYTES:
         raise InvalidInputError(f"limit memory_bytes={value} is too small to start any program: use at least 4M")
 

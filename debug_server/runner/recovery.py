@@ -15,7 +15,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.errors import NotFoundError
+from debug_server.errors import DebugServerError, NotFoundError
 from debug_server.model import Command, ExitReason, ExitRecord
 from debug_server.ports import CommandStore
 from debug_server.runner import ownership
@@ -54,11 +54,21 @@ def recover(store: CommandStore, paths: RunnerPaths, owner: str, *, session_id: 
         if ownership.is_alive(paths.owners_dir, command.owner):
             continue
         if store.take_over(command.id, attempt=command.attempt, owner=command.owner, new_owner=owner):
-            found = _resume(store, paths, owner, store.get_command(command.id))
+            found = _resume_or_give_back(store, paths, owner, command)
             if found is not None:
                 adopted.append(found)
     _sweep(store, paths)
     return adopted
+
+
+def _resume_or_give_back(store: CommandStore, paths: RunnerPaths, owner: str, command: Command) -> Adopted | None:
+    """One command's trouble is not the others': it goes back to its dead owner, for the next round to try again."""
+    try:
+        return _resume(store, paths, owner, store.get_command(command.id))
+    except (DebugServerError, OSError, ValueError) as error:
+        _LOG.warning("recovery_failed", extra={"command_id": command.id, "error": str(error)})
+        store.take_over(command.id, attempt=command.attempt, owner=owner, new_owner=command.owner or "")
+        return None
 
 
 def _sweep(store: CommandStore, paths: RunnerPaths) -> None:
@@ -75,7 +85,12 @@ def _sweep(store: CommandStore, paths: RunnerPaths) -> None:
 
 def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Command) -> Adopted | None:
     run_dir = run_dir_for(paths.keepers_dir, command.id, command.attempt)
-    handle = fence(run_dir)
+    try:
+        handle = fence(run_dir)
+    except ValueError:  # damaged on the disk: the row has a copy
+        handle = store.get_handle(command.id)
+    if handle is None and command.status == "running":
+        handle = store.get_handle(command.id)
     if handle is None:
         _never_started(store, owner, command)
         discard_run_dir(run_dir)
@@ -93,10 +108,7 @@ def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Comman
 
 def _never_started(store: CommandStore, owner: str, command: Command) -> None:
     if command.metadata.get(INLINE) or command.status == "running":
-        message = "its caller died before it was started"
-        if command.status == "running":
-            message = "its run directory is gone: nothing is known of how it ended"
-        record = ExitRecord(reason=ExitReason.LOST, message=message)
+        record = ExitRecord(reason=ExitReason.LOST, message="its caller died before it was started")
         store.finish_command(command.id, attempt=command.attempt, owner=owner, record=record)
     else:
         store.requeue(command.id, attempt=command.attempt, owner=owner)

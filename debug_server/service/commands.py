@@ -16,8 +16,9 @@ from debug_server.runner.spec import CommandSpec
 from debug_server.service import messages as m
 from debug_server.service import views
 from debug_server.service.caller import Caller
-from debug_server.service.sessions import SessionVerbs, check_patterns, require_open
+from debug_server.service.sessions import SessionVerbs, require_open
 from debug_server.service.wakeups import wait_for
+from debug_server.worktrees.collect import check_patterns
 
 _CANCEL_SECONDS = 10.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from debug_server.engine.sessions import ENVIRONMENT, is_open
-from debug_server.errors import ConflictError, DebuggerUnavailableError, InvalidInputError
+from debug_server.errors import ConflictError, DebuggerUnavailableError
 from debug_server.model import Session, SessionStatus, check_name
 from debug_server.service import messages as m
 from debug_server.service import views
@@ -142,10 +142,3 @@ def require_open(session: Session) -> None:
     """ConflictError when nothing can run in the session any more."""
     if not is_open(session):
         raise ConflictError(f"session {session.id} is {session.status.value}: open a new one")
-
-
-def check_patterns(patterns: list[str]) -> None:
-    """Artifact globs stay in the workspace."""
-    for pattern in patterns:
-        if not pattern or pattern.startswith("/") or ".." in pattern.split("/"):
-            raise InvalidInputError(f"artifact pattern {pattern!r} must be relative and stay in the workspace")

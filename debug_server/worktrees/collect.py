@@ -53,13 +53,16 @@ def collect(workspace: Path, patterns: Sequence[str], destination: Path) -> tupl
 
 
 def _matches(workspace: Path, patterns: Sequence[str]) -> list[str]:
-    names: set[str] = set()
+    check_patterns(patterns)
+    return sorted({name for pattern in patterns for name in _files(workspace, pattern)})
+
+
+def check_patterns(patterns: Sequence[str]) -> None:
+    """InvalidInputError unless every glob stays in the workspace."""
     for pattern in patterns:
         pure = PurePosixPath(pattern)
         if not pattern or pure.is_absolute() or ".." in pure.parts:
             raise InvalidInputError(f"artifact pattern {pattern!r} must be relative and stay in the workspace")
-        names.update(_files(workspace, pattern))
-    return sorted(names)
 
 
 def _files(workspace: Path, pattern: str) -> Iterator[str]:

@@ -58,7 +58,7 @@ def scratch_gitdir(objects: Sequence[Path], *, head: str = _NO_HEAD) -> Iterator
 
 def empty_gitdir(folder: Path) -> Path:
     """A gitdir without objects that is kept in ``folder`` for work that reads no history."""
-    git_dir = folder / ".empty.git"
+    git_dir = folder.absolute() / ".empty.git"  # git looks for it from the workspace
     if not git_dir.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=".empty-", dir=folder))

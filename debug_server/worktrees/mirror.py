@@ -71,7 +71,8 @@ class Mirror:
     def resolve(self, ref: str) -> str:
         """The full commit that a branch, tag, short or full sha names; the remote is asked when it has to be."""
         self.ensure()
-        found = self._resolve_hex(ref) if _HEX.fullmatch(ref) else self._resolve_name(ref)
+        looks_like_sha = _HEX.fullmatch(ref) and not self._names_ref(ref)
+        found = self._resolve_hex(ref) if looks_like_sha else self._resolve_name(ref)
         if found is None:
             shown = without_credentials(self.remote_url)
             raise UnknownCommitError(f"{shown} has no commit, branch or tag {ref!r}: check it, or push it first")
@@ -115,6 +116,13 @@ class Mirror:
         renamed = [line.replace(b" refs/heads/", b" refs/remotes/origin/", 1) for line in lines]
         renamed.sort(key=lambda line: line.split(b" ", 1)[1])
         return b"\n".join([b"# pack-refs with: sorted ", *renamed, b""])
+
+    def _names_ref(self, ref: str) -> bool:
+        """A branch may be called `feed` or `2024`: a name that there is goes before a beginning of a commit."""
+        if _FULL.fullmatch(ref):
+            return False
+        listed = run_git("for-each-ref", "--count=1", f"refs/heads/{ref}", f"refs/tags/{ref}", place=self.place)
+        return listed.ok and bool(listed.stdout)
 
     def _resolve_hex(self, ref: str) -> str | None:
         if found := self._commit(ref.lower()):
@@ -168,7 +176,8 @@ class Mirror:
         self._clear_leftovers()
         started = time.time()
         result = self._fetch_from("origin")
-        if result.corrupt and not isinstance(error_for(result, ""), RemoteUnreachableError):
+        ours = str(self.bare_path) in result.stderr  # "not a git repository" may be said of either side
+        if result.corrupt and (ours or not isinstance(error_for(result, ""), RemoteUnreachableError)):
             self._build()
             return
         require(result, f"fetching {without_credentials(self.remote_url)}")
@@ -211,7 +220,11 @@ class Mirror:
                 path.unlink(missing_ok=True)
 
     def _whole(self) -> bool:
-        return (self.bare_path / "HEAD").is_file() and self.objects.is_dir() and (self.bare_path / "refs").is_dir()
+        try:
+            head = (self.bare_path / "HEAD").read_text()
+        except (OSError, UnicodeDecodeError):
+            return False
+        return bool(head.strip()) and self.objects.is_dir() and (self.bare_path / "refs").is_dir()
 
     def _adopt_url(self) -> None:
         config = self.bare_path / "config"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -29,6 +31,7 @@ from debug_server.worktrees.snapshots import diff_workspace
 from debug_server.worktrees.usage import processes_under
 from debug_server.worktrees.waiting import WaitingLine
 
+_RECOVER_SECONDS = 60.0
 _LOCK_TIMEOUT = 60.0
 _HEX_DIGITS = frozenset("0123456789abcdef")
 
@@ -55,7 +58,7 @@ class WorktreePool:
         self._store = metadata_store
         self._now = now or (lambda: datetime.now(UTC))
         self._in_use = in_use
-        self._recovered = False
+        self._recovered = -math.inf
         self.mirror = Mirror(
             settings.bare_path,
             settings.remote_url,
@@ -89,7 +92,7 @@ class WorktreePool:
     def _acquire(
         self, commit_sha: str, owner: str, environment_hash: str | None, timeout: float | None
     ) -> WorktreeLease:
-        self._recover_once()
+        self._recover_sometimes()
         commit = self._resolve(commit_sha)
         self.backend.warm(commit)
         wait = self.settings.acquire_timeout if timeout is None else timeout
@@ -123,6 +126,7 @@ class WorktreePool:
 
     def diff(self, lease: WorktreeLease) -> bytes:
         """What the holder changed, as a patch against the leased commit."""
+        self.renew(lease)  # a former holder must not read the next one's files
         with _disk_errors(f"comparing {lease.path}"):
             index = self.backend.index(lease.path, lease.commit_sha)
             return diff_workspace(lease.path, lease.commit_sha, objects=self.mirror.objects, index=index)
@@ -289,9 +293,11 @@ class WorktreePool:
         finally:
             self._line.wake()
 
-    def _recover_once(self) -> None:
-        if not self._recovered:
-            self._recovered = True
+    def _recover_sometimes(self) -> None:
+        """Now and then, so that what a killed holder left does not outlive its lease for long."""
+        period = min(self.settings.lease_ttl.total_seconds(), _RECOVER_SECONDS)
+        if time.monotonic() - self._recovered >= period:
+            self._recovered = time.monotonic()
             self.recover()
 
     def _rows(self) -> list[Worktree]:

@@ -7,7 +7,8 @@
 | 124 | it ran, or was silent, for too long |
 | 125 | a failure of ours: environment, patch, lease or keeper |
 | 127 | the program could not be started |
-| 128 + n | it was ended by signal n (137 also when it ran out of memory, 130 when it was cancelled) |
+| 128 + n | it was ended by signal n (137 also when it ran out of memory, 130 when it was cancelled, 141 when nobody
+read its output any more) |
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from debug_server.model import ExitReason, ExitRecord
 
 FAILURE = 125
+BROKEN_PIPE = 141
 _STATUS = {
     ExitReason.TIMED_OUT: 124,
     ExitReason.IDLE_TIMED_OUT: 124,

@@ -10,7 +10,7 @@ import signal
 import termios
 import threading
 import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,23 +27,28 @@ FOR_EVER = 365 * 86400.0  # the child reads when it likes, and so does whoever r
 
 
 class Printer:
-    """A log observer that repeats each byte on the stream it came from; a reader that went away is not written to."""
+    """A log observer that repeats each byte on the stream it came from.
 
-    def __init__(self, *, system: bool = False) -> None:
+    Where that cannot be written any more, as after `| head -1`, nobody wants the command: it is ended.
+    """
+
+    def __init__(self, *, system: bool = False, on_broken: Callable[[], object] = lambda: None) -> None:
         self._targets = {"stdout": 1, "stderr": 2} | ({"system": 2} if system else {})
-        self._closed: set[int] = set()
+        self._on_broken = on_broken
+        self.broken: OSError | None = None
 
     def __call__(self, chunk: LogChunk) -> None:
         """One chunk."""
         target = self._targets.get(chunk.stream)
-        if target is None or target in self._closed:
+        if target is None or self.broken is not None:
             return
         view = memoryview(chunk.data)
         try:
             while view:
                 view = view[os.write(target, view) :]
-        except BrokenPipeError:
-            self._closed.add(target)
+        except OSError as error:
+            self.broken = error
+            self._on_broken()
 
 
 def terminal_size() -> dict[str, int]:

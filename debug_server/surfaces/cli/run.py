@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -22,10 +23,12 @@ from debug_server.errors import (
 from debug_server.model import Command, Limits, Session, SessionStatus
 from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.spec import CommandSpec
-from debug_server.surfaces.cli.outcome import FAILURE, exit_status, summary
+from debug_server.runner.worker import WorkerSupervisor
+from debug_server.surfaces.cli.outcome import BROKEN_PIPE, FAILURE, exit_status, summary
 from debug_server.surfaces.cli.parts import LocalParts, OpenLocal
 from debug_server.surfaces.cli.passthrough import FOR_EVER, Printer, forwarded_stdin, terminal_size, wants_stdin
 from debug_server.worktrees import SessionPatch, WorktreeLease
+from debug_server.worktrees.collect import check_patterns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,18 +59,21 @@ def run_here(local: LocalParts, options: RunOptions) -> int:
     session = local.store.create_session(metadata={"workspace": str(Path.cwd())})
     spec, stdin = _prepare(local, options, session)
     lease = SessionWorkspace(path=Path.cwd())
+    printer = Printer(on_broken=lambda: _end_all(local.bare_supervisor))
     try:
         with stdin:
             result = local.bare_supervisor.run_command(
                 session.id,
                 spec,
                 lease,
-                stream_observers=[Printer()],
+                stream_observers=[printer],
                 terminal_size=terminal_size(),
                 observer_seconds=FOR_EVER,
             )
     except (CommandExecutionError, KeyboardInterrupt):
         return _tell_row(local.store.list_commands(session.id)[-1])
+    if printer.broken is not None:
+        return _unread(printer.broken)
     if not options.quiet:
         _tell(summary(result.exit, result.log_path))
     return exit_status(result.exit)
@@ -76,6 +82,7 @@ def run_here(local: LocalParts, options: RunOptions) -> int:
 def run_checkout(local: LocalParts, options: RunOptions, checkout: CheckoutOptions) -> int:
     """Run in a fresh workspace of a commit and a patch; the workspace is given back at the end."""
     patch = _read_patch(checkout.patch)
+    check_patterns(checkout.artifacts)
     session = _open(local, checkout)
     spec, stdin = _prepare(local, options, session)
     status = SessionStatus.FAILED
@@ -119,6 +126,7 @@ def _run_in(
             {"python": checkout.python} if checkout.python else None,
             project_root=lease.path,
         )
+    printer = Printer(system=True, on_broken=lambda: _end_all(supervisor))
     try:
         with stdin:
             result = supervisor.run_command(
@@ -127,15 +135,30 @@ def _run_in(
                 lease,
                 env_request=request,
                 patch=patch,
-                stream_observers=[Printer(system=True)],
+                stream_observers=[printer],
                 terminal_size=terminal_size(),
                 observer_seconds=FOR_EVER,
             )
     except (CommandExecutionError, PatchApplicationError, EnvironmentBuildError, KeyboardInterrupt):
         return _tell_row(local.store.list_commands(session.id)[-1])
+    if printer.broken is not None:
+        return _unread(printer.broken)
     _collect(local, session, lease, checkout.artifacts, result.command_id)
     _tell(summary(result.exit, result.log_path))
     return exit_status(result.exit)
+
+
+def _end_all(supervisor: WorkerSupervisor) -> None:
+    """There is one command here, and nobody reads what it says."""
+    for command_id in supervisor.pipeline.running:
+        supervisor.pipeline.cancel(command_id, "nobody reads its output any more")
+
+
+def _unread(error: OSError) -> int:
+    if error.errno == errno.EPIPE:
+        return BROKEN_PIPE
+    _tell(f"debug-server: our own output cannot be written: {error.strerror}")
+    return FAILURE
 
 
 def _collect(local: LocalParts, session: Session, lease: WorktreeLease, patterns: list[str], command_id: int) -> None:
@@ -153,12 +176,13 @@ def _collect(local: LocalParts, session: Session, lease: WorktreeLease, patterns
 def _prepare(
     local: LocalParts, options: RunOptions, session: Session
 ) -> tuple[CommandSpec, contextlib.AbstractContextManager[None]]:
-    """The command, and how it gets our stdin; SIGTERM ends it as Ctrl-C does."""
+    """The command, and how it gets our stdin; SIGTERM and a closed terminal end it as Ctrl-C does."""
     feed = options.tty or wants_stdin()
     spec = CommandSpec(
         options.argv, log_name="run", limits=options.limits, require=options.require, tty=options.tty, stdin=feed
     )
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     if not feed:
         return spec, contextlib.nullcontext()
     return spec, forwarded_stdin(local.store, local.settings.paths, session.id, tty_mode=options.tty)
@@ -190,8 +214,9 @@ def _tell_row(command: Command) -> int:
 
 
 def _tell(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError, AttributeError):  # a closed stderr: the exit status says it
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
 
 def run_command_line(open_local: OpenLocal, options: RunOptions, checkout: CheckoutOptions | None) -> int:

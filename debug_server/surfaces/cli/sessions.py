@@ -29,8 +29,13 @@ def work_off(local: LocalParts, session_id: str, *, add: str | None) -> int:
         argv = [local.settings.default_shell, "-c", add]
         local.store.add_command(session_id=session.id, argv=argv, limits=local.settings.limits)
     statuses = []
+    left = [row.id for row in local.store.list_claimed() if row.session_id == number]
     for item in recover(local.store, local.settings.paths, local.bare_supervisor.owner, session_id=number):
+        left.remove(item.command.id)
         statuses.append(_carry_on(local, item))
+    for row in map(local.store.get_command, left):
+        if row.exit is not None:  # ended by the recovery itself
+            statuses.append(_tell(row.exit, Path(row.log_path) if row.log_path else None))
     while (command := local.store.claim_next(local.bare_supervisor.owner, session_id=number)) is not None:
         statuses.append(_run(local, command, lease))
     return next((status for status in statuses if status), 0)
@@ -63,7 +68,7 @@ def _run(local: LocalParts, command: Command, lease: SessionWorkspace) -> int:
     return _tell(result.exit, result.log_path)
 
 
-def _tell(record: ExitRecord, log_path: Path) -> int:
+def _tell(record: ExitRecord, log_path: Path | None) -> int:
     """On stdout: stderr is the commands' own."""
     sys.stdout.write(f"{summary(record, log_path)}\n")
     sys.stdout.flush()
