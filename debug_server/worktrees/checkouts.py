@@ -51,8 +51,9 @@ class CheckoutBackend:
         """Bring every file back and remove every other one; a directory that resists is thrown away."""
         place = self._place(path)
         head = self._head(place.git_dir)
+        whole = head is not None and path.is_dir() and (place.git_dir / "index").is_file()  # git was not killed in it
         # A process that stayed behind would write into the next holder's files: it keeps the old directory.
-        if head is None or not path.is_dir() or processes_under(path) or not self._scrub(place, head):
+        if head is None or not whole or processes_under(path) or not self._scrub(place, head):
             self.discard(path)
 
     def discard(self, path: Path) -> None:

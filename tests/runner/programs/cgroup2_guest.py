@@ -96,9 +96,10 @@ class Guest:
     def keeper_killed(self) -> dict[str, Any]:
         """The keeper dies by SIGKILL while escapees run."""
         results: list[CommandResult] = []
+        before = set(self._handles())
         thread = threading.Thread(target=lambda: results.append(self.run("sh", "-c", ESCAPEES)))
         thread.start()
-        handle = self._wait_for_handle()
+        handle = self._wait_for_handle(before)
         deadline = time.monotonic() + 30
         while not sleepers() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -106,10 +107,13 @@ class Guest:
         thread.join(30)
         return self.describe(results[0])
 
-    def _wait_for_handle(self) -> Path:
+    def _handles(self) -> list[Path]:
+        return list(self.supervisor.paths.keepers_dir.glob("*/handle.json"))
+
+    def _wait_for_handle(self, before: set[Path]) -> Path:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
-            for handle in (self.supervisor.paths.keepers_dir).glob("*/handle.json"):
+            for handle in set(self._handles()) - before:
                 return handle
             time.sleep(0.02)
         raise TimeoutError("no handle appeared")
