@@ -10,6 +10,8 @@ DebugServerError
  |    +-- ForbiddenError          forbidden            it is known, and may not
  +-- UnavailableError             draining             the server is on its way out; try again
  |    +-- QuotaExceededError      quota_exceeded       the caller's own bound; try again later
+ |    +-- WorkerNotReadyError     worker_not_ready     a supervised worker is starting, failing or draining
+ |    +-- WorkerExitedError       worker_exited        it ended while it was used; try again
  +-- DebuggerUnavailableError     debugger_unavailable no debugger is attached to the session
  +-- MetadataError                metadata_error       the store refuses: unknown row, lease mismatch
  |    +-- NotFoundError           not_found
@@ -29,6 +31,9 @@ DebugServerError
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 
 class DebugServerError(Exception):
@@ -97,6 +102,22 @@ class QuotaExceededError(UnavailableError):
     """The caller's own bound is reached."""
 
     code = "quota_exceeded"
+
+
+class WorkerNotReadyError(UnavailableError):
+    """A supervised worker takes no requests now; ``status`` is its status object."""
+
+    code = "worker_not_ready"
+
+    def __init__(self, message: str, *, status: Mapping[str, Any] | None = None, retry_after: float = 1.0) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.status = dict(status or {})
+
+
+class WorkerExitedError(UnavailableError):
+    """A supervised worker ended while it was used; its successor will answer."""
+
+    code = "worker_exited"
 
 
 class DebuggerUnavailableError(DebugServerError):

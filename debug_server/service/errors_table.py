@@ -39,6 +39,8 @@ ERRORS: dict[str, ErrorMapping] = {
     "queue_full": _BUSY,
     "quota_exceeded": _BUSY,
     "draining": _AWAY,
+    "worker_not_ready": _AWAY,
+    "worker_exited": _AWAY,
     "engine_busy": _CONFLICT,
     "keeper_error": _CONFLICT,
     "worktree_error": _UNPROCESSABLE,
