@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol
 
 from debug_server.model import Artifact, ArtifactKind, Command, CommandStatus, ExitRecord, Limits, Session
@@ -131,3 +131,32 @@ class LogSink(Protocol):
 
     def write(self, text: str, stream: str = "system") -> Any:
         """Append text."""
+
+
+class Part(Protocol):
+    """A part of the one server: its routes, its gRPC services, a life and a health of its own."""
+
+    @property
+    def name(self) -> str:
+        """One word; its verdict's key in ``/readyz``."""
+
+    def routes(self) -> Sequence[Any]:
+        """Its ASGI routes, HTTP and WebSocket."""
+
+    def grpc_services(self) -> Mapping[str, Any]:
+        """Its generic gRPC handlers by the services' full names; called in a thread, it may load much."""
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Its life: entered before the first request, left after the last."""
+
+    def drain(self) -> None:
+        """A signal came: take nothing new, finish what is under way. Called once, in the server's loop."""
+
+    def health(self) -> Mapping[str, Any]:
+        """What ``/healthz`` shows of it, beside what the server says of itself."""
+
+    def readiness(self) -> tuple[str, Mapping[str, Any]]:
+        """``ok`` or why ``/readyz`` has to say no, and what else it shows."""
+
+    def liveness(self) -> tuple[str, Mapping[str, Any]]:
+        """``ok`` or why ``/livez`` has to say no, and what else it shows."""

@@ -18,17 +18,19 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import debug_server
 from debug_server.app import Local
 from debug_server.errors import ConfigurationError, EngineBusyError
+from debug_server.parts import API, NAMES, parts_of
+from debug_server.ports import Part
+from debug_server.service.locality import is_loopback
 
 if TYPE_CHECKING:
     import uvicorn
@@ -55,6 +57,7 @@ class ServeOptions:
     tls_key: Path | None = None
     drain_seconds: float = 0.5  # how long POSTs are told to come again before the listener closes
     grace_seconds: float = 10.0  # from the signal to the exit
+    parts: frozenset[str] = NAMES
 
     def __post_init__(self) -> None:
         if (self.tls_cert is None) != (self.tls_key is None):
@@ -69,16 +72,32 @@ class ServeOptions:
         return "http" if self.tls_cert is None else "https"
 
 
-def http_app(local: Local, *, lifespan: Lifespan | None = None) -> HttpApp:
-    """The ASGI application over everything on this machine; serve it inside ``app.state.mcp.running()``."""
+def http_app(
+    local: Local, *, lifespan: Lifespan | None = None, parts: Sequence[Part] = (), api: bool = True
+) -> HttpApp:
+    """The ASGI application over everything on this machine; serve it inside ``running(app)``."""
     from debug_server.surfaces.http import HttpSettings, create_http_app
     from debug_server.surfaces.mcp.http import McpHttp
 
-    settings = HttpSettings(version=debug_server.__version__)
-    app = create_http_app(local.service, metrics=local.telemetry.render, settings=settings, lifespan=lifespan)
+    settings = HttpSettings(version=debug_server.__version__, api=api)
+    app = create_http_app(
+        local.service, metrics=local.telemetry.render, settings=settings, lifespan=lifespan, parts=parts
+    )
+    app.state.parts = parts
     app.state.mcp = McpHttp(local.service)
-    app.router.routes.append(app.state.mcp.route())
+    if api:
+        app.router.routes.append(app.state.mcp.route())
     return app
+
+
+@asynccontextmanager
+async def running(app: HttpApp) -> AsyncGenerator[None, None]:
+    """The lives of an application's parts."""
+    async with AsyncExitStack() as lives:
+        await lives.enter_async_context(app.state.mcp.running())
+        for part in app.state.parts:
+            await lives.enter_async_context(part.running())
+        yield
 
 
 def serve(local: Local, options: ServeOptions, *, announce: Callable[[str], None] | None = None) -> int:
@@ -129,14 +148,6 @@ def held_lock(path: Path, what: str) -> Iterator[None]:
 def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _admit(local: Local, options: ServeOptions, say: Callable[[str], None]) -> None:
@@ -199,7 +210,8 @@ class _Run:
         self._local = local
         self._options = options
         self._listener = listener
-        self._app = http_app(local)
+        self._parts = parts_of(local, options.parts)
+        self._app = http_app(local, parts=self._parts, api=API in options.parts)
         self._signalled_at = 0.0
         config = uvicorn_config(self._app, options)
         try:
@@ -233,7 +245,7 @@ class _Run:
         return self._signalled_at
 
     async def _serve(self) -> None:
-        async with self._app.state.mcp.running():
+        async with running(self._app):
             await self._server.serve(sockets=[self._listener])
 
     async def _start_grpc(self, port: int) -> GrpcServer:
@@ -241,7 +253,11 @@ class _Run:
         module = await asyncio.to_thread(import_module, "debug_server.surfaces.grpc")
         cert, key = self._options.tls_cert, self._options.tls_key
         tls = module.Tls(certificate=cert.read_bytes(), key=key.read_bytes()) if cert and key else None
-        server: GrpcServer = module.build_server(self._local.service, host=self._options.host, port=port, tls=tls)
+        found = [await asyncio.to_thread(part.grpc_services) for part in self._parts]
+        more = {name: handler for services in found for name, handler in services.items()}
+        server: GrpcServer = module.build_server(
+            self._local.service, host=self._options.host, port=port, tls=tls, more=more
+        )
         await server.start()
         return server
 
@@ -252,6 +268,8 @@ class _Run:
         self._signalled_at = time.monotonic()
         _LOG.info("draining", extra={"grace_seconds": self._options.grace_seconds})
         self._local.service.drain()
+        for part in self._parts:
+            part.drain()
         asyncio.get_running_loop().call_later(self._options.drain_seconds, self._leave)
 
     def _leave(self) -> None:

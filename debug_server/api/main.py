@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from functools import cache
 
 from debug_server.app import Local
-from debug_server.server import http_app
+from debug_server.parts import NAMES, parts_of
+from debug_server.server import http_app, running
 from debug_server.surfaces.http import HttpApp
 
 __all__ = ["app", "create_app"]  # noqa: F822 - app is made when it is asked for
@@ -22,16 +23,18 @@ def create_app(context: Local | None = None) -> HttpApp:
     async def lifespan(served: HttpApp) -> AsyncGenerator[None, None]:
         await asyncio.to_thread(local.engine.start)
         try:
-            async with served.state.mcp.running():
+            async with running(served):
                 yield
         finally:
             local.service.drain()
+            for part in served.state.parts:
+                part.drain()
             served.state.followers.leave()
             await asyncio.to_thread(local.engine.stop)
             if context is None:
                 local.close()
 
-    return http_app(local, lifespan=lifespan)
+    return http_app(local, lifespan=lifespan, parts=parts_of(local, NAMES))
 
 
 @cache

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 from grpc import aio
@@ -56,14 +58,24 @@ class GrpcServer:
 
 
 def build_server(
-    service: Service, *, host: str = "127.0.0.1", port: int = DEFAULT_PORT, tls: Tls | None = None
+    service: Service,
+    *,
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    tls: Tls | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> GrpcServer:
-    """A server that is bound (port 0: to a free one) but does not answer yet; call it where its loop runs."""
+    """A server that is bound (port 0: to a free one) but does not answer yet; call it where its loop runs.
+
+    ``more`` are generic handlers of further services by their full names.
+    """
     server = aio.server(options=_OPTIONS)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE.full_name, handlers(service)),))
+    ours = grpc.method_handlers_generic_handler(SERVICE.full_name, handlers(service))
+    services = {SERVICE.full_name: ours, **(more or {})}
+    server.add_generic_rpc_handlers(tuple(services.values()))
     serving = Serving(service)
     health_pb2_grpc.add_HealthServicer_to_server(serving, server)
-    names = (SERVICE.full_name, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
+    names = (*services, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
     return GrpcServer(server, serving, host=host, port=_bind(server, host, port, tls))
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-
 from starlette.requests import HTTPConnection
 
 from debug_server.errors import AccessError
-from debug_server.service import Caller, Service
+from debug_server.service import LOCAL, Caller, Service
+from debug_server.service.locality import is_local, is_loopback
 from debug_server.surfaces.http.gate import notes_of
 
 
@@ -39,7 +38,14 @@ async def is_trusted(service: Service, connection: HTTPConnection) -> bool:
 
 def from_loopback(connection: HTTPConnection) -> bool:
     """Whether the peer is this machine itself."""
-    try:
-        return connection.client is not None and ip_address(connection.client.host).is_loopback
-    except ValueError:
-        return False
+    return connection.client is not None and is_loopback(connection.client.host)
+
+
+async def identify_or_local(service: Service, connection: HTTPConnection) -> Caller:
+    """The holder of a token, or whoever calls from this machine without one; AccessError for anybody else."""
+    headers = connection.headers
+    peer = connection.client.host if connection.client else None
+    if _secret(connection) is None and is_local(peer, headers.get("host"), headers.get("origin")):
+        notes_of(connection).caller = LOCAL
+        return LOCAL
+    return await identify(service, connection)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.routing import Route, WebSocketRoute
 
+from debug_server.ports import Part
 from debug_server.service import Service
 from debug_server.surfaces.http import probes
 from debug_server.surfaces.http.endpoints import Endpoint, artifact_file, guarded, rendered, session_diff, started_run
@@ -33,6 +34,7 @@ class HttpSettings:
 
     version: str = "0"
     heartbeat_seconds: float = 15.0  # of silence on an event stream
+    api: bool = True  # False: the probes and what the parts bring
 
 
 def create_http_app(
@@ -41,35 +43,47 @@ def create_http_app(
     metrics: Callable[[], str],
     settings: HttpSettings | None = None,
     lifespan: Lifespan | None = None,
+    parts: Sequence[Part] = (),
 ) -> FastAPI:
     """The application; ``app.state.followers.leave()`` ends its open streams."""
     settings = settings or HttpSettings()
-    followers = Followers()
     app = FastAPI(
         title=TITLE, version=settings.version, lifespan=lifespan, exception_handlers={HTTPException: unrouted}
     )
-    app.state.followers = followers
+    app.state.followers = Followers()
     app.add_middleware(Gate, draining=lambda: service.draining)
+    if settings.api:
+        _add_api(app, service, settings.heartbeat_seconds)
+    probing: dict[str, Endpoint] = {
+        "/health": probes.health,
+        "/livez": probes.alive(parts),
+        "/healthz": probes.status(service, settings.version, parts),
+        "/readyz": probes.ready(service, parts),
+        "/metrics": probes.metrics(service, metrics),
+    }
+    for path, endpoint in probing.items():
+        _add(app, "GET", path, endpoint)
+    for part in parts:
+        app.router.routes.extend(part.routes())
+    _describe(app, settings.version)
+    return app
+
+
+def _add_api(app: FastAPI, service: Service, heartbeat_seconds: float) -> None:
+    followers = app.state.followers
     for route in ROUTES:
         _add(app, route.method, route.path, rendered(service, route))
-    logs = LogEndpoints(service=service, followers=followers, heartbeat_seconds=settings.heartbeat_seconds)
+    logs = LogEndpoints(service=service, followers=followers, heartbeat_seconds=heartbeat_seconds)
     specials: dict[str, Endpoint] = {
         "/sessions/{session_id}/diff": session_diff(service),
         "/sessions/{session_id}/artifacts/{artifact_id}": artifact_file(service),
         **logs.routes(),
-        "/health": probes.health,
-        "/livez": probes.alive,
-        "/healthz": probes.status(service, settings.version),
-        "/readyz": probes.ready(service),
-        "/metrics": probes.metrics(service, metrics),
     }
     _add(app, "POST", "/runs", started_run(service))
     for path, endpoint in specials.items():
         _add(app, "GET", path, endpoint)
     for path, socket in SocketEndpoints(service=service, followers=followers).routes().items():
         app.router.routes.append(WebSocketRoute(path, socket))
-    _describe(app, settings.version)
-    return app
 
 
 def _add(app: FastAPI, method: str, path: str, endpoint: Endpoint) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from debug_server.errors import AccessError
+from debug_server.ports import Part
 from debug_server.service import Service
 from debug_server.service import messages as m
 from debug_server.surfaces.http.access import is_trusted
@@ -21,34 +23,51 @@ async def health(request: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
-async def alive(request: Request) -> Response:
-    """``GET /livez``: the same in the words of orchestrators."""
-    return JSONResponse({"message": "alive", "ok": True})
-
-
-def status(service: Service, version: str) -> Endpoint:
-    """``GET /healthz``: that, and whether the server is on its way out."""
+def alive(parts: Sequence[Part]) -> Endpoint:
+    """``GET /livez``: the same in the words of orchestrators, and whether a part has given up."""
 
     async def handle(request: Request) -> Response:
-        return JSONResponse({"message": "ok", "ok": True, "draining": service.draining, "version": version})
+        found = [part.liveness() for part in parts]
+        ok = all(verdict == "ok" for verdict, _ in found)
+        shown = [more for _, more in found]
+        return _told({"message": "alive" if ok else "not alive", "ok": ok}, shown, 200 if ok else 503)
 
     return handle
 
 
-def ready(service: Service) -> Endpoint:
-    """``GET /readyz``: store, disk and keepers, checked now; strangers do not learn why one fails."""
+def status(service: Service, version: str, parts: Sequence[Part]) -> Endpoint:
+    """``GET /healthz``: what the server and its parts say of themselves; always 200."""
+
+    async def handle(request: Request) -> Response:
+        own = {"message": "ok", "ok": True, "draining": service.draining, "version": version}
+        return _told(own, [part.health() for part in parts])
+
+    return handle
+
+
+def ready(service: Service, parts: Sequence[Part]) -> Endpoint:
+    """``GET /readyz``: store, disk, keepers and parts, checked now; strangers do not learn why one fails."""
 
     async def handle(request: Request) -> Response:
         found = await service.health(None, m.Nothing())
-        checks = found.checks
+        states = {part.name: part.readiness() for part in parts}
+        checks = {**found.checks, **{name: verdict for name, (verdict, _) in states.items()}}
+        ok = all(result == "ok" for result in checks.values()) and not service.draining
         if not await is_trusted(service, request):
             checks = {name: "ok" if result == "ok" else "failed" for name, result in checks.items()}
-        ok = found.ok and not service.draining
-        message = "draining" if service.draining else found.message
-        headers = {} if ok else {"Retry-After": "1"}
-        return JSONResponse({"message": message, "ok": ok, "checks": checks}, 200 if ok else 503, headers)
+        message = "draining" if service.draining else "ready" if ok else "not ready"
+        own = {"message": message, "ok": ok, "checks": checks}
+        return _told(own, [more for _, more in states.values()], 200 if ok else 503)
 
     return handle
+
+
+def _told(own: Mapping[str, Any], parts: Sequence[Mapping[str, Any]], status_code: int = 200) -> Response:
+    """Ours last: no part can hide what the server says."""
+    content: dict[str, Any] = {}
+    for more in (*parts, own):
+        content |= more
+    return JSONResponse(content, status_code, {} if status_code == 200 else {"Retry-After": "1"})
 
 
 def metrics(service: Service, render: Callable[[], str]) -> Endpoint:

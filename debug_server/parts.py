@@ -1,0 +1,26 @@
+"""The parts of the one server by name; a server of a subset is the same server with fewer of them.
+
+api     sessions, commands, logs: REST, WebSocket, SSE, MCP and the gRPC service ``debug_server.v1``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from debug_server.ports import Part
+
+if TYPE_CHECKING:
+    from debug_server.app import Local
+
+API = "api"
+
+# name -> how to make it; None from one that is not configured. Each is imported by its maker, when it is served.
+_MAKERS: dict[str, Callable[[Local], Part | None]] = {}
+NAMES = frozenset({API, *_MAKERS})
+
+
+def parts_of(local: Local, names: Collection[str]) -> list[Part]:
+    """Those of the names that are made of parts and configured."""
+    made = [maker(local) for name, maker in _MAKERS.items() if name in names]
+    return [part for part in made if part is not None]
