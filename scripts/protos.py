@@ -1,4 +1,4 @@
-"""Writes the generated messages of ``proto/`` into the package; an argument names another folder to write to."""
+"""Writes what is generated from ``proto/`` into the package; an argument names another folder to write all of it to."""
 
 from __future__ import annotations
 
@@ -10,20 +10,34 @@ from pathlib import Path
 from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parent.parent
-PROTO = "debug_server/v1/debug_server.proto"
-GENERATED = ROOT / "debug_server" / "surfaces" / "grpc" / "v1"
+# proto -> (package folder, options); people import the stubs of kanban, debug_server.v1 is served from its descriptors.
+GENERATED = {
+    "debug_server/v1/debug_server.proto": ("debug_server/surfaces/grpc/v1", ("python", "pyi")),
+    "kanban.proto": ("debug_server/kanban", ("python", "pyi", "grpc_python")),
+}
 
 
-def main(folder: Path) -> None:
-    """Generate the modules and copy them into ``folder``, which need not mirror the proto's own path."""
+def main(folder: Path | None) -> None:
+    """Generate every module into its package, or all of them into ``folder``."""
+    for proto, (package, kinds) in GENERATED.items():
+        generate(proto, package, kinds, folder or ROOT / package)
+
+
+def generate(proto: str, package: str, kinds: tuple[str, ...], folder: Path) -> None:
+    """The modules of one proto, whose own path need not mirror the package's."""
     with tempfile.TemporaryDirectory() as made:
         options = [f"-I{ROOT / 'proto'}", f"-I{files('grpc_tools') / '_proto'}"]
-        status = protoc.main(["protoc", *options, f"--python_out={made}", f"--pyi_out={made}", PROTO])
+        status = protoc.main(["protoc", *options, *(f"--{kind}_out={made}" for kind in kinds), proto])
         if status:
             sys.exit(f"protoc failed with status {status}")
-        for path in (Path(made) / PROTO).parent.iterdir():
-            (folder / path.name).write_bytes(path.read_bytes())
+        for path in (Path(made) / proto).parent.iterdir():
+            (folder / path.name).write_text(in_package(path.read_text(), package, Path(proto).stem))
+
+
+def in_package(text: str, package: str, stem: str) -> str:
+    """Stubs import their messages as a top-level module; ours lie in a package."""
+    return text.replace(f"\nimport {stem}_pb2 as", f"\nfrom {package.replace('/', '.')} import {stem}_pb2 as")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if sys.argv[1:] else GENERATED)
+    main(Path(sys.argv[1]) if sys.argv[1:] else None)

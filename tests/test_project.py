@@ -87,7 +87,7 @@ ONLY_IN = {
     "starlette": {"surfaces", "gateway"},
     "mcp": {"surfaces", "gateway"},
     "typer": {"surfaces", "gateway"},
-    "grpc": {"surfaces", "gateway", "dispatch"},
+    "grpc": {"surfaces", "gateway", "dispatch", "kanban"},
     "grpc_health": {"surfaces", "gateway", "dispatch"},
     "grpc_reflection": {"surfaces", "gateway", "dispatch"},
     "sqlite3": {"store"},
@@ -241,6 +241,8 @@ def test_modules_say_what_they_own_and_stay_small() -> None:
     """Each module opens with a docstring, has under 400 lines, and no function of it has over 60."""
     wrong = []
     for module in modules():
+        if module.name.endswith(("_pb2", "_pb2_grpc")):  # generated: nobody reads or shortens them
+            continue
         lines = len(module.path.read_bytes().splitlines())
         if lines and not ast.get_docstring(module.tree):
             wrong.append(f"{module.path.relative_to(ROOT)} has no docstring")

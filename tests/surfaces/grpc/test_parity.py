@@ -15,7 +15,7 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from pydantic import BaseModel
 
-from debug_server import errors
+from debug_server import errors, kanban
 from debug_server.model import ExitRecord
 from debug_server.service import ERRORS, OPERATIONS
 from debug_server.surfaces.grpc import v1
@@ -113,7 +113,8 @@ def test_the_generated_messages_are_current(tmp_path: Path) -> None:
     """Generating from the proto anew gives the files that are in the package."""
     pytest.importorskip("grpc_tools")
     subprocess.run([sys.executable, str(ROOT / "scripts/protos.py"), str(tmp_path)], check=True, timeout=60)
-    made = sorted(path.name for path in tmp_path.iterdir())
-    assert made == ["debug_server_pb2.py", "debug_server_pb2.pyi"]
-    for name in made:
-        assert (Path(v1.__path__[0]) / name).read_bytes() == (tmp_path / name).read_bytes(), "run `make protos`"
+    kept = {path.name: path for package in (v1, kanban) for path in Path(package.__path__[0]).glob("*_pb2*.py*")}
+    made = {path.name: path for path in tmp_path.iterdir()}
+    assert made.keys() == kept.keys()
+    for name, path in made.items():
+        assert kept[name].read_bytes() == path.read_bytes(), "run `make protos`"
