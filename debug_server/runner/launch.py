@@ -43,6 +43,7 @@ class LaunchOrder:
     tty: Mapping[str, int] | None = None
     stdin: bool = False
     relay: bool = False
+    orphan_seconds: float | None = None
     pre_kill: Sequence[str] = ()
 
     def to_json(self, run_dir: Path) -> dict[str, Any]:
@@ -61,6 +62,7 @@ class LaunchOrder:
             "tty": dict(self.tty) if self.tty else None,
             "stdin": self.stdin,
             "relay": self.relay,
+            "orphan_seconds": self.orphan_seconds,
             "pre_kill": list(self.pre_kill),
         }
 

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +60,7 @@ class Job:
     observer_seconds: float = OBSERVER_SECONDS  # how long after the end a slow one is waited for
     terminal_size: Mapping[str, int] | None = None
     cwd: Path | None = None  # checked already
+    on_start: Callable[[RunningCommand], None] | None = None  # called once the row says that it runs
 
 
 class Pipeline:
@@ -201,6 +202,8 @@ class Pipeline:
             raise
         try:
             self._record_start(job.command, running, log_path)
+            if job.on_start is not None:
+                job.on_start(running)
         except BaseException:
             # Nobody will know of it: end it. Its row is another owner's by now, or the store is gone.
             running.cancel("its start could not be recorded")
@@ -237,6 +240,7 @@ class Pipeline:
             tty=(job.terminal_size or _TERMINAL_SIZE) if spec.tty else None,
             stdin=spec.stdin,
             relay=spec.relay,
+            orphan_seconds=spec.orphan_seconds,
             pre_kill=spec.pre_kill,
         )
 

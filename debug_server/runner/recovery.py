@@ -31,6 +31,7 @@ from debug_server.runner.settings import RunnerPaths
 
 _LOG = logging.getLogger(__name__)
 INLINE = "inline"  # metadata key of a command whose caller waits in the same process
+WORKER = "worker"  # metadata key of a command that is one life of a supervised worker: its supervisor settles it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +43,14 @@ class Adopted:
     log_path: Path
 
 
-def recover(store: CommandStore, paths: RunnerPaths, owner: str, *, session_id: int | None = None) -> list[Adopted]:
-    """Settle every command of a dead owner; returns those that still run."""
+def recover(
+    store: CommandStore, paths: RunnerPaths, owner: str, *, session_id: int | None = None, workers: bool = False
+) -> list[Adopted]:
+    """Settle every command (or every worker's life) of a dead owner; returns those that still run."""
     adopted = []
     ownership.sweep(paths.owners_dir)
     for command in store.list_claimed():
-        if session_id is not None and command.session_id != session_id:
+        if (session_id is not None and command.session_id != session_id) or (WORKER in command.metadata) != workers:
             continue
         if command.owner is None or not ownership.is_ours(paths.owners_dir, command.owner):
             continue

@@ -30,6 +30,7 @@ class CommandSpec:
     wrapper: Sequence[str] = field(default=(), kw_only=True)  # run the command under this program
     pre_kill: Sequence[str] = field(default=(), kw_only=True)  # run beside the tree before it is ended
     relay: bool = field(default=False, kw_only=True)  # stdout goes to a client of the keeper instead of the log
+    orphan_seconds: float | None = field(default=None, kw_only=True)  # a relay without a client is ended after them
 
     def __post_init__(self) -> None:
         if isinstance(self.argv, str):
@@ -66,6 +67,7 @@ class CommandSpec:
             "wrapper": list(self.wrapper),
             "pre_kill": list(self.pre_kill),
             "relay": self.relay,
+            "orphan_seconds": self.orphan_seconds,
         }
         return {name: value for name, value in found.items() if value}
 

@@ -111,7 +111,7 @@ class SupervisedWorker(Protocol):
     def status(self) -> dict[str, Any]:
         """The status object: plain values, safe to encode, no secrets."""
 
-    async def wait_for_ready(self, timeout: float) -> bool:
+    async def wait_for_ready(self, timeout: float) -> bool:  # noqa: ASYNC109 - False is an answer, not an error
         """True as soon as it is ready; False at the deadline, or when it will never be without an operator."""
 
     def borrow(self) -> AbstractContextManager[Generation]:

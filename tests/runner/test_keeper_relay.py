@@ -124,6 +124,60 @@ def test_a_reconnect_loses_nothing_and_repeats_nothing(bench: Bench) -> None:
     assert started.result().exit_reason is ExitReason.EXITED
 
 
+def test_whoever_finds_a_worker_gets_what_nobody_has_acknowledged(bench: Bench) -> None:
+    """Attaching without an offset begins where the last acknowledgement was."""
+    started = bench.start(python(WRITE_PATTERN + "sys.stdin.read()", 80_000), stdin=True, relay=True)
+    first = Peer(started)
+    first.take_until(40_000, acknowledge=False)
+    first.acknowledge()
+    kept = first.offset
+    first._connection.request({"op": "status"})
+    first.close()
+    second = started.connect()
+    second.send({"op": "attach"})
+    message = second.receive(10.0)
+    assert message is not None
+    if kept < 80_000:
+        assert (message["event"], message["offset"]) == ("output", kept)
+    second.request({"op": "close_stdin"})
+    second.close()
+    assert started.result().exit.stdout_bytes == 80_000
+
+
+def test_the_end_is_told_before_the_tree_is_empty(bench: Bench) -> None:
+    """A worker whose leader is gone is announced as ending although a child of it ignores TERM."""
+    stubborn = (
+        "import os, signal, sys, time\n"
+        "if os.fork() == 0:\n"
+        "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "    os.write(1, b'up'); time.sleep(60)\n"
+        "sys.stdin.read(1)\n"
+    )
+    started = bench.start(python(stubborn), stdin=True, relay=True)
+    peer = Peer(started)
+    peer.take_until(2)
+    peer.write("go", b"x")
+    heard: list[str] = []
+    while (message := peer._connection.receive(10.0)) is not None:
+        heard += [message["event"]] if "event" in message else []
+    peer.close()
+    assert heard == ["ending", "exit"]
+    assert started.result().exit.evidence["leftovers"]
+
+
+def test_a_worker_that_nobody_supervises_is_ended(bench: Bench) -> None:
+    """Patience begins when the last attached client has left."""
+    started = bench.start(python("import sys; sys.stdin.read()"), stdin=True, relay=True, orphan_seconds=0.3)
+    peer = Peer(started)
+    assert peer.take()
+    since = time.monotonic()
+    while time.monotonic() - since < 0.5:
+        assert peer._connection.request({"op": "status"})["ending"] is False
+    peer.close()
+    result = started.result()
+    assert (result.exit_reason, result.exit.message) == (ExitReason.CANCELLED, "nobody has supervised it for a while")
+
+
 def test_when_nobody_reads_the_child_waits(bench: Bench) -> None:
     """The keeper holds a bounded piece and then lets the child block; a reader sets it free."""
     progress = bench.root / "progress"

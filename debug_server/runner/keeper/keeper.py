@@ -14,6 +14,7 @@ import signal
 import time
 
 from debug_server.runner.keeper import limits, record, verbs
+from debug_server.runner.keeper.attendance import Attendance
 from debug_server.runner.keeper.containment import STATUS
 from debug_server.runner.keeper.control import Control
 from debug_server.runner.keeper.embryo import explain
@@ -61,6 +62,7 @@ class Keeper:
         )
         self.launcher = self.control.add(spare.connection)
         self.relay = RelayBuffer() if orders["relay"] else None
+        self.attendance = Attendance(self.control, orders["orphan_seconds"])
         self.output = Output(LogWriter(orders["log_path"]), self.asked("output_bytes"))
         self.streams = Streams(self.loop, self.control, self.output, self.relay)
         self.streams.over_cap = self._over_cap
@@ -99,6 +101,8 @@ class Keeper:
             now = time.monotonic()
             if self.asked_to_end:
                 self.cancel("its keeper was asked to end")
+            elif self.attendance.over(now):
+                self.cancel("nobody has supervised it for a while")
             self._check_limits(now)
             self.ladder.step(now)
             self.loop.turn(self._patience(now))
@@ -209,8 +213,8 @@ class Keeper:
             until = min(until, now + DISK_RETRY)
         if self.leader_ended is not None:
             until = min(until, now + 0.01)
-        elif not self.ladder.active and self.limits:
-            until = min(until, self._next_limit(now))
+        elif not self.ladder.active:
+            until = min(until, self._next_limit(now) if self.limits else until, self.attendance.until)
         return max(until - now, 0.0)
 
     def _next_limit(self, now: float) -> float:
@@ -252,10 +256,16 @@ class Keeper:
         if self.stop is not None:
             return
         self.stop = stop
+        self._say_ending()
         self.output.note(f"{stop.reason}: {stop.message}")
         if self.leader_ended is None:
             self.evidence["processes_at_kill"] = record.describe(self.tree.pids())
             self.ladder.begin(time.monotonic(), hook=True)
+
+    def _say_ending(self) -> None:
+        """Whoever relays learns at once that it is over, not when the tree is empty."""
+        if self.relay is not None:
+            self.control.broadcast({"event": "ending"})
 
     def cancel(self, message: str) -> None:
         """Somebody asked; what has ended by itself was not cancelled."""
@@ -325,6 +335,7 @@ class Keeper:
             return
         self.leader_ended = time.monotonic()
         self.status = status
+        self._say_ending()
         if not self.tree.empty():
             if leftovers := record.describe(self.tree.pids()):
                 self.evidence["leftovers"] = leftovers

@@ -71,12 +71,12 @@ class RelayBuffer:
     def __init__(self) -> None:
         self._pieces: deque[tuple[int, bytes]] = deque()
         self.end = 0
-        self._acknowledged = 0
+        self.acknowledged = 0
 
     @property
     def full(self) -> bool:
         """Whether reading must pause."""
-        return self.end - self._acknowledged >= self.CAPACITY
+        return self.end - self.acknowledged >= self.CAPACITY
 
     def add(self, data: bytes) -> tuple[int, bytes]:
         """Keep ``data``; returns it with its offset."""
@@ -87,8 +87,8 @@ class RelayBuffer:
 
     def acknowledge(self, offset: int) -> None:
         """The client has everything before ``offset``."""
-        self._acknowledged = max(self._acknowledged, min(offset, self.end))
-        while self._pieces and self._pieces[0][0] + len(self._pieces[0][1]) <= self._acknowledged:
+        self.acknowledged = max(self.acknowledged, min(offset, self.end))
+        while self._pieces and self._pieces[0][0] + len(self._pieces[0][1]) <= self.acknowledged:
             self._pieces.popleft()
 
     def since(self, offset: int) -> list[tuple[int, bytes]]:

@@ -98,6 +98,8 @@ class Streams:
                 raise
             self._hold(stream, data)
             return False
+        if self._relay is not None:
+            self._tell_attached(frames.encode_json({"event": "logged", "stream": "stderr", "bytes": len(data)}))
         return True
 
     def _hold(self, stream: int, data: bytes) -> None:
@@ -142,10 +144,13 @@ class Streams:
         assert self._relay is not None
         offset, piece = self._relay.add(data)
         self._output.counts[STDOUT] += len(data)
+        self._tell_attached(frames.encode_output(offset, piece))
+        self.pace_relay()
+
+    def _tell_attached(self, frame: bytes) -> None:
         for client in list(self._control.clients.values()):
             if client.attached:
-                self._control.send_bytes(client, frames.encode_output(offset, piece))
-        self.pace_relay()
+                self._control.send_bytes(client, frame)
 
     def pace_relay(self) -> None:
         """Read the relayed stdout only while there is room for it."""

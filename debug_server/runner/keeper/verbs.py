@@ -85,7 +85,8 @@ def _resize(keeper: Keeper, _: Client, message: dict[str, Any]) -> Reply:
 def _attach(keeper: Keeper, client: Client, message: dict[str, Any]) -> Reply:
     if keeper.relay is None:
         return _refused("this keeper logs, it does not relay")
-    offset = int(message["offset"])
+    # A supervisor that found the worker does not know what its predecessor had.
+    offset = keeper.relay.acknowledged if message.get("offset") is None else int(message["offset"])
     keeper.relay.acknowledge(offset)
     client.attached = True
     for start, data in keeper.relay.since(offset):
