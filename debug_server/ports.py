@@ -27,8 +27,12 @@ class CommandStore(Protocol):
         priority: int = 0,
         queue_key: str | None = None,
         key_limit: int = 1,
+        key_bound: int | None = None,
+        order_key: str | None = None,
+        stdin_text: str | None = None,
         tty: bool = False,
         idempotency_key: str | None = None,
+        subject: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         claim_owner: str | None = None,
         max_pending: int | None = None,
@@ -46,6 +50,9 @@ class CommandStore(Protocol):
 
     def read_environment(self, command_id: int) -> dict[str, str]:
         """The unsealed child environment of a command that has not ended."""
+
+    def read_stdin(self, command_id: int) -> str | None:
+        """The unsealed stdin that a command was given when it was added."""
 
     def get_handle(self, command_id: int) -> dict[str, Any] | None:
         """The keeper's handle as it was recorded at the start."""

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.engine.housekeeping import Housekeeper
+from debug_server.engine.queued_run import QueuedRun
+from debug_server.engine.schedules import Scheduler
 from debug_server.engine.sessions import Sessions
 from debug_server.errors import DebugServerError, KeeperError
 from debug_server.events import EventFeed
@@ -57,6 +59,7 @@ class LocalEngine:
         self._stopping = False
         self._dispatcher: threading.Thread | None = None
         self._housekeeper = Housekeeper(store=store, sessions=self._sessions, cancel=self.cancel, wait=self.wait)
+        self.schedules = Scheduler(store)
 
     def start(self) -> list[int]:
         """Recover, then begin to claim; returns the commands that were adopted."""
@@ -64,6 +67,7 @@ class LocalEngine:
         self._housekeeper.start(self._recover)
         self._dispatcher = threading.Thread(target=self._dispatch, name="engine", daemon=True)
         self._dispatcher.start()
+        self.schedules.start()
         return adopted
 
     def _recover(self) -> list[int]:
@@ -81,7 +85,10 @@ class LocalEngine:
         priority: int = 0,
         queue_key: str | None = None,
         key_limit: int = 1,
+        key_bound: int | None = None,
+        order_key: str | None = None,
         idempotency_key: str | None = None,
+        subject: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Command:
         """Put a command into the queue; QueueFullError when it is at its bound."""
@@ -95,11 +102,36 @@ class LocalEngine:
             priority=priority,
             queue_key=queue_key,
             key_limit=key_limit,
+            key_bound=key_bound,
+            order_key=order_key,
+            stdin_text=spec.stdin_text,
+            subject=subject,
             tty=spec.tty,
             idempotency_key=idempotency_key,
             metadata={**(metadata or {}), "spec": spec.details()},
             max_pending=self._settings.max_pending,
         )
+
+    def queue_run(self, run: QueuedRun) -> Command:
+        """Open a session and put its one command into the queue; QueueFullError when one of its bounds is reached."""
+        session = self._store.create_session(
+            repository_id=run.repository_id, requested_by=run.requested_by, metadata=run.session_metadata()
+        )
+        try:
+            return self.submit(
+                session_id=session.id,
+                spec=run.spec,
+                priority=run.priority,
+                queue_key=run.queue_key,
+                key_limit=run.key_limit,
+                key_bound=run.key_bound,
+                order_key=run.order_key,
+                subject=run.subject,
+                metadata=run.command_metadata(),
+            )
+        except DebugServerError:
+            self._store.update_session(session.id, status=SessionStatus.FAILED)
+            raise
 
     def cancel(self, command_id: int, message: str = "cancelled on request") -> Command:
         """End a command wherever it is; a terminal one is returned unchanged. Does not wait for the tree."""
@@ -191,6 +223,7 @@ class LocalEngine:
     def stop(self, *, grace: float = 0.0) -> None:
         """Claim no more; wait up to ``grace`` for what runs, then let it go on without us."""
         self._stopping = True
+        self.schedules.stop()
         self._housekeeper.stop()
         self._feed.close()
         with self._lock:
@@ -263,7 +296,9 @@ class LocalEngine:
             self._telemetry.observe("debug_server_queue_wait_seconds", waited)
         try:
             session = self._store.get_session(command.session_id)
-            spec = CommandSpec.from_command(command, self._store.read_environment(command.id))
+            spec = CommandSpec.from_command(
+                command, self._store.read_environment(command.id), self._store.read_stdin(command.id)
+            )
             lease = self._sessions.workspace(session)
             request = self._sessions.environment(session, lease.path)
         except DebugServerError as error:

@@ -33,6 +33,7 @@ _LOG = logging.getLogger(__name__)
 ENVIRONMENT = "environment"
 ARTIFACTS = "artifacts"
 CLOSES_SESSION = "closes_session"
+LEASE_WITH_FIRST_COMMAND = "lease_with_first_command"  # of a session: the commit
 _GENERATION = "lease_generation"
 _MAX_FORKS = 64
 _SESSION_END = {
@@ -140,7 +141,27 @@ class Sessions:
         """Where a session's commands run: its lease, or the plain directory that its metadata names."""
         if session.worktree_id is not None:
             return self.lease(session)
+        if (commit := session.metadata.get(LEASE_WITH_FIRST_COMMAND)) and is_open(session):
+            return self._lease_now(session, commit)
         return session_workspace(self._store, session)
+
+    def _lease_now(self, session: Session, commit: str) -> WorktreeLease:
+        """For a session that was opened without waiting for a workspace; called when its first command's turn comes."""
+        repository = self._store.get_repository(session.repository_id or 0)
+        lease = self.pool(repository).acquire_worktree(
+            commit_sha=commit, owner=session.requested_by or f"session {session.id}", environment_hash=None
+        )
+        try:
+            self._store.update_session(
+                session.id,
+                worktree_id=lease.worktree.id,
+                commit_sha=lease.commit_sha,
+                metadata={**session.metadata, _GENERATION: lease.generation},
+            )
+        except BaseException:
+            lease.release()
+            raise
+        return lease
 
     def environment(self, session: Session, workspace: Path) -> EnvironmentRequest | None:
         """What a session's commands need, as it was asked when it was opened."""

@@ -87,3 +87,4 @@ class Command:
     updated_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    subject: str | None = None  # of its events: the part that asked for it

@@ -145,3 +145,13 @@ class DebuggerState:
     data: dict[str, Any] = field(default_factory=dict)
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Something that is due again and again."""
+
+    name: str
+    rule: str  # as it was written, with its time zone
+    next_at: datetime
+    owed_at: datetime | None  # a time that was taken and, if its taker died, perhaps not acted on

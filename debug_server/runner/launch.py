@@ -42,6 +42,7 @@ class LaunchOrder:
     kill_grace: float
     tty: Mapping[str, int] | None = None
     stdin: bool = False
+    stdin_text: str | None = None
     relay: bool = False
     orphan_seconds: float | None = None
     pre_kill: Sequence[str] = ()
@@ -60,7 +61,8 @@ class LaunchOrder:
             "kill_grace": self.kill_grace,
             "umask": 0o022,
             "tty": dict(self.tty) if self.tty else None,
-            "stdin": self.stdin,
+            "stdin": self.stdin or self.stdin_text is not None,
+            "stdin_text": self.stdin_text,
             "relay": self.relay,
             "orphan_seconds": self.orphan_seconds,
             "pre_kill": list(self.pre_kill),

@@ -239,6 +239,7 @@ class Pipeline:
             kill_grace=self._kill_grace,
             tty=(job.terminal_size or _TERMINAL_SIZE) if spec.tty else None,
             stdin=spec.stdin,
+            stdin_text=spec.stdin_text,
             relay=spec.relay,
             orphan_seconds=spec.orphan_seconds,
             pre_kill=spec.pre_kill,

@@ -27,6 +27,7 @@ class CommandSpec:
     require: Sequence[str] = field(default=(), kw_only=True)  # limits that must really be enforced
     tty: bool = field(default=False, kw_only=True)
     stdin: bool = field(default=False, kw_only=True)  # a pipe to write to; otherwise /dev/null
+    stdin_text: str | None = field(default=None, kw_only=True)  # all of its stdin, known from the start
     wrapper: Sequence[str] = field(default=(), kw_only=True)  # run the command under this program
     pre_kill: Sequence[str] = field(default=(), kw_only=True)  # run beside the tree before it is ended
     relay: bool = field(default=False, kw_only=True)  # stdout goes to a client of the keeper instead of the log
@@ -44,6 +45,8 @@ class CommandSpec:
                 raise InvalidInputError(f"environment variable {name!r} has no usable name")
             check_argument(value, what=f"environment variable {name}")
         check_name(self.log_name, what="log name")
+        if self.stdin_text is not None and (self.stdin or self.tty):
+            raise InvalidInputError("stdin is a text, a pipe or a terminal: choose one")
 
     @property
     def bounds(self) -> Limits:
@@ -72,7 +75,7 @@ class CommandSpec:
         return {name: value for name, value in found.items() if value}
 
     @classmethod
-    def from_command(cls, command: Command, env: Mapping[str, str]) -> CommandSpec:
+    def from_command(cls, command: Command, env: Mapping[str, str], stdin_text: str | None = None) -> CommandSpec:
         """The spec that a stored command was made from."""
         details = command.metadata.get("spec", {})
         return cls(
@@ -82,6 +85,7 @@ class CommandSpec:
             command.log_name,
             limits=command.limits,
             tty=command.tty,
+            stdin_text=stdin_text,
             **details,
         )
 

@@ -17,15 +17,15 @@ from debug_server.service import views
 from debug_server.service.caller import Caller, check_scopes
 from debug_server.service.idempotency import Attempt, KeyedReplies
 from debug_server.service.operations import Operation
+from debug_server.service.queued_runs import QueuedRunVerbs
 from debug_server.service.quotas import check_quotas
-from debug_server.service.session_log import SessionLogVerbs
 from debug_server.store import MetadataStore
 
 _MIN_FREE_BYTES = 64 << 20
 _KEYED = frozenset({"open_session", "submit_command", "start_run"})  # the store knows what they made by their key
 
 
-class Service(SessionLogVerbs):
+class Service(QueuedRunVerbs):
     """All verbs; the operators' ones are here."""
 
     def __init__(self, *, store: MetadataStore, engine: LocalEngine, sessions: Sessions, paths: RunnerPaths) -> None:

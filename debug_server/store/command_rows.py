@@ -14,7 +14,7 @@ from debug_server.store.encoding import decode, encode, mapping_from, moment, op
 COLUMNS = (
     "id, session_id, sequence, argv, cwd, env_names, log_name, limits, status, attempt, owner, priority, queue_key,"
     " key_limit, tty, cancel_requests, idempotency_key, metadata, log_path, exit_code, exit_reason, exit_record,"
-    " created_at, updated_at, started_at, finished_at"
+    " created_at, updated_at, started_at, finished_at, subject"
 )
 
 _STATUSES = {status.value: status for status in CommandStatus}
@@ -56,6 +56,7 @@ def command_from(row: Row, exit_record: ExitRecord | None = None) -> Command:
         updated_at=moment(row[23]),
         started_at=optional_moment(row[24]),
         finished_at=optional_moment(row[25]),
+        subject=row[26],
     )
 
 

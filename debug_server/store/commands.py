@@ -34,8 +34,8 @@ _SEQUENCE = (
 )
 _INSERT = (
     "INSERT INTO commands (session_id, sequence, argv, cwd, env_names, sealed_env, log_name, limits, status, attempt,"
-    " owner, priority, queue_key, key_limit, tty, idempotency_key, metadata, created_at, updated_at)"
-    f" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING {COLUMNS}"
+    " owner, priority, queue_key, key_limit, order_key, tty, idempotency_key, subject, metadata, sealed_stdin,"
+    f" created_at, updated_at) VALUES ({', '.join('?' * 22)}) RETURNING {COLUMNS}"
 )
 _START = (
     "UPDATE commands SET status = 'running', handle = ?, log_path = ?, started_at = ?, updated_at = ?"
@@ -43,7 +43,7 @@ _START = (
 )
 _END = (
     "UPDATE commands SET status = ?, exit_code = ?, exit_reason = ?, exit_record = ?, log_path = COALESCE(?, log_path),"
-    " sealed_env = NULL, finished_at = ?, updated_at = ? WHERE id = ?"
+    " sealed_env = NULL, sealed_stdin = NULL, finished_at = ?, updated_at = ? WHERE id = ?"
 )
 # A command that never ran cannot have succeeded, whatever its finisher says.
 _RAN = {True: "status = 'running'", False: "finished_at IS NULL"}
@@ -53,6 +53,7 @@ _ASK_CANCEL = (
     "UPDATE commands SET cancel_requests = cancel_requests + 1, updated_at = ?"
     f" WHERE id = ? AND finished_at IS NULL RETURNING cancel_requests, {COLUMNS}"
 )
+_STDIN = "stdin"
 _CANCELLED_WAITING = ExitRecord(reason=ExitReason.CANCELLED, message="cancelled before it was started")
 
 
@@ -71,8 +72,12 @@ class Commands(StorePart):
         priority: int = 0,
         queue_key: str | None = None,
         key_limit: int = 1,
+        key_bound: int | None = None,
+        order_key: str | None = None,
+        stdin_text: str | None = None,
         tty: bool = False,
         idempotency_key: str | None = None,
+        subject: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         claim_owner: str | None = None,
         max_pending: int | None = None,
@@ -80,7 +85,9 @@ class Commands(StorePart):
         """Insert a pending command; with ``claim_owner`` it is born claimed (attempt 1).
 
         A repeated ``idempotency_key`` of the session returns the first command. ``max_pending`` bounds the commands
-        that wait, so it does not concern one that is born claimed.
+        that wait, ``key_bound`` those of them with its ``queue_key``, so neither concerns one that is born claimed.
+        Commands with the same ``order_key`` start in the order in which they were added, each when the one before has
+        ended, whatever their priorities. Its events carry the ``subject``.
         """
         env = env or {}
         check_environment(env)
@@ -98,8 +105,10 @@ class Commands(StorePart):
             priority,
             f"session:{session_id}" if queue_key is None else queue_key,
             key_limit,
+            order_key,
             int(tty),
             idempotency_key,
+            subject,
             mapping_text(metadata, what="command metadata"),
         )
         with self._database.write() as transaction:
@@ -107,13 +116,23 @@ class Commands(StorePart):
             bound = max_pending if claim_owner is None else None
             if known := _admit(transaction, session_id, idempotency_key, bound):
                 return command_from(known)
+            if key_bound is not None and queue_key is not None:
+                _check_room_of_key(transaction, queue_key, key_bound)
             sequence = found(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)[0]
             sealed = self._sealer.seal(env, _place(session_id, sequence)) if env else None
-            row = transaction.one(_INSERT, (session_id, sequence, *before, sealed, *after, now, now))
+            stdin = (
+                None if stdin_text is None else self._sealer.seal({_STDIN: stdin_text}, _place(session_id, sequence))
+            )
+            row = transaction.one(_INSERT, (session_id, sequence, *before, sealed, *after, stdin, now, now))
             command = command_from(found(row, "session", session_id))
             _append(transaction, now, "command.pending", command, f'{{"sequence":{sequence}}}')
         self._announce()
         return command
+
+    def count_ordered(self, order_key: str) -> int:
+        """How many commands were ever added with this ``order_key``."""
+        row = self._one("SELECT COUNT(*) FROM commands WHERE order_key = ?", (order_key,))
+        return row[0] if row else 0
 
     def get_command(self, command_id: int) -> Command:
         """The row, or NotFoundError."""
@@ -136,6 +155,12 @@ class Commands(StorePart):
         if finished_at is not None:
             raise ConflictError(f"command {command_id} has {status}: its environment was removed")
         return {} if sealed is None else self._sealer.unseal(bytes(sealed), _place(session_id, sequence))
+
+    def read_stdin(self, command_id: int) -> str | None:
+        """The unsealed stdin that a command was given when it was added; None for most, and after its end."""
+        row = self._one("SELECT sealed_stdin, session_id, sequence FROM commands WHERE id = ?", (command_id,))
+        sealed, session_id, sequence = found(row, "command", command_id)
+        return None if sealed is None else self._sealer.unseal(bytes(sealed), _place(session_id, sequence))[_STDIN]
 
     def get_handle(self, command_id: int) -> dict[str, Any] | None:
         """The keeper's handle that ``start_command`` was given; None before."""
@@ -211,7 +236,9 @@ def _append_end(transaction: Transaction, now: float, command: Command) -> None:
 
 
 def _append(transaction: Transaction, now: float, kind: str, command: Command, data: str) -> None:
-    event_log.append(transaction, now, kind, data, session_id=command.session_id, command_id=command.id)
+    event_log.append(
+        transaction, now, kind, data, session_id=command.session_id, command_id=command.id, subject=command.subject
+    )
 
 
 def _current(transaction: Transaction, command_id: int) -> Row:
@@ -234,6 +261,12 @@ def _check_room(transaction: Transaction, max_pending: int) -> None:
     row = transaction.one(f"SELECT COUNT(*) FROM commands WHERE {WAITING}")
     if row is not None and row[0] >= max_pending:
         raise QueueFullError(f"{row[0]} commands wait already and {max_pending} may: try again later")
+
+
+def _check_room_of_key(transaction: Transaction, queue_key: str, bound: int) -> None:
+    row = transaction.one(f"SELECT COUNT(*) FROM commands WHERE queue_key = ? AND {WAITING}", (queue_key,))
+    if row is not None and row[0] >= bound:
+        raise QueueFullError(f"{row[0]} commands of {queue_key} wait already and {bound} may: try again later")
 
 
 def _place(session_id: int, sequence: int) -> str:

@@ -19,6 +19,7 @@ from debug_server.store.idempotency import KeyedRequests
 from debug_server.store.migrations import migrate
 from debug_server.store.queue import Queue
 from debug_server.store.repositories import Repositories
+from debug_server.store.schedules import Schedules
 from debug_server.store.sealing import Sealer
 from debug_server.store.sessions import Sessions
 from debug_server.store.sqlite import SqliteDatabase
@@ -42,6 +43,7 @@ class MetadataStore(
     Tokens,
     Usage,
     KeyedRequests,
+    Schedules,
     EventLog,
     Debuggers,
 ):

@@ -18,6 +18,9 @@ WHERE {WAITING} AND id = (
         ON active.queue_key = waiting.queue_key
     WHERE waiting.owner IS NULL AND waiting.finished_at IS NULL {extra}
         AND (active.held IS NULL OR active.held < waiting.key_limit)
+        AND (waiting.order_key IS NULL OR NOT EXISTS (
+            SELECT 1 FROM commands AS earlier
+            WHERE earlier.order_key = waiting.order_key AND earlier.id < waiting.id AND earlier.finished_at IS NULL))
     ORDER BY waiting.priority DESC, waiting.id
     LIMIT 1
 )

@@ -6,7 +6,7 @@ repositories --< worktrees
               |
               +--< commands --< artifacts
               +--< debuggers
-events, keyed_requests and schema_version stand alone: an event outlives what it is about.
+events, keyed_requests, schedules and schema_version stand alone: an event outlives what it is about.
 
 A command *waits* while it has no owner and no end, and is *active* while it has an owner and no end; a partial index
 serves each, so that claiming does not slow down with the rows that have ended.
@@ -184,6 +184,15 @@ CREATE TABLE keyed_requests (
     PRIMARY KEY (caller, request_key)
 )"""
 
+_SCHEDULES = """
+CREATE TABLE schedules (
+    name TEXT PRIMARY KEY,
+    rule TEXT NOT NULL,
+    next_at {double} NOT NULL,
+    owed_at {double},
+    updated_at {double} NOT NULL
+)"""
+
 MIGRATIONS = (
     Migration(
         version=1,
@@ -220,5 +229,24 @@ MIGRATIONS = (
             "CREATE INDEX sessions_owner ON sessions (owner_token_id, id) WHERE owner_token_id IS NOT NULL",
         ),
         down=("DROP INDEX sessions_owner", "DROP TABLE keyed_requests"),
+    ),
+    Migration(
+        version=3,
+        up=(
+            _SCHEDULES,
+            "ALTER TABLE commands ADD COLUMN order_key TEXT",
+            "ALTER TABLE commands ADD COLUMN subject TEXT",
+            "ALTER TABLE commands ADD COLUMN sealed_stdin {blob}",
+            "CREATE INDEX commands_order ON commands (order_key, id) WHERE order_key IS NOT NULL",
+            "CREATE INDEX events_subject ON events (subject, seq) WHERE subject IS NOT NULL",
+        ),
+        down=(
+            "DROP INDEX events_subject",
+            "DROP INDEX commands_order",
+            "ALTER TABLE commands DROP COLUMN sealed_stdin",
+            "ALTER TABLE commands DROP COLUMN subject",
+            "ALTER TABLE commands DROP COLUMN order_key",
+            "DROP TABLE schedules",
+        ),
     ),
 )

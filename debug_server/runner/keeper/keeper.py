@@ -112,6 +112,8 @@ class Keeper:
         try:
             limits.apply(self.tree, self.limits)
             self._release(self._open_stdio())
+            if self.stdin is not None and self.orders["stdin_text"] is not None:
+                self.stdin.feed(self.orders["stdin_text"].encode("utf-8", "surrogateescape"))
         except LookupError as error:
             self.spawn_error = str(error.args[0])
         except ValueError as error:

@@ -23,7 +23,7 @@ class Stdin:
         self._terminal = terminal
         self._loop = loop
         self._answer = control.answer
-        self._queue: deque[tuple[Client, str, bytes]] = deque()
+        self._queue: deque[tuple[Client | None, str, bytes]] = deque()
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._closing = False
         self._line_begun = False  # a terminal hears the end of input only at the start of a line
@@ -43,6 +43,11 @@ class Stdin:
             self._queue.append((client, write_id, data))
             self.pump()
 
+    def feed(self, data: bytes) -> None:
+        """All that the child will ever read."""
+        self._queue.append((None, "", data))
+        self.close()
+
     def pump(self) -> None:
         """Write what the child takes."""
         while self._fd is not None and self._queue:
@@ -61,7 +66,8 @@ class Stdin:
                 self._queue[0] = (client, write_id, data[written:])
                 continue
             self._queue.popleft()
-            self._answer(client, {"ok": True, "write": write_id})
+            if client is not None:
+                self._answer(client, {"ok": True, "write": write_id})
         self._want(False)
         if self._closing:
             self._close()
@@ -94,7 +100,8 @@ class Stdin:
 
     def _fail(self, error: OSError) -> None:
         for client, write_id, _ in self._queue:
-            self._answer(client, {"ok": False, "write": write_id, "error": f"stdin: {error.strerror}"})
+            if client is not None:
+                self._answer(client, {"ok": False, "write": write_id, "error": f"stdin: {error.strerror}"})
         self._queue.clear()
         self._want(False)
         self._close()

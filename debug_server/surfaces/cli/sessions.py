@@ -57,7 +57,9 @@ def _carry_on(local: LocalParts, item: Adopted) -> int:
 
 def _run(local: LocalParts, command: Command, lease: SessionWorkspace) -> int:
     try:
-        spec = CommandSpec.from_command(command, local.store.read_environment(command.id))
+        spec = CommandSpec.from_command(
+            command, local.store.read_environment(command.id), local.store.read_stdin(command.id)
+        )
         result = local.bare_supervisor.run_claimed(
             command, spec, lease, stream_observers=[Printer()], observer_seconds=FOR_EVER
         )

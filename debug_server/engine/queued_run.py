@@ -1,0 +1,40 @@
+"""A command in a session of its own, queued in one step: in a plain directory, or in a repository's commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from debug_server.engine.sessions import CLOSES_SESSION, LEASE_WITH_FIRST_COMMAND
+from debug_server.engine.workspace import WORKSPACE
+from debug_server.runner.spec import CommandSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedRun:
+    """What to run, where, and where it stands in the queue."""
+
+    spec: CommandSpec
+    directory: Path | None = None  # or else the repository's commit, leased when the command's turn comes
+    repository_id: int | None = None
+    commit: str | None = None
+    priority: int = 0
+    queue_key: str | None = None  # at most key_limit of one key run at a time, at most key_bound wait
+    key_limit: int = 1
+    key_bound: int | None = None
+    order_key: str | None = None  # those of one key run in their order, one at a time
+    requested_by: str | None = None
+    subject: str | None = None  # of the command's events
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # of the command
+
+    def session_metadata(self) -> dict[str, Any]:
+        """How the session finds its workspace."""
+        if self.directory is not None:
+            return {WORKSPACE: str(self.directory)}
+        return {LEASE_WITH_FIRST_COMMAND: self.commit}
+
+    def command_metadata(self) -> dict[str, Any]:
+        """The caller's, and that the session ends with the command."""
+        return {**self.metadata, CLOSES_SESSION: True}

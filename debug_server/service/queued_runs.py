@@ -1,0 +1,57 @@
+"""The verbs for parts of the server itself: runs that events and tasks ask for, and what happens by the clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+
+from debug_server.engine import QueuedRun
+from debug_server.engine.schedules import Planned
+from debug_server.model import Command, Event
+from debug_server.service.caller import ADMIN, Caller
+from debug_server.service.session_log import SessionLogVerbs
+from debug_server.service.wakeups import ANYTHING
+
+
+class QueuedRunVerbs(SessionLogVerbs):
+    """Not in the table of operations: a run in any directory of the machine is nobody's to ask for from outside."""
+
+    async def queue_run(self, caller: Caller, run: QueuedRun) -> Command:
+        """Open a session and queue its one command; answers when it is in the store."""
+        caller.require((ADMIN,))
+        self._accepting()
+        return await self._call(self._engine.queue_run, run)
+
+    async def count_ordered(self, caller: Caller, order_key: str) -> int:
+        """How many commands were ever queued with this order key."""
+        caller.require((ADMIN,))
+        return await self._call(self._store.count_ordered, order_key)
+
+    async def command_row(self, caller: Caller, command_id: int) -> Command:
+        """A command with what its maker wrote into its metadata."""
+        return await self._command(caller, command_id)
+
+    async def append_event(self, caller: Caller, kind: str, subject: str, data: Mapping[str, object]) -> int:
+        """A durable event of a part; returns its number."""
+        caller.require((ADMIN,))
+        return await self._call(self._store.append_event, kind, subject=subject, data=data)
+
+    async def events_of(self, caller: Caller, subject: str, after: int, limit: int) -> list[Event]:
+        """A part's events by number, as they are stored."""
+        caller.require((ADMIN,))
+        return await self._read(self._store.read_events, after, limit, subject=subject)
+
+    def changes(self) -> AbstractAsyncContextManager[asyncio.Event]:
+        """An event that is set after each change of anything; clear it before each look."""
+        return self._wakeups.of(ANYTHING)
+
+    async def last_event(self, caller: Caller) -> int:
+        """The number of the newest event."""
+        caller.require((ADMIN,))
+        return await self._last_event()
+
+    def declare_schedules(self, caller: Caller, group: str, planned: Mapping[str, Planned]) -> None:
+        """The schedules of a part, by names that begin with ``group``."""
+        caller.require((ADMIN,))
+        self._engine.schedules.declare(group, planned)

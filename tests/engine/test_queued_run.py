@@ -1,0 +1,64 @@
+"""Runs that are queued in one step: in a plain directory with stdin from the start, or in a workspace leased later."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from debug_server.engine import LocalEngine, QueuedRun
+from debug_server.model import CommandStatus, SessionStatus
+from debug_server.runner.log_reader import LogReader
+from debug_server.runner.spec import CommandSpec
+from tests.running import MECHANISMS, Bench, eventually, missing_mechanism
+
+MakeBench = Callable[..., Bench]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_stdin_is_there_from_the_start(make_bench: MakeBench, mechanism: str) -> None:
+    """A text larger than a pipe arrives whole and ends, under each way to hold a tree; the session ends with it."""
+    if reason := missing_mechanism(mechanism):
+        pytest.skip(reason)
+    bench = make_bench(containment=mechanism)
+    text = "ä\0line\n" * 40_000
+    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
+    engine.start()
+    try:
+        run = QueuedRun(spec=CommandSpec(["md5sum"], stdin_text=text), directory=bench.workspace)
+        command = engine.queue_run(run)
+        ignored = engine.queue_run(QueuedRun(spec=CommandSpec(["true"], stdin_text=text), directory=bench.workspace))
+        ended = engine.wait(command.id, 20.0)
+        assert engine.wait(ignored.id, 20.0).status is CommandStatus.SUCCEEDED
+    finally:
+        engine.stop()
+    assert ended.status is CommandStatus.SUCCEEDED and ended.log_path is not None
+    expected = subprocess.run(["md5sum"], input=text.encode(), capture_output=True, check=True).stdout
+    with LogReader(ended.log_path) as reader:
+        assert reader.tail(100) == expected
+    eventually(lambda: bench.store.get_session(command.session_id).status is SessionStatus.COMPLETED)
+
+
+def test_a_workspace_is_leased_when_the_turn_comes(bench: Bench, tmp_path: Path) -> None:
+    """A run in a repository waits without a workspace, runs in a private checkout, and gives it back."""
+    source = tmp_path / "source"
+    git = ["git", "-C", str(source), "-c", "user.name=t", "-c", "user.email=t@example.invalid"]
+    subprocess.run(["git", "init", "-q", "-b", "main", str(source)], check=True)
+    (source / "file").write_text("content\n")
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "one"], check=True)
+    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
+    repository = bench.store.create_repository("source", str(source))
+    spec = CommandSpec(["sh", "-c", "cat file && echo changed > file"])
+    command = engine.queue_run(QueuedRun(spec=spec, repository_id=repository.id, commit="main"))
+    assert bench.store.get_session(command.session_id).worktree_id is None
+    engine.start()
+    try:
+        assert engine.wait(command.id, 30.0).status is CommandStatus.SUCCEEDED
+        eventually(lambda: bench.store.get_session(command.session_id).status is SessionStatus.COMPLETED)
+    finally:
+        engine.stop()
+    assert (source / "file").read_text() == "content\n"
+    assert all(row.lease_token is None for row in bench.store.list_worktrees(repository.id))

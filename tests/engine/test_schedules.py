@@ -1,0 +1,91 @@
+"""Schedules: due once, missed ones caught up once, a dead taker's owed time acted on by the next."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from debug_server.engine.cron import parse_rule
+from debug_server.engine.schedules import Planned, Scheduler
+from debug_server.errors import UnavailableError
+from debug_server.store import open_store
+from tests.running import eventually
+
+START = datetime(2026, 11, 16, 7, 0, tzinfo=UTC)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = START
+
+    def __call__(self) -> datetime:
+        return self.time
+
+
+def _planned(acted: list[datetime], rule: str = "Mon 08:00") -> dict[str, Planned]:
+    return {"dispatch:plan": Planned(rule=parse_rule(rule), act=acted.append)}
+
+
+def test_missed_times_are_caught_up_once(tmp_path: Path) -> None:
+    """After three weeks away the oldest missed time stands for all three; then the next is the coming Monday's."""
+    clock, acted = Clock(), list[datetime]()
+    with open_store(str(tmp_path / "m.db")) as store:
+        Scheduler(store, clock).declare("dispatch:", _planned(acted))
+        clock.time += timedelta(weeks=3)
+        again = Scheduler(store, clock)
+        again.declare("dispatch:", _planned(acted))
+        assert again.run_due(clock.time) == ["dispatch:plan"]
+        assert again.run_due(clock.time) == []
+        assert acted == [datetime(2026, 11, 16, 8, 0, tzinfo=UTC)]
+        assert store.list_schedules()[0].next_at == datetime(2026, 12, 7, 8, 0, tzinfo=UTC)
+
+
+def test_a_time_is_owed_until_its_action_succeeds(tmp_path: Path) -> None:
+    """An action that fails, or whose process dies, is tried again with the same time; then it is settled."""
+    clock, acted, failing = Clock(), list[datetime](), [True]
+
+    def act(due: datetime) -> None:
+        acted.append(due)
+        if failing:
+            raise UnavailableError("not now")
+
+    planned = {"dispatch:plan": Planned(rule=parse_rule("Mon 08:00"), act=act)}
+    with open_store(str(tmp_path / "m.db")) as store:
+        scheduler = Scheduler(store, clock)
+        scheduler.declare("dispatch:", planned)
+        clock.time += timedelta(hours=2)
+        scheduler.run_due(clock.time)
+        failing.clear()
+        scheduler.run_due(clock.time)
+        scheduler.run_due(clock.time)
+        assert acted == [datetime(2026, 11, 16, 8, 0, tzinfo=UTC)] * 2
+
+
+def test_what_is_no_longer_declared_is_forgotten(tmp_path: Path) -> None:
+    """Another part's schedules stay."""
+    acted: list[datetime] = []
+    with open_store(str(tmp_path / "m.db")) as store:
+        scheduler = Scheduler(store, Clock())
+        scheduler.declare("other:", {"other:x": _planned(acted)["dispatch:plan"]})
+        scheduler.declare("dispatch:", _planned(acted))
+        scheduler.declare("dispatch:", {})
+        assert [row.name for row in store.list_schedules()] == ["other:x"]
+        with pytest.raises(ValueError, match="other:x"):
+            scheduler.declare("dispatch:", {"other:x": _planned(acted)["dispatch:plan"]})
+
+
+def test_the_thread_acts_by_itself(tmp_path: Path) -> None:
+    """A schedule that is due is acted on without anybody calling, also one declared after the start."""
+    clock, acted = Clock(), list[datetime]()
+    with open_store(str(tmp_path / "m.db")) as store:
+        Scheduler(store, clock).declare("dispatch:", _planned(acted))
+        clock.time += timedelta(hours=2)
+        scheduler = Scheduler(store, clock)
+        scheduler.start()
+        try:
+            scheduler.declare("dispatch:", _planned(acted))
+            eventually(lambda: acted, what="the action")
+        finally:
+            scheduler.stop()

@@ -1,0 +1,78 @@
+"""Order keys, bounds of a key, stdin that a command is given, and schedules."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from debug_server.errors import QueueFullError
+from debug_server.model import ExitReason, ExitRecord, Session
+from debug_server.store import MetadataStore
+
+from .conftest import Clock
+
+FAILED = ExitRecord(reason=ExitReason.SPAWN_FAILED)
+
+
+def _add(store: MetadataStore, session: Session, task: str | None, priority: int = 0, key: str = "k") -> int:
+    return store.add_command(
+        session_id=session.id, argv=["x"], queue_key=key, key_limit=99, priority=priority, order_key=task
+    ).id
+
+
+def _claim(store: MetadataStore) -> int | None:
+    command = store.claim_next("engine")
+    return None if command is None else command.id
+
+
+def test_one_order_key_keeps_its_order_against_priority(store: MetadataStore, session: Session) -> None:
+    """A later command of a task waits for the earlier one's end however urgent it is; other tasks go by priority."""
+    first = _add(store, session, "task:A", 0)
+    urgent = _add(store, session, "task:A", 300)
+    other = _add(store, session, "task:B", 100)
+    free = _add(store, session, None, 50)
+    assert [_claim(store) for _ in range(4)] == [other, free, first, None]
+    store.finish_command(first, attempt=1, owner="engine", record=FAILED)
+    assert _claim(store) == urgent
+    assert store.count_ordered("task:A") == 2
+
+
+def test_a_key_has_a_bound_of_its_own(store: MetadataStore, session: Session) -> None:
+    """More than key_bound waiting commands of one key are refused; another key still has room."""
+    for _ in range(2):
+        store.add_command(session_id=session.id, argv=["x"], queue_key="runner:a", key_bound=2)
+    with pytest.raises(QueueFullError, match="runner:a"):
+        store.add_command(session_id=session.id, argv=["x"], queue_key="runner:a", key_bound=2)
+    store.add_command(session_id=session.id, argv=["x"], queue_key="runner:b", key_bound=2)
+
+
+def test_stdin_is_sealed_and_removed_at_the_end(store: MetadataStore, session: Session) -> None:
+    """The text comes back as it was given, until the command has ended; its events carry its subject."""
+    text = '{"payload": "\\u0000 s3cret \u00e4"}'
+    command = store.add_command(session_id=session.id, argv=["x"], stdin_text=text, subject="dispatch")
+    assert store.read_stdin(command.id) == text
+    claimed = store.claim_next("engine")
+    assert claimed is not None
+    store.finish_command(claimed.id, attempt=1, owner="engine", record=FAILED)
+    assert store.read_stdin(command.id) is None
+    assert [event.kind for event in store.read_events(subject="dispatch")] == ["command.pending", "command.finished"]
+
+
+def test_a_due_time_is_taken_once_and_owed_until_it_is_settled(store: MetadataStore, clock: Clock) -> None:
+    """Of two takers one wins; a rule that stays keeps its times, a changed one begins anew."""
+    due = clock.time.replace(microsecond=0)
+    store.set_schedule("dispatch:a", "Mon 08:00 UTC", due)
+    store.set_schedule("dispatch:a", "Mon 08:00 UTC", due + timedelta(days=9))
+    (row,) = store.list_schedules()
+    assert row.next_at == due
+    later = due + timedelta(days=7)
+    assert store.take_due(row, owed_at=due, next_at=later)
+    assert not store.take_due(row, owed_at=due, next_at=later)
+    assert store.list_schedules()[0].owed_at == due
+    store.settle_due("dispatch:a", due)
+    assert store.list_schedules()[0].owed_at is None
+    store.set_schedule("dispatch:a", "Tue 08:00 UTC", later + timedelta(days=1))
+    assert store.list_schedules()[0].next_at == later + timedelta(days=1)
+    store.drop_schedule("dispatch:a")
+    assert store.list_schedules() == []
