@@ -90,12 +90,7 @@ class Commands(StorePart):
         ended, whatever their priorities. Its events carry the ``subject``.
         """
         env = env or {}
-        check_environment(env)
-        if cwd is not None and "\0" in cwd:
-            raise InvalidInputError(f"cwd {cwd!r} must not hold NUL characters")
-        if key_limit < 1:
-            raise InvalidInputError(f"key_limit {key_limit} must be at least 1")
-        before = (argv_text(argv), cwd, encode(sorted(env)) if env else "[]")
+        before = _before(argv, cwd, env)
         after = (
             check_name(log_name, what="log name"),
             "{}" if limits is None else limits_text(limits),
@@ -104,7 +99,7 @@ class Commands(StorePart):
             claim_owner,
             priority,
             f"session:{session_id}" if queue_key is None else queue_key,
-            key_limit,
+            _checked_limit(key_limit),
             order_key,
             int(tty),
             idempotency_key,
@@ -116,13 +111,10 @@ class Commands(StorePart):
             bound = max_pending if claim_owner is None else None
             if known := _admit(transaction, session_id, idempotency_key, bound):
                 return command_from(known)
-            if key_bound is not None and queue_key is not None:
-                _check_room_of_key(transaction, queue_key, key_bound)
+            _check_room_of_key(transaction, queue_key, key_bound)
             sequence = found(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)[0]
             sealed = self._sealer.seal(env, _place(session_id, sequence)) if env else None
-            stdin = (
-                None if stdin_text is None else self._sealer.seal({_STDIN: stdin_text}, _place(session_id, sequence))
-            )
+            stdin = self._sealer.seal({_STDIN: stdin_text}, _place(session_id, sequence)) if stdin_text else None
             row = transaction.one(_INSERT, (session_id, sequence, *before, sealed, *after, stdin, now, now))
             command = command_from(found(row, "session", session_id))
             _append(transaction, now, "command.pending", command, f'{{"sequence":{sequence}}}')
@@ -263,7 +255,22 @@ def _check_room(transaction: Transaction, max_pending: int) -> None:
         raise QueueFullError(f"{row[0]} commands wait already and {max_pending} may: try again later")
 
 
-def _check_room_of_key(transaction: Transaction, queue_key: str, bound: int) -> None:
+def _before(argv: Sequence[str], cwd: str | None, env: Mapping[str, str]) -> tuple[str, str | None, str]:
+    check_environment(env)
+    if cwd is not None and "\0" in cwd:
+        raise InvalidInputError(f"cwd {cwd!r} must not hold NUL characters")
+    return argv_text(argv), cwd, encode(sorted(env)) if env else "[]"
+
+
+def _checked_limit(key_limit: int) -> int:
+    if key_limit < 1:
+        raise InvalidInputError(f"key_limit {key_limit} must be at least 1")
+    return key_limit
+
+
+def _check_room_of_key(transaction: Transaction, queue_key: str | None, bound: int | None) -> None:
+    if queue_key is None or bound is None:
+        return
     row = transaction.one(f"SELECT COUNT(*) FROM commands WHERE queue_key = ? AND {WAITING}", (queue_key,))
     if row is not None and row[0] >= bound:
         raise QueueFullError(f"{row[0]} commands of {queue_key} wait already and {bound} may: try again later")
