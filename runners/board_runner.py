@@ -1,0 +1,66 @@
+"""Board: creates, moves and closes the card files ``kanban/<column>/TASK-*.md``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from runners.kit.cards import BOARD, Card, find_card, new_card, with_status
+from runners.kit.event import Event
+from runners.kit.program import run
+from runners.kit.refusal import Refusal
+from runners.kit.tree import Tree
+from runners.kit.words import name
+
+
+def create(event: Event, tree: Tree) -> Iterator[str]:
+    """A new card in the backlog, or in the column that the event names; an existing card stays as it is."""
+    column = wanted_column(event, "backlog")
+    with tree.lock():
+        card = find_card(tree, event.task_id)
+        if card:
+            yield f"card {card.id} is already in {card.column}"
+            return
+        card = new_card(event, column)
+        tree.write(card.path, card.text.encode())
+    yield f"card {card.id} created in {column}"
+
+
+def move(event: Event, tree: Tree) -> Iterator[str]:
+    """A card to the column that the event names, work in progress without one."""
+    yield from _to_column(event, tree, wanted_column(event, "wip"), "moved")
+
+
+def close(event: Event, tree: Tree) -> Iterator[str]:
+    """A card to the column of finished ones."""
+    yield from _to_column(event, tree, wanted_column(event, "done"), "closed")
+
+
+def _to_column(event: Event, tree: Tree, column: str, done: str) -> Iterator[str]:
+    with tree.lock():
+        card = find_card(tree, event.task_id)
+        if card is None:
+            raise Refusal(f"no card {event.task_id!r} below {BOARD}/; create it first")
+        moved = Card(id=card.id, column=column, file=card.file, text=with_status(card.text, column))
+        # The place first: killed in between, the card is in one column, and the next run writes its status.
+        if card.column != column:
+            tree.move(card.path, moved.path)
+        changed = tree.write(moved.path, moved.text.encode())
+    if card.column != column:
+        yield f"card {card.id} {done} from {card.column} to {column}"
+    else:
+        yield f"card {card.id} is already in {column}{', status written' if changed else ''}"
+
+
+def wanted_column(event: Event, default: str) -> str:
+    """The event's column: in its payload, or as the new value of its field ``column``."""
+    column = event.details.get("column")
+    if column is None and event.field in ("column", "status"):
+        column = event.plain.strip()
+    if column is not None and not isinstance(column, str):
+        raise Refusal(f"the column is a {type(column).__name__}, not a text")
+    return name(column, "column").lower() if column else default
+
+
+if __name__ == "__main__":
+    sys.exit(run("board", {"card.create": create, "card.move": move, "card.close": close}))

@@ -1,0 +1,1 @@
+"""The parts of the docs runner: pages and versions."""

@@ -1,0 +1,85 @@
+"""The project's version: where it is stated, and where a page says another one."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from runners.docs.markdown import Page
+from runners.kit.tree import Tree
+
+NUMBER = r"v?(\d+\.\d+(?:\.\d+)?(?:[-.](?:a|b|rc|alpha|beta|dev)[\w.]*)?)(?![\w.]*\d)"
+MENTION = re.compile(rf"\b(?:current )?version(?: is)?:? +{NUMBER}", re.IGNORECASE)
+BADGE = re.compile(r"/badge/version-v?(\d+\.\d+(?:\.\d+)?)-")
+NEWEST = re.compile(rf"^(?:version )?\[?{NUMBER}\]?", re.IGNORECASE)
+CHANGELOGS = ("changelog", "changes", "history", "news")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """What the project's own files state: one version, or a contradiction."""
+
+    one: str | None
+    problems: tuple[str, ...] = ()
+
+
+def stated_versions(tree: Tree) -> Versions:
+    """The version in VERSION, pyproject.toml and package.json; they have to agree."""
+    found = dict(_stated(tree))
+    if len(set(found.values())) > 1:
+        said = ", ".join(f"{path} says {version}" for path, version in found.items())
+        return Versions(one=None, problems=(said,))
+    return Versions(one=next(iter(found.values()), None))
+
+
+def _stated(tree: Tree) -> Iterator[tuple[str, str]]:
+    readers = {"VERSION": _plain, "pyproject.toml": _pyproject, "package.json": _package}
+    for path, reader in readers.items():
+        if data := tree.read(path, limit=1 << 20):
+            version = reader(data.decode("utf-8", "replace"))
+            if version and re.fullmatch(NUMBER, version):
+                yield path, version.removeprefix("v")
+
+
+def _plain(text: str) -> str:
+    return text.strip()
+
+
+def _pyproject(text: str) -> str:
+    try:
+        return str(tomllib.loads(text).get("project", {}).get("version", ""))
+    except (tomllib.TOMLDecodeError, AttributeError):
+        return ""
+
+
+def _package(text: str) -> str:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    return str(value.get("version", "")) if isinstance(value, dict) else ""
+
+
+def wrong_mentions(page: Page, version: str) -> list[tuple[int, str]]:
+    """Lines that name another version as the project's; a changelog's newest entry may not be older than it."""
+    name = posixpath.basename(page.path).lower()
+    if name.startswith(CHANGELOGS):
+        return _changelog(page, version)
+    # Cards, decisions and old sprints speak of the version of their day.
+    if "/" in page.path and not page.path.startswith("docs/"):
+        return []
+    found = [(line, match[1]) for line, text in page.prose for match in MENTION.finditer(text)]
+    found += [(number, match[1]) for number, line in enumerate(page.lines, 1) for match in BADGE.finditer(line)]
+    return [(line, f"says version {said}, the project is at {version}") for line, said in found if said != version]
+
+
+def _changelog(page: Page, version: str) -> list[tuple[int, str]]:
+    entries = [(heading.line, match[1]) for heading in page.headings if (match := NEWEST.match(heading.text))]
+    if entries and version not in [said for _, said in entries]:
+        line, newest = entries[0]
+        return [(line, f"the newest entry is {newest}, the project is at {version}")]
+    return []

@@ -1,0 +1,126 @@
+"""A card: one Markdown file whose folder is its column, and whose head holds its metadata."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from runners.kit.event import Event
+from runners.kit.refusal import Refusal
+from runners.kit.tree import Tree
+from runners.kit.words import name, paragraph, single_line
+
+BOARD = "kanban"
+LARGEST_BODY = 1 << 20
+# What the head of a card holds, in this order, and the payload's member it comes from. Labels are only that: metadata.
+FIELDS = {
+    "Labels": "labels",
+    "Assignee": "assignee",
+    "Sprint": "sprint",
+    "Time": "time",
+    "Milestone": "milestone",
+    "Blocked by": "blocked_by",
+    "Blocks": "blocks",
+}
+HEADING = re.compile(r"^# (TASK-[A-Za-z0-9._-]+?):?(?:\s+(.*))?$", re.MULTILINE)
+FIELD = re.compile(r"^- \*\*([^*\n]+):\*\* *(.*)$", re.MULTILINE)
+STATUS = re.compile(r"^- \*\*Status:\*\*.*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One card as it is on disk."""
+
+    id: str  # TASK-B11
+    column: str
+    file: str  # TASK-B11.md, or with words after the number
+    text: str
+
+    @property
+    def path(self) -> str:
+        """Where it is, from the repository's root."""
+        return f"{BOARD}/{self.column}/{self.file}"
+
+    @property
+    def title(self) -> str:
+        """What its heading says after the number."""
+        heading = HEADING.search(self.text)
+        return single_line(heading[2] or "") if heading else ""
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Its metadata; the first value of a name counts."""
+        found: dict[str, str] = {}
+        for key, value in FIELD.findall(self.text[:10_000]):
+            found.setdefault(single_line(key), single_line(value))
+        return found
+
+    @property
+    def labels(self) -> list[str]:
+        """Its labels."""
+        return [label for item in self.fields.get("Labels", "").split(",") if (label := item.strip())]
+
+
+def card_id(task_id: str) -> str:
+    """``TASK-B11`` for the task B11 or TASK-B11."""
+    checked = name(task_id, "task")
+    return checked if checked.startswith("TASK-") else f"TASK-{checked}"
+
+
+def all_cards(tree: Tree) -> Iterator[Card]:
+    """Every card of the board, by column and file name."""
+    for column in tree.folders(BOARD):
+        for file in tree.files(f"{BOARD}/{column}"):
+            if re.fullmatch(r"TASK-.+\.md", file):
+                text = (tree.read(f"{BOARD}/{column}/{file}") or b"").decode("utf-8", "replace")
+                yield Card(id=_id_of(file, text), column=column, file=file, text=text)
+
+
+def _id_of(file: str, text: str) -> str:
+    """The number in a file name that may go on in words: the heading says where it ends."""
+    stem = file.removesuffix(".md")
+    heading = HEADING.search(text)
+    if heading and stem.startswith(heading[1] + "-"):
+        return heading[1]
+    return stem
+
+
+def find_card(tree: Tree, task_id: str) -> Card | None:
+    """A task's card; one that lies in two columns is refused."""
+    wanted = card_id(task_id)
+    found = [card for card in all_cards(tree) if card.id == wanted]
+    if len(found) > 1:
+        raise Refusal(f"card {wanted} is there twice: {', '.join(card.path for card in found)}; delete one")
+    return found[0] if found else None
+
+
+def new_card(event: Event, column: str) -> Card:
+    """The card that an event describes."""
+    number = card_id(event.task_id)
+    details = event.details
+    title = single_line(_text(details.get("title"))) or single_line(event.plain.split("\n", 1)[0], 120) or "untitled"
+    lines = [f"# {number}: {title}", "", f"- **Status:** {column}"]
+    for key, member in FIELDS.items():
+        if value := single_line(_text(details.get(member)), 500):
+            lines.append(f"- **{key}:** {value}")
+    lines += [f"- **Created:** {event.when.date().isoformat()}", "", "---", ""]
+    if body := paragraph(_text(details.get("description")) or event.plain, LARGEST_BODY).strip():
+        lines += [body, ""]
+    return Card(id=number, column=column, file=f"{number}.md", text="\n".join(lines))
+
+
+def with_status(text: str, column: str) -> str:
+    """A card's text that says its column; everything else stays as it is."""
+    line = f"- **Status:** {column}"
+    if STATUS.search(text):
+        return STATUS.sub(lambda _: line, text, count=1)
+    heading = HEADING.search(text)
+    at = heading.end() if heading else 0
+    return f"{text[:at]}\n\n{line}{text[at:]}" if heading else f"{line}\n\n{text}"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value if isinstance(item, str | int | float))
+    return value if isinstance(value, str) else "" if value is None else str(value)

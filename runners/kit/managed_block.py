@@ -1,0 +1,28 @@
+"""A part of a text file that a program owns; what people wrote around it stays."""
+
+from __future__ import annotations
+
+from runners.kit.refusal import Refusal
+
+
+def replaced(text: str, body: list[str], *, begin: str, end: str) -> str:
+    """``text`` with the lines between ``begin`` and ``end`` replaced, or with the block added at its end."""
+    lines = text.removesuffix("\n").split("\n") if text else []  # carriage returns stay where they are
+    starts = [number for number, line in enumerate(lines) if line.strip() == begin]
+    ends = [number for number, line in enumerate(lines) if line.strip() == end]
+    block = [begin, *body, end]
+    if not starts and not ends:
+        gap = [""] if lines and lines[-1].strip() else []
+        return "\n".join([*lines, *gap, *block]) + "\n"
+    if len(starts) != 1 or len(ends) != 1 or ends[0] < starts[0]:
+        raise Refusal(f"the lines {begin!r} and {end!r} do not come once each and in this order; repair them by hand")
+    return "\n".join([*lines[: starts[0]], *block, *lines[ends[0] + 1 :]]) + "\n"
+
+
+def content(text: str, *, begin: str, end: str) -> list[str]:
+    """The lines between the marks; empty when there is no block."""
+    lines = [line.strip() for line in text.split("\n")]
+    if begin not in lines or end not in lines[lines.index(begin) :]:
+        return []
+    start = lines.index(begin)
+    return lines[start + 1 : lines.index(end, start)]

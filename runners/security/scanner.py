@@ -1,0 +1,83 @@
+"""Finds credentials in one file: detect-secrets for the known formats, and beginnings that the operator lists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from detect_secrets.core.scan import scan_file
+from detect_secrets.settings import transient_settings
+
+from runners.kit.refusal import Refusal
+from runners.kit.tree import Tree
+
+# Detectors of formats. Those of keywords and of entropy find a thousand harmless strings for each secret: a report
+# that is mostly wrong is not read.
+DETECTORS = (
+    *("ArtifactoryDetector", "AWSKeyDetector", "AzureStorageKeyDetector", "BasicAuthDetector", "CloudantDetector"),
+    *("DiscordBotTokenDetector", "GitHubTokenDetector", "IbmCloudIamDetector", "IbmCosHmacDetector"),
+    *("JwtTokenDetector", "MailchimpDetector", "NpmDetector", "PrivateKeyDetector", "SendGridDetector"),
+    *("SlackDetector", "SoftlayerDetector", "SquareOAuthDetector", "StripeDetector", "TwilioKeyDetector"),
+)
+# Written out, so that no filter is among them that asks the issuer over the network whether a secret is alive.
+FILTERS = (
+    "detect_secrets.filters.allowlist.is_line_allowlisted",
+    "detect_secrets.filters.heuristic.is_indirect_reference",
+    "detect_secrets.filters.heuristic.is_templated_secret",
+)
+ALLOWED = re.compile(rb"pragma: ?allowlist[ -]secret")
+LARGEST = 8 << 20
+# A beginning alone is a mention ("keys start with ghp_"); a credential goes on.
+REST = rb"[A-Za-z0-9_\-]{12,}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One possible credential, without its value."""
+
+    line: int
+    kind: str
+    masked: str
+
+
+class Scanner:
+    """Scans files one by one; ``unread`` names those that were too large or not readable."""
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        beginnings = b"|".join(re.escape(pattern.encode("utf-8", "replace")) for pattern in patterns)
+        self._pattern = re.compile(rb"(?<![A-Za-z0-9])(?:" + beginnings + rb")" + REST)
+        self.unread: list[str] = []
+
+    def scan(self, tree: Tree, path: str) -> Iterator[Finding]:
+        """A file's findings, by line; binary files are searched for the operator's beginnings only."""
+        try:
+            data = tree.read(path, limit=LARGEST)
+        except Refusal:
+            self.unread.append(path)
+            return
+        if data is None:
+            return
+        found = {finding.line: finding for finding in self._known_formats(tree, path, data)}
+        for finding in self._listed(data):
+            found.setdefault(finding.line, finding)
+        yield from (found[line] for line in sorted(found))
+
+    def _listed(self, data: bytes) -> Iterator[Finding]:
+        for number, line in enumerate(data.split(b"\n"), start=1):
+            if (match := self._pattern.search(line)) and not ALLOWED.search(line):
+                yield Finding(line=number, kind="listed pattern", masked=mask(match[0].decode()))
+
+    def _known_formats(self, tree: Tree, path: str, data: bytes) -> Iterator[Finding]:
+        if b"\0" in data[:8192]:
+            return
+        config = {"plugins_used": [{"name": name} for name in DETECTORS], "filters_used": [{"path": p} for p in FILTERS]}
+        with transient_settings(config):
+            for secret in scan_file(str(tree.path / path)):
+                yield Finding(line=secret.line_number, kind=secret.type, masked=mask(secret.secret_value or ""))
+
+
+def mask(value: str) -> str:
+    """Enough to recognise a secret's kind, too little to use it."""
+    shown = value[:4] if len(value) >= 16 else ""
+    return f"{shown}… ({len(value)} characters)"
