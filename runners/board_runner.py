@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from runners.kit.cards import BOARD, Card, find_card, new_card, with_status
-from runners.kit.event import Event
+from runners.kit.cards import BOARD, Card, card_at, find_card, new_card, with_status
+from runners.kit.event import Event, changed_paths
 from runners.kit.program import run
 from runners.kit.refusal import Refusal
 from runners.kit.tree import Tree
-from runners.kit.words import name
+from runners.kit.words import name, single_line
 
 
 def create(event: Event, tree: Tree) -> Iterator[str]:
@@ -22,7 +22,7 @@ def create(event: Event, tree: Tree) -> Iterator[str]:
             yield f"card {card.id} is already in {card.column}"
             return
         card = new_card(event, column)
-        tree.write(card.path, card.text.encode())
+        tree.write(card.path, card.data)
     yield f"card {card.id} created in {column}"
 
 
@@ -36,6 +36,19 @@ def close(event: Event, tree: Tree) -> Iterator[str]:
     yield from _to_column(event, tree, wanted_column(event, "done"), "closed")
 
 
+def follow(event: Event, tree: Tree) -> Iterator[str]:
+    """After a push of cards: the status inside each changed card says the column that it was pushed to."""
+    with tree.lock():
+        for path in changed_paths(event):
+            card = card_at(tree, path)
+            if card is None:
+                yield f"{single_line(path)} is not a card, or no longer there"
+            elif tree.write(card.path, with_status(card.text, card.column).encode("utf-8", "surrogateescape")):
+                yield f"card {card.id} is in {card.column}, status written"
+            else:
+                yield f"card {card.id} is in {card.column}"
+
+
 def _to_column(event: Event, tree: Tree, column: str, done: str) -> Iterator[str]:
     with tree.lock():
         card = find_card(tree, event.task_id)
@@ -45,7 +58,7 @@ def _to_column(event: Event, tree: Tree, column: str, done: str) -> Iterator[str
         # The place first: killed in between, the card is in one column, and the next run writes its status.
         if card.column != column:
             tree.move(card.path, moved.path)
-        changed = tree.write(moved.path, moved.text.encode())
+        changed = tree.write(moved.path, moved.data)
     if card.column != column:
         yield f"card {card.id} {done} from {card.column} to {column}"
     else:
@@ -63,4 +76,4 @@ def wanted_column(event: Event, default: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(run("board", {"card.create": create, "card.move": move, "card.close": close}))
+    sys.exit(run("board", {"card.create": create, "card.move": move, "card.close": close}, on_push=follow))

@@ -25,7 +25,9 @@ def check(event: Event, tree: Tree) -> Iterator[str]:
     shown = 0
     found = [f"version: {problem}" for problem in versions.problems]
     for page in pages.values():
-        found += [f"{single_line(page.path)}:{line}: {text}" for line, text in _problems(tree, page, pages, versions.one)]
+        found += [
+            f"{single_line(page.path)}:{line}: {text}" for line, text in _problems(tree, page, pages, versions.one)
+        ]
     for problem in found[:MOST_SHOWN]:
         shown += 1
         yield problem
@@ -46,4 +48,4 @@ def _problems(tree: Tree, page: Page, pages: dict[str, Page], version: str | Non
 
 
 if __name__ == "__main__":
-    sys.exit(run("docs", {"doc.sync": check}, default="doc.sync"))
+    sys.exit(run("docs", {"doc.sync": check}))

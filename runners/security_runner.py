@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from runners.kit.event import Event
+from runners.kit.event import Event, changed_paths
 from runners.kit.files import repository_files
 from runners.kit.program import run
 from runners.kit.refusal import Refusal
@@ -19,15 +19,15 @@ MOST_SHOWN = 200
 
 def audit(event: Event, tree: Tree) -> Iterator[str]:
     """Scan the files that a push changed, or all files; findings end it with a status other than 0."""
-    scanner = Scanner(scan_patterns(event))
     findings: list[Finding] = []
     scanned = 0
-    for path in repository_files(tree, changed(event)):
-        scanned += 1
-        for finding in scanner.scan(tree, path):
-            findings.append(finding)
-            if len(findings) <= MOST_SHOWN:
-                yield f"{single_line(path)}:{finding.line}: {finding.kind}: {finding.masked}"
+    with Scanner(scan_patterns(event)) as scanner:
+        for path in repository_files(tree, changed_paths(event) or None):
+            scanned += 1
+            for finding in scanner.scan(tree, path):
+                findings.append(finding)
+                if len(findings) <= MOST_SHOWN:
+                    yield f"{single_line(path)}:{finding.line}: {finding.kind}: {finding.masked}"
     yield f"{scanned} files scanned, {len(findings)} findings"
     for path in scanner.unread[:MOST_SHOWN]:
         yield f"not scanned: {single_line(path)}"
@@ -43,11 +43,5 @@ def scan_patterns(event: Event) -> tuple[str, ...]:
     return tuple(given)
 
 
-def changed(event: Event) -> list[str] | None:
-    """The paths of a push or pull request; None for every file."""
-    paths = event.settings.get("paths")
-    return [path for path in paths if isinstance(path, str)] if isinstance(paths, list) and paths else None
-
-
 if __name__ == "__main__":
-    sys.exit(run("security", {"cred.audit": audit}, default="cred.audit"))
+    sys.exit(run("security", {"cred.audit": audit}))

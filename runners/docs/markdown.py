@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from urllib.parse import unquote, urlsplit
 
 from markdown_it import MarkdownIt
@@ -49,7 +50,7 @@ class Page:
             lines=tuple(text.split("\n")),
             headings=tuple(_headings(tokens)),
             links=tuple(_links(tokens)),
-            fences=tuple((*token.map, token.markup) for token in tokens if token.type == "fence" and token.map),
+            fences=tuple(_fences(tokens)),
             prose=tuple(_prose(tokens)),
         )
 
@@ -116,9 +117,15 @@ def _link_problem(tree: Tree, page: Page, target: str, pages: Mapping[str, Page]
 
 
 def _headings(tokens: list[Token]) -> Iterator[Heading]:
-    for token, inline in zip(tokens, tokens[1:], strict=False):
+    for token, inline in pairwise(tokens):
         if token.type == "heading_open" and token.map:
             yield Heading(line=token.map[0] + 1, level=int(token.tag[1:]), text=_words(inline))
+
+
+def _fences(tokens: list[Token]) -> Iterator[tuple[int, int, str]]:
+    for token in tokens:
+        if token.type == "fence" and token.map:
+            yield token.map[0], token.map[1], token.markup
 
 
 def _words(inline: Token) -> str:

@@ -13,7 +13,8 @@ from runners.docs.markdown import Page
 from runners.kit.tree import Tree
 
 NUMBER = r"v?(\d+\.\d+(?:\.\d+)?(?:[-.](?:a|b|rc|alpha|beta|dev)[\w.]*)?)(?![\w.]*\d)"
-MENTION = re.compile(rf"\b(?:current )?version(?: is)?:? +{NUMBER}", re.IGNORECASE)
+# "Python version 3.11" speaks of something else: a mention opens its line, or says that it is the current one.
+MENTION = re.compile(rf"(?:^\W*version:? +|\bcurrent version(?: is)?:? +){NUMBER}", re.IGNORECASE)
 BADGE = re.compile(r"/badge/version-v?(\d+\.\d+(?:\.\d+)?)-")
 NEWEST = re.compile(rf"^(?:version )?\[?{NUMBER}\]?", re.IGNORECASE)
 CHANGELOGS = ("changelog", "changes", "history", "news")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from runners.infra.repository_lock import LOCK_FILE
 from runners.kit import managed_block
 from runners.kit.event import Event
 from runners.kit.refusal import Refusal
-from runners.infra.repository_lock import LOCK_FILE
 from runners.kit.tree import Tree
 from runners.kit.words import single_line
 
@@ -23,7 +23,7 @@ PROFILES = {
     "base": BASE,
     "python": (*BASE, "__pycache__/", "*.py[cod]", ".venv/", "build/", "dist/", "*.egg-info/", ".pytest_cache/"),
     "node": (*BASE, "node_modules/", "dist/", "coverage/", "*.tsbuildinfo", "npm-debug.log*"),
-    "model": (*BASE, "*.gguf", "*.safetensors", "*.bin", "models/blobs/"),
+    "models": (*BASE, "*.gguf", "*.safetensors", "*.bin", "models/blobs/"),
     "docs": (*BASE, "_build/", "site/"),
     "none": (f"/{LOCK_FILE}",),
 }

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from runners.infra.repository_lock import LOCK_FILE, require_free
 from runners.kit.event import Event
 from runners.kit.git import Git
 from runners.kit.refusal import Refusal
-from runners.infra.repository_lock import LOCK_FILE, require_free
 from runners.kit.tree import Tree
 from runners.kit.words import single_line
 

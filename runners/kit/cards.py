@@ -25,6 +25,7 @@ FIELDS = {
 }
 HEADING = re.compile(r"^# (TASK-[A-Za-z0-9._-]+?):?(?:\s+(.*))?$", re.MULTILINE)
 FIELD = re.compile(r"^- \*\*([^*\n]+):\*\* *(.*)$", re.MULTILINE)
+PLACE = re.compile(rf"{BOARD}/([^/]+)/(TASK-[^/]+\.md)")
 STATUS = re.compile(r"^- \*\*Status:\*\*.*$", re.MULTILINE)
 
 
@@ -41,6 +42,11 @@ class Card:
     def path(self) -> str:
         """Where it is, from the repository's root."""
         return f"{BOARD}/{self.column}/{self.file}"
+
+    @property
+    def data(self) -> bytes:
+        """Its bytes."""
+        return self.text.encode("utf-8", "surrogateescape")
 
     @property
     def title(self) -> str:
@@ -72,9 +78,18 @@ def all_cards(tree: Tree) -> Iterator[Card]:
     """Every card of the board, by column and file name."""
     for column in tree.folders(BOARD):
         for file in tree.files(f"{BOARD}/{column}"):
-            if re.fullmatch(r"TASK-.+\.md", file):
-                text = (tree.read(f"{BOARD}/{column}/{file}") or b"").decode("utf-8", "replace")
-                yield Card(id=_id_of(file, text), column=column, file=file, text=text)
+            if card := card_at(tree, f"{BOARD}/{column}/{file}"):
+                yield card
+
+
+def card_at(tree: Tree, path: str) -> Card | None:
+    """The card in one file; None when there is none or its place is not one of a card."""
+    place = PLACE.fullmatch(path)
+    data = tree.read(path) if place else None
+    if place is None or data is None:
+        return None
+    text = data.decode("utf-8", "surrogateescape")  # bytes that are no UTF-8 are written back as they were
+    return Card(id=_id_of(place[2], text), column=place[1], file=place[2], text=text)
 
 
 def _id_of(file: str, text: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
@@ -25,7 +26,9 @@ class Event:
     payload: str = ""
     timestamp: str = ""
     skill: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)  # the runner's own keys: scan_patterns, gitignore_profile
+    settings: Mapping[str, Any] = dataclasses.field(
+        default_factory=dict
+    )  # the runner's own keys: scan_patterns, gitignore_profile
 
     @property
     def details(self) -> Mapping[str, Any]:
@@ -81,3 +84,9 @@ def _text(name: str, value: object) -> str:
     if name == "payload":
         return json.dumps(value, ensure_ascii=False)
     raise Refusal(f"the event's {name} is a {type(value).__name__}, not a text")
+
+
+def changed_paths(event: Event) -> list[str]:
+    """The paths that a push or pull request changed; empty for every other event."""
+    paths = event.settings.get("paths")
+    return [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from runners.kit.git import Git
 from runners.kit.tree import Tree, steps
@@ -32,4 +33,4 @@ def _walk(tree: Tree) -> Iterator[str]:
     for folder, folders, files in os.walk(tree.path):
         folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS]
         for name in files:
-            yield os.path.relpath(os.path.join(folder, name), tree.path)
+            yield str((Path(folder) / name).relative_to(tree.path))

@@ -13,13 +13,11 @@ from runners.kit.words import single_line
 Job = Callable[[Event, Tree], Iterator[str]]
 
 
-def run(name: str, jobs: dict[str, Job], default: str | None = None) -> int:
-    """Do the job of the event's skill in the current folder; ``default`` is for events of other skills, such as push."""
+def run(name: str, jobs: dict[str, Job], *, on_push: Job | None = None) -> int:
+    """Do the job of the event's skill in the current folder; ``on_push`` is the job when files were pushed."""
     try:
         event = read_event(sys.stdin.buffer)
-        job = jobs.get(event.skill) or (jobs[default] if default else None)
-        if job is None:
-            raise Refusal(f"skill {single_line(event.skill, 60)!r} is not one of {', '.join(jobs)}")
+        job = _job(event, jobs, on_push)
         with Tree() as tree:
             for line in job(event, tree):
                 sys.stdout.write(f"{line}\n")
@@ -31,3 +29,11 @@ def run(name: str, jobs: dict[str, Job], default: str | None = None) -> int:
         sys.stderr.write(f"{name}: {error.filename or 'the repository'}: {error.strerror}\n")
         return 1
     return 0
+
+
+def _job(event: Event, jobs: dict[str, Job], on_push: Job | None) -> Job:
+    if on_push and event.settings.get("trigger") in ("push", "pr"):
+        return on_push
+    if event.skill not in jobs:
+        raise Refusal(f"skill {single_line(event.skill, 60)!r} is not one of {', '.join(jobs)}")
+    return jobs[event.skill]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 from runners.kit.refusal import Refusal
 from runners.kit.words import single_line
@@ -29,7 +29,7 @@ class Tree:
 
     def __init__(self, root: Path | str = ".") -> None:
         self._fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.path = Path(os.readlink(f"/proc/self/fd/{self._fd}") if Path("/proc/self/fd").is_dir() else root).resolve()
+        self.path = Path(root).resolve()
 
     def __enter__(self) -> Self:
         return self
@@ -76,9 +76,18 @@ class Tree:
     # --- writing
 
     def write(self, path: str, data: bytes) -> bool:
-        """Replace a file as a whole; false when it already holds ``data``. Readers see the old bytes or the new."""
+        """Replace a file as a whole; false when it already holds ``data``."""
         if self.read(path) == data:
             return False
+        with self.replacing(path) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        return True
+
+    @contextlib.contextmanager
+    def replacing(self, path: str) -> Iterator[BinaryIO]:
+        """A file that takes the place of ``path`` when it is complete: readers see the old bytes or the new."""
         with self._folder(path, make=True) as (folder, name):
             assert folder is not None
             mode = _mode(folder, name)
@@ -86,17 +95,14 @@ class Tree:
             fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
             try:
                 with os.fdopen(fd, "wb") as file:
-                    file.write(data)
                     if mode is not None:
                         os.fchmod(fd, mode)
-                    file.flush()
-                    os.fsync(fd)
+                    yield file
                 os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=folder)
                 raise
-        return True
 
     def move(self, old: str, new: str) -> None:
         """Give a file another place; hold the lock, so that the place stays free."""
@@ -116,13 +122,34 @@ class Tree:
                 return False
         return True
 
+    def prune(self, path: str) -> None:
+        """Delete the folders above ``path`` that hold nothing any more."""
+        parents = steps(path)[:-1]
+        with contextlib.suppress(OSError):  # not empty, or gone already
+            while parents:
+                with self._folder("/".join(parents), make=False) as (folder, name):
+                    os.rmdir(name, dir_fd=folder)
+                parents.pop()
+
+    def size(self, path: str) -> int | None:
+        """How many bytes a regular file has; None when there is none."""
+        with self._folder(path, make=False) as (folder, name):
+            if folder is None:
+                return None
+            try:
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                return None
+            return found.st_size if stat.S_ISREG(found.st_mode) else None
+
     # --- one at a time
 
     @contextlib.contextmanager
     def lock(self, seconds: float = LOCK_SECONDS) -> Iterator[None]:
         """Keep other programs out of this folder. The lock is on the folder itself: it leaves no file behind."""
         deadline = time.monotonic() + seconds
-        fd = os.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_CLOEXEC) if Path("/proc").is_dir() else self._fd
+        # Opened anew: a lock belongs to an open file, and threads of one process must keep each other out as well.
+        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._fd)
         try:
             while not _try_lock(fd):
                 if time.monotonic() > deadline:

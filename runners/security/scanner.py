@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
 
 from detect_secrets.core.scan import scan_file
 from detect_secrets.settings import transient_settings
@@ -47,7 +49,19 @@ class Scanner:
     def __init__(self, patterns: tuple[str, ...]) -> None:
         beginnings = b"|".join(re.escape(pattern.encode("utf-8", "replace")) for pattern in patterns)
         self._pattern = re.compile(rb"(?<![A-Za-z0-9])(?:" + beginnings + rb")" + REST)
+        config = {
+            "plugins_used": [{"name": name} for name in DETECTORS],
+            "filters_used": [{"path": p} for p in FILTERS],
+        }
+        self._settings = transient_settings(config)
         self.unread: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._settings.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._settings.__exit__(kind, error, at)
 
     def scan(self, tree: Tree, path: str) -> Iterator[Finding]:
         """A file's findings, by line; binary files are searched for the operator's beginnings only."""
@@ -60,7 +74,8 @@ class Scanner:
             return
         found = {finding.line: finding for finding in self._known_formats(tree, path, data)}
         for finding in self._listed(data):
-            found.setdefault(finding.line, finding)
+            known = found.get(finding.line, finding)  # knows the kind; its value may be a part only
+            found[finding.line] = replace(finding, kind=known.kind)
         yield from (found[line] for line in sorted(found))
 
     def _listed(self, data: bytes) -> Iterator[Finding]:
@@ -71,13 +86,10 @@ class Scanner:
     def _known_formats(self, tree: Tree, path: str, data: bytes) -> Iterator[Finding]:
         if b"\0" in data[:8192]:
             return
-        config = {"plugins_used": [{"name": name} for name in DETECTORS], "filters_used": [{"path": p} for p in FILTERS]}
-        with transient_settings(config):
-            for secret in scan_file(str(tree.path / path)):
-                yield Finding(line=secret.line_number, kind=secret.type, masked=mask(secret.secret_value or ""))
+        for secret in scan_file(str(tree.path / path)):
+            yield Finding(line=secret.line_number, kind=secret.type, masked=mask(secret.secret_value or ""))
 
 
 def mask(value: str) -> str:
     """Enough to recognise a secret's kind, too little to use it."""
-    shown = value[:4] if len(value) >= 16 else ""
-    return f"{shown}… ({len(value)} characters)"
+    return f"{value[:4]}… ({len(value)} characters)" if len(value) >= 16 else "…"

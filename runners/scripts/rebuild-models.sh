@@ -1,0 +1,50 @@
+#!/bin/bash
+# Model: builds a local model from each Modelfile in the repository's root. Modelfile.NAME makes the model NAME; a plain
+# Modelfile makes one named after the repository.
+set -uo pipefail
+
+say() { printf 'model: %s\n' "$*"; }
+
+name_of() {
+    local name
+    case "$1" in
+        Modelfile) name=${DISPATCH_REPO:-${PWD##*/}} ;;
+        *) name=${1#Modelfile} && name=${name#[.-]} ;;
+    esac
+    name=${name,,}
+    [[ "$name" =~ ^[a-z0-9][a-z0-9._-]{0,99}$ ]] && printf '%s' "$name"
+}
+
+files=()
+for path in Modelfile*; do
+    if [ -f "$path" ] && [ ! -L "$path" ]; then files+=("$path"); fi
+done
+if [ "${#files[@]}" -eq 0 ]; then
+    say "no Modelfile here; nothing to build"
+    exit 0
+fi
+if ! command -v ollama >/dev/null; then
+    say "ollama is not installed; ${#files[@]} models were not built"
+    exit 0
+fi
+
+# One build at a time in a repository; the lock is on the folder and ends with this process.
+exec 9<.
+flock --wait 30 9 || {
+    say "another program has worked here for 30 s; try again" >&2
+    exit 1
+}
+
+failed=0
+for path in "${files[@]}"; do
+    if ! name=$(name_of "$path"); then
+        printf 'model: %q gives no model name: small letters, digits, ., _ and -\n' "$path" >&2
+        failed=1
+    elif ollama create "$name" -f "$path" </dev/null 9<&-; then
+        say "$name built from $path"
+    else
+        say "ollama ended with status $? for $path" >&2
+        failed=1
+    fi
+done
+exit "$failed"

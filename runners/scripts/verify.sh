@@ -1,0 +1,64 @@
+#!/bin/bash
+# Verify: shellcheck over the repository's shell scripts, then the repository's own checks. Runs in its root.
+set -uo pipefail
+failed=0
+
+say() { printf 'verify: %s\n' "$*"; }
+
+# Regular files only: a link could lead out of the repository.
+is_shell_script() {
+    [ -f "$1" ] && [ ! -L "$1" ] || return 1
+    case "$1" in *.sh | *.bash) return 0 ;; esac
+    local first=""
+    IFS= read -r -n 64 first <"$1" 2>/dev/null || [ -n "$first" ] || return 1
+    [[ "$first" =~ ^\#!.*[/[:space:]](sh|bash|dash|ksh)([[:space:]]|$) ]]
+}
+
+list_files() {
+    if [ -e .git ] && command -v git >/dev/null; then
+        git -c core.fsmonitor=false ls-files -z --cached --others --exclude-standard
+    else
+        find . -name .git -prune -o -type f -print0
+    fi
+}
+
+scripts=()
+while IFS= read -r -d '' path; do
+    case "$path" in ./* | /*) ;; *) path="./$path" ;; esac
+    if is_shell_script "$path" 2>/dev/null; then scripts+=("$path"); fi
+done < <(list_files)
+
+if [ "${#scripts[@]}" -eq 0 ]; then
+    say "no shell scripts"
+elif command -v shellcheck >/dev/null; then
+    # xargs splits what does not fit on one command line.
+    if printf '%s\0' "${scripts[@]}" | xargs -0 shellcheck --; then
+        say "shellcheck is content with ${#scripts[@]} scripts"
+    else
+        say "shellcheck found problems in ${#scripts[@]} scripts" >&2
+        failed=1
+    fi
+else
+    say "shellcheck is not installed; ${#scripts[@]} scripts are only parsed"
+    for path in "${scripts[@]}"; do
+        bash -n -- "$path" || failed=1
+    done
+fi
+
+# The repository's own checks: the first of these that is there.
+if [ -f scripts/check.sh ] && [ ! -L scripts/check.sh ]; then
+    own=(bash scripts/check.sh)
+elif [ -f Makefile ] && grep -Eq '^check[[:space:]]*:' Makefile && command -v make >/dev/null; then
+    own=(make --no-print-directory check)
+else
+    own=()
+fi
+if [ "${#own[@]}" -eq 0 ]; then
+    say "no checks of the repository's own (scripts/check.sh, or check in Makefile)"
+elif "${own[@]}" </dev/null; then
+    say "${own[*]}: ok"
+else
+    say "${own[*]} ended with status $?" >&2
+    failed=1
+fi
+exit "$failed"
