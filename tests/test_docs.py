@@ -25,7 +25,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 SPAN = re.compile(r"`([^`\n]+)`")
-FOLDERS = ("debug_server", "tests", "docs", "scripts", "config", "requirements", "benchmarks", ".ci")
+FOLDERS = ("debug_server", "runners", "tests", "docs", "scripts", "config", "requirements", "benchmarks", ".ci")
 PACKAGES = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
 SECONDS = 280  # a few dozen processes, on a machine that may be busy
 

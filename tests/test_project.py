@@ -21,6 +21,7 @@ from debug_server.telemetry import METRICS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "debug_server"
+PROGRAMS = ROOT / "runners"
 LOCK = ROOT / "requirements/dev.txt"
 
 
@@ -51,6 +52,17 @@ def modules() -> tuple[Module, ...]:
         name = ".".join(part for part in parts if part != "__init__")
         found.append(Module(name=name, path=path, tree=ast.parse(path.read_bytes())))
     return tuple(found)
+
+
+@cache
+def programs() -> tuple[Module, ...]:
+    """Every module of the runner programs."""
+    return tuple(
+        Module(
+            name=".".join(path.relative_to(ROOT).with_suffix("").parts), path=path, tree=ast.parse(path.read_bytes())
+        )
+        for path in sorted(PROGRAMS.rglob("*.py"))
+    )
 
 
 def imports(module: Module) -> Iterator[tuple[str, str]]:
@@ -204,6 +216,25 @@ def test_the_runner_takes_only_patches_and_dependency_state_from_worktrees() -> 
     assert strangers == []
 
 
+def test_the_runner_programs_know_nothing_of_the_server() -> None:
+    """They are programs of their own: of the package they import the generated messages, nothing relatively."""
+    wrong = [
+        f"{where} {name}"
+        for module in programs()
+        for name, where in imports(module)
+        if within(name, "debug_server") and not within(name, "debug_server.kanban")
+    ]
+    wrong += [
+        module.at(node)
+        for module in programs()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert wrong == []
+    strangers = [where for module in modules() for name, where in imports(module) if within(name, "runners")]
+    assert strangers == [], "the server starts the programs, it does not import them"
+
+
 def calls(module: Module) -> Iterator[tuple[str, ast.Call]]:
     """(method or function name, call) of each call."""
     for node in ast.walk(module.tree):
@@ -240,7 +271,7 @@ def test_every_metric_in_use_is_declared() -> None:
 def test_modules_say_what_they_own_and_stay_small() -> None:
     """Each module opens with a docstring, has under 400 lines, and no function of it has over 60."""
     wrong = []
-    for module in modules():
+    for module in (*modules(), *programs()):
         if module.name.endswith(("_pb2", "_pb2_grpc")):  # generated: nobody reads or shortens them
             continue
         lines = len(module.path.read_bytes().splitlines())
