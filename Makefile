@@ -4,7 +4,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
 
-.PHONY: help setup demo test bench soak lint format docs protos lock test-extras clean
+.PHONY: help setup codex demo test bench soak lint format docs protos lock test-extras clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -12,10 +12,13 @@ help: ## list the targets
 setup: ## make .venv complete; costs nothing when it already is
 	@PYTHON="$(PYTHON)" sh scripts/setup
 
+codex: ## install the codex that tests drive, where npm is there
+	@sh scripts/codex
+
 demo: setup ## run the main job once, with live output
 	@$(PY) scripts/demo.py
 
-test: setup ## lint, format, types, import contracts, tests (PYTEST_ARGS=... selects tests)
+test: setup codex ## lint, format, types, import contracts, tests (PYTEST_ARGS=... selects tests)
 	@$(PY) scripts/check.py all $(PYTEST_ARGS)
 
 lint: setup ## everything of `make test` but the tests

@@ -12,6 +12,10 @@ DebugServerError
  |    +-- QuotaExceededError      quota_exceeded       the caller's own bound; try again later
  |    +-- WorkerNotReadyError     worker_not_ready     a supervised worker is starting, failing or draining
  |    +-- WorkerExitedError       worker_exited        it ended while it was used; try again
+ |    +-- WorkerBusyError         worker_busy          it has as much to do as it takes; try again
+ |    +-- WorkerTimeoutError      worker_request_timeout  it did not answer in time
+ |    +-- HandshakeError          handshake_failed     what was started is not the worker that was expected
+ +-- WorkerError                  worker_error         a supervised worker answered with an error
  +-- DebuggerUnavailableError     debugger_unavailable no debugger is attached to the session
  +-- MetadataError                metadata_error       the store refuses: unknown row, lease mismatch
  |    +-- NotFoundError           not_found
@@ -118,6 +122,35 @@ class WorkerExitedError(UnavailableError):
     """A supervised worker ended while it was used; its successor will answer."""
 
     code = "worker_exited"
+
+
+class WorkerBusyError(UnavailableError):
+    """A supervised worker has as much to do as it takes."""
+
+    code = "worker_busy"
+
+
+class WorkerTimeoutError(UnavailableError):
+    """A supervised worker did not answer in time."""
+
+    code = "worker_request_timeout"
+
+
+class HandshakeError(UnavailableError):
+    """What was started does not speak the protocol that was expected of it."""
+
+    code = "handshake_failed"
+
+
+class WorkerError(DebugServerError):
+    """A supervised worker answered a request with an error; ``number`` and ``data`` are its own."""
+
+    code = "worker_error"
+
+    def __init__(self, message: str, *, number: int | None = None, data: Any = None) -> None:
+        super().__init__(message)
+        self.number = number
+        self.data = data
 
 
 class DebuggerUnavailableError(DebugServerError):

@@ -41,6 +41,12 @@ ERRORS: dict[str, ErrorMapping] = {
     "draining": _AWAY,
     "worker_not_ready": _AWAY,
     "worker_exited": _AWAY,
+    "worker_busy": _BUSY,
+    "worker_request_timeout": ErrorMapping(
+        http=504, grpc="DEADLINE_EXCEEDED", mcp=-32001, exit_status=75, retryable=True
+    ),
+    "handshake_failed": _AWAY,
+    "worker_error": _INTERNAL,
     "engine_busy": _CONFLICT,
     "keeper_error": _CONFLICT,
     "worktree_error": _UNPROCESSABLE,

@@ -1,0 +1,237 @@
+"""One turn of a codex worker: begun, read event by event, interrupted when its reader leaves.
+
+begin --> thread/start --> (history) --> turn/start --> text, tool calls --> ended | failed
+                                              \\-- leave: turn/interrupt, until the worker confirms
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from debug_server.errors import DebugServerError, WorkerError
+from debug_server.workers.jsonrpc import JsonRpc, Params
+from debug_server.workers.turns import Ended, Mailbox, Text, TokenUsage, ToolCall, TurnEvent
+
+_INTERRUPT_SECONDS = 5.0
+# Functions called together arrive as several requests: how long to wait for the next, and after the model has ended.
+_MORE_CALLS_SECONDS, _LAST_CALL_SECONDS = 0.25, 0.02
+_CLIENT_CALLS = {"contentItems": [{"type": "inputText", "text": "the client makes this call"}], "success": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRequest:
+    """What a turn is to be, in the worker's own terms."""
+
+    model: str | None = None
+    cwd: str | None = None
+    approval_policy: str = "never"
+    sandbox: str = "read-only"
+    base_instructions: str | None = None
+    developer_instructions: str | None = None
+    history: Sequence[Mapping[str, Any]] = ()  # items of the Responses API
+    input: Sequence[Mapping[str, Any]] = ()
+    tools: Sequence[Mapping[str, Any]] = ()
+    effort: str | None = None
+    output_schema: Mapping[str, Any] | None = None
+
+    def thread_params(self) -> dict[str, Any]:
+        """For thread/start."""
+        params: dict[str, Any] = {
+            "ephemeral": True,
+            "model": self.model,
+            "cwd": self.cwd,
+            "approvalPolicy": self.approval_policy,
+            "sandbox": self.sandbox,
+            "baseInstructions": self.base_instructions,
+            "developerInstructions": self.developer_instructions,
+            "dynamicTools": list(self.tools) or None,
+        }
+        return {name: value for name, value in params.items() if value is not None}
+
+    def turn_params(self, thread_id: str) -> dict[str, Any]:
+        """For turn/start."""
+        params = {"threadId": thread_id, "input": list(self.input)}
+        more = {"effort": self.effort, "outputSchema": self.output_schema}
+        return params | {name: value for name, value in more.items() if value is not None}
+
+
+class Turn:
+    """A turn that runs; made by the conversation, which routes notifications here by thread."""
+
+    def __init__(self, rpc: JsonRpc, request: TurnRequest, *, seconds: float, routes: dict[str, Turn]) -> None:
+        self._rpc = rpc
+        self._request = request
+        self._seconds = seconds
+        self._routes = routes
+        self._mailbox = Mailbox()
+        self._begun: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
+        self._item: str | None = None  # the message that deltas belong to
+        self._spoken: set[str] = set()  # items of which text was passed on
+        self._tools = {str(tool["name"]) for tool in request.tools}
+        self._called: list[int | str] = []  # the worker's requests for them
+        self._last_call: asyncio.TimerHandle | None = None
+        self.thread_id: str | None = None
+        self.turn_id: str | None = None
+        self.usage = TokenUsage()
+
+    def begin(self) -> None:
+        """Start it in the background: what goes wrong is what reading raises."""
+        self._begun = asyncio.ensure_future(self._begin())
+
+    async def _begin(self) -> None:
+        try:
+            started = await self._rpc.call("thread/start", self._request.thread_params(), seconds=self._seconds)
+            self.thread_id = _text_at(started, "thread", "id")
+            self._routes[self.thread_id] = self
+            if self._request.history:
+                items = {"threadId": self.thread_id, "items": list(self._request.history)}
+                await self._rpc.call("thread/inject_items", items, seconds=self._seconds)
+            begun = await self._rpc.call("turn/start", self._request.turn_params(self.thread_id), seconds=self._seconds)
+            self.turn_id = _text_at(begun, "turn", "id")
+            self._mailbox.touch()
+        except DebugServerError as error:
+            self._fail(error)
+
+    async def read(self) -> TurnEvent | None:
+        """The next event; None is a sign of life without one. Raises what ended the turn before its time."""
+        return await self._mailbox.get()
+
+    async def leave(self) -> None:
+        """Make sure that the worker does not go on with it: interrupt it, and wait for the confirmation."""
+        if self._last_call is not None:
+            self._last_call.cancel()
+        try:
+            async with asyncio.timeout(_INTERRUPT_SECONDS):
+                if self._begun is not None and not self._begun.done():
+                    await asyncio.wait({self._begun})
+                if self.turn_id is not None and not self._over.is_set():
+                    await self._interrupt()
+        except (TimeoutError, DebugServerError):
+            pass  # the worker is stuck or gone: its own deadlines and the supervisor's watchdog see to it
+        finally:
+            if self._begun is not None:
+                self._begun.cancel()
+
+    async def _interrupt(self) -> None:
+        which = {"threadId": self.thread_id, "turnId": self.turn_id}
+        # In this order: an answered call would make the model go on, and cost tokens, before it is interrupted.
+        interrupting = asyncio.ensure_future(self._rpc.call("turn/interrupt", which, seconds=_INTERRUPT_SECONDS))
+        await asyncio.sleep(0)
+        self._answer_calls()
+        with suppress(WorkerError):  # it ended in the same moment
+            await interrupting
+            await self._over.wait()
+
+    def _answer_calls(self) -> None:
+        with suppress(DebugServerError):
+            while self._called:
+                self._rpc.answer(self._called.pop(), _CLIENT_CALLS)
+
+    async def free(self) -> None:
+        """Let the worker forget the thread."""
+        with suppress(DebugServerError):
+            await self._rpc.call("thread/unsubscribe", {"threadId": self.thread_id}, seconds=_INTERRUPT_SECONDS)
+        if self.thread_id is not None:
+            self._routes.pop(self.thread_id, None)
+
+    def lost(self, error: DebugServerError) -> None:
+        """The worker is gone."""
+        self._over.set()
+        self._mailbox.fail(error)
+
+    def notified(self, method: str, params: Params) -> None:
+        """Something happened in the thread."""
+        turn = params.get("turnId")
+        if turn is not None and self.turn_id is not None and turn != self.turn_id:
+            return
+        if method == "item/agentMessage/delta":
+            self._said(str(params.get("itemId")), str(params.get("delta", "")))
+        elif method == "item/completed":
+            self._completed(params.get("item"))
+        elif method == "thread/tokenUsage/updated":
+            self._used(params.get("tokenUsage"))
+        elif method == "turn/completed":
+            self._ended(params.get("turn"))
+        else:
+            self._mailbox.touch()
+
+    def _said(self, item: str, text: str) -> None:
+        if not text:
+            return
+        if self._item is not None and item != self._item:
+            text = "\n\n" + text  # another message of the same turn
+        self._item = item
+        self._spoken.add(item)
+        if not self._mailbox.put(Text(text=text)):
+            self._fail(WorkerError("the client reads too slowly: more than 8 Mi characters of its answer wait"))
+
+    def _completed(self, item: Any) -> None:
+        if isinstance(item, dict) and item.get("type") == "agentMessage" and str(item.get("id")) not in self._spoken:
+            self._said(str(item.get("id")), str(item.get("text") or ""))
+        else:
+            self._mailbox.touch()
+
+    def _used(self, usage: Any) -> None:
+        total = usage.get("total") if isinstance(usage, dict) else None
+        if isinstance(total, dict):
+            self.usage = TokenUsage(
+                prompt=_count(total, "inputTokens"),
+                cached=_count(total, "cachedInputTokens"),
+                completion=_count(total, "outputTokens"),
+                reasoning=_count(total, "reasoningOutputTokens"),
+            )
+        if self._called:
+            self._expect_calls(_LAST_CALL_SECONDS)
+        self._mailbox.touch()
+
+    def tool_called(self, number: int | str, params: Params) -> bool:
+        """The model calls a function; whether the client declared it."""
+        if params.get("tool") not in self._tools:
+            return False
+        self._called.append(number)
+        arguments = json.dumps(params.get("arguments"))
+        self._mailbox.put(ToolCall(call_id=str(params.get("callId")), name=str(params["tool"]), arguments=arguments))
+        self._expect_calls(_MORE_CALLS_SECONDS)
+        return True
+
+    def _expect_calls(self, seconds: float) -> None:
+        if self._last_call is not None:
+            self._last_call.cancel()
+        self._last_call = asyncio.get_running_loop().call_later(seconds, self._calls_complete)
+
+    def _calls_complete(self) -> None:
+        self._mailbox.put(Ended(status="completed", usage=self.usage))
+
+    def _ended(self, turn: Any) -> None:
+        if self._over.is_set():
+            return
+        self._over.set()
+        status = turn.get("status") if isinstance(turn, dict) else None
+        if status in ("completed", "interrupted"):
+            self._mailbox.put(Ended(status=status, usage=self.usage))
+            return
+        error = turn.get("error") if isinstance(turn, dict) else None
+        told = error if isinstance(error, dict) else {}
+        self._mailbox.fail(WorkerError(str(told.get("message") or "the turn failed without a reason"), data=told))
+
+    def _fail(self, error: DebugServerError) -> None:
+        self._mailbox.fail(error)
+
+
+def _text_at(answer: Any, *names: str) -> str:
+    for name in names:
+        answer = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(answer, str):
+        raise WorkerError(f"the worker's answer has no {'.'.join(names)}")
+    return answer
+
+
+def _count(table: Mapping[str, Any], name: str) -> int:
+    value = table.get(name, 0)
+    return value if isinstance(value, int) else 0

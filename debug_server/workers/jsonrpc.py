@@ -1,0 +1,272 @@
+"""JSON-RPC over one generation of a worker: many calls at once, notifications, and requests that come from it.
+
+    call() ---> outbox ---> one writer ---> channel.send
+    channel.receive ---> lines ---> answer      -> whoever waits for its id
+                                    notification -> on_notification
+                                    request      -> on_request -> outbox, before anything else is read
+
+The reader never waits for the writer: a worker that blocks on its stdout does not read its stdin either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from debug_server.errors import (
+    DebugServerError,
+    WorkerBusyError,
+    WorkerError,
+    WorkerExitedError,
+    WorkerTimeoutError,
+)
+from debug_server.workers.interface import WorkerChannel
+from debug_server.workers.lines import LineCutter
+
+OVERLOADED = -32001
+METHOD_NOT_FOUND = -32601
+_RETRY_FIRST, _RETRY_MOST = 0.05, 2.0  # seconds between tries of a worker that is overloaded
+_HIGH_WATER = 4 << 20  # bytes that wait for the writer before calls wait, too
+_MOST_REPLIES = 10_000  # that wait for the writer: more, and the worker asks without ever listening
+
+_LOG = logging.getLogger(__name__)
+
+Params = Mapping[str, Any]
+Trace = Callable[[str, Mapping[str, Any], int], None]  # direction, message, bytes
+
+
+@dataclass(slots=True)
+class RpcCounters:
+    """What has passed; monotonic."""
+
+    calls: int = 0
+    answers: int = 0
+    notifications: int = 0
+    requests: int = 0  # that the worker sent
+    malformed: int = 0  # lines that are no message, the unfinished last one too
+    oversized: int = 0
+    stray: int = 0  # answers nobody waits for any more, and announcements
+    retries: int = 0  # after an overload
+
+    def to_json(self) -> dict[str, int]:
+        """As plain values."""
+        return asdict(self)
+
+
+class RpcRefusal(Exception):
+    """Raised by ``on_request`` to answer with an error."""
+
+    def __init__(self, message: str, number: int = METHOD_NOT_FOUND) -> None:
+        super().__init__(message)
+        self.number = number
+
+
+class JsonRpc:
+    """One conversation; make it inside the event loop, then ``start`` it."""
+
+    def __init__(
+        self,
+        channel: WorkerChannel,
+        *,
+        on_notification: Callable[[str, Params], None],
+        on_request: Callable[[int | str, str, Params], Any],
+        on_lost: Callable[[DebugServerError], None],
+        trace: Trace | None = None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """``on_request`` returns the result, raises RpcRefusal, or returns None and calls ``answer`` later."""
+        self._channel = channel
+        self._on_notification = on_notification
+        self._on_request = on_request
+        self._on_lost = on_lost
+        self._trace = trace
+        self._jitter = jitter
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._outbox: deque[bytes] = deque()
+        self._outbox_bytes = 0
+        self._something = asyncio.Event()  # for the writer
+        self._room = asyncio.Event()  # for calls
+        self._room.set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._lines = LineCutter()
+        self._lost: DebugServerError | None = None
+        self.counters = RpcCounters()
+
+    def start(self) -> None:
+        """Begin to read and write."""
+        self._tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._write())]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls can still be answered."""
+        return self._lost is None
+
+    async def call(self, method: str, params: Params, *, seconds: float) -> Any:
+        """The result; overloads are tried again until the deadline.
+
+        WorkerError, WorkerTimeoutError, WorkerBusyError, or WorkerExitedError when the worker goes first.
+        """
+        wait = _RETRY_FIRST
+        overloaded = False
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    try:
+                        return await self._call_once(method, params)
+                    except WorkerError as error:
+                        if error.number != OVERLOADED:
+                            raise
+                        overloaded = True
+                        self.counters.retries += 1
+                    await asyncio.sleep(wait * (0.5 + self._jitter()))
+                    wait = min(wait * 2, _RETRY_MOST)
+        except TimeoutError as error:
+            if overloaded:
+                raise WorkerBusyError(f"the worker was overloaded for {seconds:g} s: try again later") from error
+            raise WorkerTimeoutError(f"the worker did not answer {method} within {seconds:g} s") from error
+
+    async def _call_once(self, method: str, params: Params) -> Any:
+        number = next(self._ids)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        try:
+            await self._put({"id": number, "method": method, "params": params})
+            self.counters.calls += 1
+            return await future
+        finally:
+            self._waiting.pop(number, None)
+
+    async def notify(self, method: str, params: Params | None = None) -> None:
+        """Tell the worker something."""
+        await self._put({"method": method} if params is None else {"method": method, "params": params})
+
+    def answer(self, request_id: int | str, result: Any) -> None:
+        """Answer a request of the worker's."""
+        self._enqueue({"id": request_id, "result": result})
+
+    def refuse(self, request_id: int | str, refusal: RpcRefusal) -> None:
+        """Answer a request of the worker's with an error."""
+        self._enqueue({"id": request_id, "error": {"code": refusal.number, "message": str(refusal)}})
+
+    async def _put(self, message: Params) -> None:
+        while not self._room.is_set():
+            await self._room.wait()
+        self._enqueue(message)
+
+    def _enqueue(self, message: Params) -> None:
+        if self._lost is not None:
+            raise self._lost
+        data = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        if self._trace is not None:
+            self._trace("out", message, len(data))
+        self._outbox.append(data)
+        self._outbox_bytes += len(data)
+        self._something.set()
+        if self._outbox_bytes >= _HIGH_WATER:
+            self._room.clear()
+
+    async def _write(self) -> None:
+        with suppress(WorkerExitedError):  # the reader sees the end, too, and tells everybody
+            while True:
+                await self._something.wait()
+                while self._outbox:
+                    data = self._outbox.popleft()
+                    await self._channel.send(data)
+                    self._outbox_bytes -= len(data)
+                    if self._outbox_bytes < _HIGH_WATER:
+                        self._room.set()
+                self._something.clear()
+
+    async def _read(self) -> None:
+        try:
+            while data := await self._channel.receive():
+                for line in self._lines.feed(data):
+                    self._take(line)
+                self.counters.oversized = self._lines.oversized
+        except WorkerExitedError:
+            pass
+        except Exception:  # noqa: BLE001 - the boundary: a defect must not leave callers waiting for ever
+            _LOG.exception("json_rpc_reader_failed", extra={"component": "json_rpc"})
+        if self._lines.pending:
+            self._malformed(self._lines.pending)
+        self._lose(WorkerExitedError("the worker ended before it had answered: try again"))
+
+    def _take(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict):
+            self._malformed(len(line))
+            return
+        if self._trace is not None:
+            self._trace("in", message, len(line))
+        method, number, params = message.get("method"), message.get("id"), message.get("params")
+        params = params if isinstance(params, dict) else {}
+        if isinstance(method, str) and isinstance(number, int | str):
+            self._requested(number, method, params)
+        elif isinstance(method, str):
+            self.counters.notifications += 1
+            self._on_notification(method, params)
+        elif "result" in message or "error" in message:
+            self._answered(number, message)
+        else:
+            self.counters.stray += 1  # some workers announce themselves in a line of their own
+
+    def _malformed(self, size: int) -> None:
+        self.counters.malformed += 1
+        _LOG.warning("json_rpc_malformed_line", extra={"component": "json_rpc", "bytes": size})
+
+    def _answered(self, number: Any, message: Mapping[str, Any]) -> None:
+        future = self._waiting.pop(number, None) if isinstance(number, int) else None
+        if future is None or future.done():
+            self.counters.stray += 1
+            return
+        self.counters.answers += 1
+        error = message.get("error")
+        if isinstance(error, dict):
+            text, code = str(error.get("message", "no message")), error.get("code")
+            future.set_exception(
+                WorkerError(text, number=code if isinstance(code, int) else None, data=error.get("data"))
+            )
+        else:
+            future.set_result(message.get("result"))
+
+    def _requested(self, number: int | str, method: str, params: Params) -> None:
+        self.counters.requests += 1
+        if len(self._outbox) > _MOST_REPLIES:
+            self._lose(WorkerExitedError("the worker asks without reading the answers"))
+            return
+        try:
+            result = self._on_request(number, method, params)
+        except RpcRefusal as refusal:
+            self.refuse(number, refusal)
+            return
+        if result is not None:
+            self.answer(number, result)
+
+    def _lose(self, error: DebugServerError) -> None:
+        if self._lost is not None:
+            return
+        self._lost = error
+        self._room.set()
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)
+        self._on_lost(error)
+
+    async def close(self) -> None:
+        """Fail whoever waits, end both tasks; afterwards nothing of the conversation runs."""
+        self._lose(WorkerExitedError("the worker was stopped before it had answered: try again"))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
