@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Metric:
     """One declared metric."""
 
-    kind: Literal["counter", "gauge", "histogram"]
+    kind: Literal["counter", "gauge", "histogram", "summary"]
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
@@ -34,6 +34,29 @@ class Metric:
 
 _LONG = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)  # what people wait for
 _SHORT = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5)  # what we add
+_HTTP_MS = (50, 100, 200, 400, 800, 1200, 2000, 5000, 10000)
+_REQUEST = ("route", "method", "status_family", "model")
+
+_GATEWAY: Mapping[str, Metric] = {
+    "codex_http_requests_total": Metric(kind="counter", help="Requests to the gateway.", labels=_REQUEST),
+    "codex_http_errors_total": Metric(kind="counter", help="Those of them that failed.", labels=_REQUEST),
+    "codex_http_latency_ms": Metric(kind="histogram", help="Their duration.", labels=_REQUEST, buckets=_HTTP_MS),
+    "codex_http_latency_summary_ms": Metric(kind="summary", help="The same, count and sum.", labels=_REQUEST),
+    "codex_stream_ttfb_ms": Metric(
+        kind="histogram", help="Time to the first byte of a stream.", labels=("route", "model"), buckets=_HTTP_MS
+    ),
+    "codex_stream_duration_ms": Metric(
+        kind="histogram", help="From there to its end.", labels=("route", "model"), buckets=_HTTP_MS
+    ),
+    "codex_stream_end_total": Metric(
+        kind="counter", help="Streams that ended, by how.", labels=("route", "model", "outcome")
+    ),
+    "codex_responses_sse_event_total": Metric(
+        kind="counter", help="Events of the Responses API.", labels=("route", "model", "event")
+    ),
+    "codex_streams_active": Metric(kind="gauge", help="Streams that are open."),
+    "codex_maintenance_mode": Metric(kind="gauge", help="1 while all work is refused."),
+}
 
 METRICS: Mapping[str, Metric] = {
     "debug_server_commands_started_total": Metric(kind="counter", help="Commands started."),
@@ -48,6 +71,7 @@ METRICS: Mapping[str, Metric] = {
     ),
     "debug_server_keepers_live": Metric(kind="gauge", help="Keepers that hold a command."),
     "debug_server_log_bytes_total": Metric(kind="counter", help="Bytes written to logs."),
+    **_GATEWAY,
 }
 
 
@@ -85,6 +109,8 @@ class PrometheusTelemetry:
             return self._client.Counter(name, metric.help, metric.labels, registry=self._registry)
         if metric.kind == "gauge":
             return self._client.Gauge(name, metric.help, metric.labels, registry=self._registry)
+        if metric.kind == "summary":
+            return self._client.Summary(name, metric.help, metric.labels, registry=self._registry)
         return self._client.Histogram(name, metric.help, metric.labels, buckets=metric.buckets, registry=self._registry)
 
     def _find(self, kind: str, name: str, labels: Mapping[str, str]) -> Any:
@@ -103,8 +129,9 @@ class PrometheusTelemetry:
         self._find("gauge", name, labels).set(value)
 
     def observe(self, name: str, value: float, **labels: str) -> None:
-        """Add to a histogram."""
-        self._find("histogram", name, labels).observe(value)
+        """Add to a histogram or a summary."""
+        kind = "summary" if name in METRICS and METRICS[name].kind == "summary" else "histogram"
+        self._find(kind, name, labels).observe(value)
 
     @contextmanager
     def span(self, name: str, **attributes: Any) -> Iterator[None]:

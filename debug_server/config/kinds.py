@@ -41,6 +41,22 @@ TEXT = Kind(expected="a text that is not empty", check=_text)
 PATH = Kind(expected="a path", check=_path)
 
 
+def _read_flag(text: str) -> Any:
+    return {
+        "true": True,
+        "1": True,
+        "on": True,
+        "yes": True,
+        "false": False,
+        "0": False,
+        "off": False,
+        "no": False,
+    }.get(text.strip().lower(), text)
+
+
+FLAG = Kind(expected="true or false", check=lambda value: _require(isinstance(value, bool), value), read=_read_flag)
+
+
 def choice(*names: str) -> Kind:
     """One of a few words."""
     return Kind(expected=f"one of {', '.join(names)}", check=lambda value: _require(value in names, value))

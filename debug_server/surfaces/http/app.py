@@ -61,10 +61,10 @@ def create_http_app(
         "/readyz": probes.ready(service, parts),
         "/metrics": probes.metrics(service, metrics),
     }
+    for part in parts:  # before the probes: a part may guard one of them in its own way
+        app.router.routes.extend(part.routes())
     for path, endpoint in probing.items():
         _add(app, "GET", path, endpoint)
-    for part in parts:
-        app.router.routes.extend(part.routes())
     _describe(app, settings.version)
     return app
 

@@ -16,6 +16,7 @@ from debug_server.service import Caller
 from debug_server.surfaces.http.refusals import refusal
 
 MAX_BODY = 17 << 20  # a patch of 16 MiB and what comes with it
+OWN_SHAPE = ("/v1/",)  # below these, bodies and a drain are refused by the part itself, in the shape of its API
 _NOTES = "debug_server.notes"
 _MAX_REQUEST_ID = 128
 _INTERNAL_CLOSE = 1011
@@ -53,9 +54,10 @@ class Gate:
             await self._app(scope, receive, send)
             return
         notes = scope[_NOTES] = Notes(request_id=_request_id(scope))
-        passage = _Passage(notes, receive, send)
+        own_shape = scope["path"].startswith(OWN_SHAPE)
+        passage = _Passage(notes, receive, send, bounded=not own_shape)
         try:
-            if scope["type"] == "http" and (error := self._refused(scope)):
+            if scope["type"] == "http" and not own_shape and (error := self._refused(scope)):
                 await refusal(error)(scope, passage.receive, passage.send)
             else:
                 await self._app(scope, passage.receive, passage.send)
@@ -77,12 +79,13 @@ class Gate:
 class _Passage:
     """The request's two directions, counted and noted."""
 
-    __slots__ = ("_notes", "_receive", "_send", "_taken")
+    __slots__ = ("_bounded", "_notes", "_receive", "_send", "_taken")
 
-    def __init__(self, notes: Notes, receive: Receive, send: Send) -> None:
+    def __init__(self, notes: Notes, receive: Receive, send: Send, *, bounded: bool) -> None:
         self._notes = notes
         self._receive = receive
         self._send = send
+        self._bounded = bounded
         self._taken = 0
 
     async def receive(self) -> Message:
@@ -90,7 +93,7 @@ class _Passage:
         message = await self._receive()
         if message["type"] == "http.request":
             self._taken += len(message.get("body", b""))
-            if self._taken > MAX_BODY:
+            if self._bounded and self._taken > MAX_BODY:
                 raise PayloadTooLargeError(f"the body has more than {MAX_BODY} bytes")
         return message
 

@@ -1,0 +1,88 @@
+"""Who may use the gateway: whoever has its key or a token, or without a key whoever is on this machine."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import HTTPConnection
+
+from debug_server.config.gateway import GatewayConfig
+from debug_server.errors import AccessError, ConfigurationError, ForbiddenError
+from debug_server.gateway.refusals import Refusal
+from debug_server.service.locality import is_local, is_loopback
+
+_KNOWN_KEYS = frozenset({"codex-local-secret", "changeme", "change-me", "secret", "test", "dev", "local"})
+_SHORTEST_KEY = 16
+
+TokenCheck = Callable[[str], Awaitable[str]]
+"""The name of a token's holder; AccessError for a secret that is no token, ForbiddenError for one that may not."""
+
+
+class Access:
+    """Decides about a request by its headers and its peer."""
+
+    def __init__(self, config: GatewayConfig, check_token: TokenCheck) -> None:
+        self._key = config.access.api_key
+        self._check_token = check_token
+
+    async def require(self, connection: HTTPConnection) -> str:
+        """The caller's name, for rates; Refusal for a stranger."""
+        secret = bearer(connection)
+        if self._key is None and from_here(connection):
+            return "local"
+        if secret is None:
+            raise Refusal("invalid_api_key", self._advice())
+        if self._key is not None and same_secret(secret, self._key):
+            return "key"
+        try:
+            return await self._check_token(secret)
+        except ForbiddenError as error:
+            raise Refusal("forbidden", str(error)) from error
+        except AccessError as error:
+            raise Refusal("invalid_api_key", f"the key is not known: {self._advice()}") from error
+
+    def _advice(self) -> str:
+        if self._key is None:
+            return (
+                "without PROXY_API_KEY only this machine is served, by its own names: "
+                "send `Authorization: Bearer TOKEN` with a token of `debug-server token create`"
+            )
+        return "send `Authorization: Bearer KEY` with the key of PROXY_API_KEY, or a token"
+
+
+def bearer(connection: HTTPConnection) -> str | None:
+    """The secret that a request brings."""
+    scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
+    return secret.strip() or None if scheme.lower() == "bearer" else None
+
+
+def same_secret(given: str, wanted: str) -> bool:
+    """Compared in a time that says nothing about where they differ."""
+    return hmac.compare_digest(given.encode(), wanted.encode())
+
+
+def from_here(connection: HTTPConnection) -> bool:
+    """Whether peer, Host and Origin are this machine's."""
+    peer = connection.client.host if connection.client else None
+    return is_local(peer, connection.headers.get("host"), connection.headers.get("origin"))
+
+
+def refuse_insecure(config: GatewayConfig, host: str) -> None:
+    """ConfigurationError for what must not be reachable by others, or run in production."""
+    exposed = not is_loopback(host)
+    if not exposed and config.access.environment == "dev":
+        return
+    key = config.access.api_key
+    found = []
+    if key is None and config.access.environment != "dev":
+        found.append("PROXY_API_KEY is not set")
+    if key is not None and (key.lower() in _KNOWN_KEYS or len(key) < _SHORTEST_KEY):
+        found.append(f"PROXY_API_KEY is a well-known or short one (at least {_SHORTEST_KEY} characters)")
+    if config.access.test_endpoints:
+        found.append("PROXY_TEST_ENDPOINTS is on")
+    if config.observation.metrics and config.observation.metrics_open:
+        found.append("PROXY_METRICS_ALLOW_UNAUTH is on")
+    if found:
+        where = f"on {host}" if exposed else f"in PROXY_ENV={config.access.environment}"
+        raise ConfigurationError(f"CONFIG_INSECURE: {'; '.join(found)}: change that, or do not serve {where}")

@@ -1,0 +1,115 @@
+"""The gateway's paths, and what every request to them passes: CORS, refusals, counting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from debug_server.config.gateway import GatewayConfig
+from debug_server.gateway.endpoints import Endpoints, Handler
+from debug_server.gateway.exchange import Exchange
+from debug_server.gateway.observation import Observed
+from debug_server.gateway.refusals import Refusal, refusal_for
+from debug_server.ports import Telemetry
+from debug_server.service.locality import is_loopback
+
+_METHODS = "GET, HEAD, POST, OPTIONS"
+_CORS_HEADERS = (
+    "Authorization, Content-Type, X-Request-Id, OpenAI-Organization, OpenAI-Project, X-Stainless-Retry-Count"
+)
+
+
+class Served:
+    """One path as an ASGI application."""
+
+    def __init__(
+        self,
+        path: str,
+        handlers: Mapping[str, Handler],
+        *,
+        config: GatewayConfig,
+        telemetry: Telemetry,
+        worker_state: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._path = path
+        self._handlers = handlers
+        self._config = config
+        self._telemetry = telemetry
+        self._worker_state = worker_state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        notes = scope.get("debug_server.notes")  # of the gate around all parts
+        observed = Observed(
+            self._telemetry,
+            route=self._path,
+            method=scope["method"],
+            request_id=notes.request_id if notes is not None else "",
+        )
+        exchange = Exchange(scope, receive, send, observed)
+        exchange.headers = self._cors(exchange)
+        try:
+            await self._serve(exchange)
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever happened becomes one refusal
+            refusal = refusal_for(error)
+            observed.failed(refusal, error)
+            observed.status = refusal.kind.status
+            if refusal.code != "request_aborted":
+                await exchange.answer(refusal.response())
+        finally:
+            observed.ended(self._worker_state())
+
+    async def _serve(self, exchange: Exchange) -> None:
+        method = exchange.request.method
+        if method == "OPTIONS":
+            await exchange.answer(Response(status_code=204))
+        elif (handler := self._handlers.get(method) or self._handlers.get("*")) is not None:
+            await handler(exchange)
+        else:
+            raise Refusal("method_not_allowed", f"{method} is not possible on {self._path!r}")
+
+    def _cors(self, exchange: Exchange) -> dict[str, str]:
+        """Without a key no page but one of this machine may read answers: it would speak with the user's address."""
+        origin = exchange.request.headers.get("origin")
+        if not self._config.access.cors or origin is None:
+            return {}
+        if self._config.access.api_key is None and not is_loopback(origin.partition("://")[2].rsplit(":", 1)[0]):
+            return {}
+        return {
+            "Access-Control-Allow-Origin": origin,
+            "Vary": "Origin",
+            "Access-Control-Allow-Methods": _METHODS,
+            "Access-Control-Allow-Headers": _CORS_HEADERS,
+            "Access-Control-Expose-Headers": "X-Request-Id, Retry-After",
+            "Access-Control-Max-Age": "600",
+        }
+
+
+def v1_routes(
+    endpoints: Endpoints,
+    *,
+    config: GatewayConfig,
+    telemetry: Telemetry,
+    worker_state: Callable[[], dict[str, Any]],
+) -> list[BaseRoute]:
+    """Every path below ``/v1``."""
+    table: dict[str, dict[str, Handler]] = {
+        "/v1/chat/completions": {"POST": endpoints.chat, "HEAD": endpoints.head},
+        "/v1/responses": {"POST": endpoints.responses, "HEAD": endpoints.head},
+        "/v1/models": {"GET": endpoints.models, "HEAD": endpoints.models},
+        "/v1/usage": {"GET": endpoints.used},
+        "/v1/usage/raw": {"GET": endpoints.used_raw},
+    }
+    if config.access.test_endpoints:
+        table["/__test/conc"] = {"GET": endpoints.concurrency}
+    table["/v1/{rest:path}"] = {"*": endpoints.unknown}
+    made: list[BaseRoute] = []
+    for path, handlers in table.items():
+        label = "/v1/*" if "{" in path else path
+        served = Served(label, handlers, config=config, telemetry=telemetry, worker_state=worker_state)
+        made.append(Route(path, served))
+    return made
