@@ -190,6 +190,10 @@ def _open_tracing() -> TracerProvider:
 
 
 _SECRET_KEYS = ("token", "authorization", "password", "secret", "api_key", "env")
+_CONTENT_KEYS = frozenset(  # what clients and workers say to each other
+    {"payload", "body", "headers", "messages", "response", "content", "params", "data", "request"}
+)
+_MOST_TEXT = 2000
 _LEVELS = {"DEBUG": "debug", "INFO": "info", "WARNING": "warn", "ERROR": "error", "CRITICAL": "error"}
 _COLOURS = {"debug": "2", "info": "32", "warn": "33", "error": "31"}
 _PLAIN_FIELDS = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
@@ -225,7 +229,8 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return json_format.dumps(_fields(record), default=str)
+        clock = {"ts": round(record.created, 3), "ts_ms": round(record.created * 1000)}
+        return json_format.dumps(_fields(record) | clock, default=str)
 
 
 class _ConsoleFormatter(logging.Formatter):
@@ -270,9 +275,11 @@ def _redacted(fields: Mapping[Any, Any]) -> dict[str, Any]:
 def _redacted_value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return _redacted(value)
+    if isinstance(value, str) and len(value) > _MOST_TEXT:
+        return value[:_MOST_TEXT] + "…"
     return [_redacted_value(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _is_secret(name: Any) -> bool:
     plain = str(name).lower().replace("-", "_")
-    return any(plain == key or plain.endswith("_" + key) for key in _SECRET_KEYS)
+    return plain in _CONTENT_KEYS or any(plain == key or plain.endswith("_" + key) for key in _SECRET_KEYS)

@@ -1,17 +1,18 @@
-"""Writes ``docs/settings.md`` from the declared settings."""
+"""Writes ``docs/settings.md`` and ``.env.example`` from the declared settings."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from debug_server.config import settings_page
+from debug_server.config import env_example, settings_page
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> None:
-    """Write the page."""
-    PAGE.write_text(settings_page())
+    """Write both."""
+    (ROOT / "docs" / "settings.md").write_text(settings_page())
+    (ROOT / ".env.example").write_text(env_example())
 
 
 if __name__ == "__main__":

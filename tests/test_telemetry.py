@@ -192,6 +192,7 @@ def test_json_lines_carry_event_and_fields() -> None:
     logging.getLogger("debug_server.engine").debug("hidden")
     (line,) = log_lines(stream)
     assert line.pop("timestamp").endswith("+00:00")
+    assert line.pop("ts_ms") == round(line.pop("ts") * 1000)
     expected = {"level": "warn", "event": "command.finished", "logger": "debug_server.engine"}
     assert line == {**expected, "command_id": 7, "path": "a\nb"}
 
@@ -201,7 +202,7 @@ def test_secrets_do_not_reach_the_log() -> None:
     stream = io.StringIO()
     configure_logging(stream=stream)
     fields = {
-        "headers": [{"Authorization": "s1", "X-Api-Key": "s2"}],
+        "sent": [{"Authorization": "s1", "X-Api-Key": "s2"}],
         "access_token": "s3",
         "env": {"HOME": "s4"},
         "password": "s5",
@@ -212,8 +213,20 @@ def test_secrets_do_not_reach_the_log() -> None:
     logging.getLogger("debug_server").info("api.request", extra=fields)
     (line,) = log_lines(stream)
     assert line["token_id"] == 12
-    assert line["headers"] == [{"Authorization": "[redacted]", "X-Api-Key": "[redacted]"}]
+    assert line["sent"] == [{"Authorization": "[redacted]", "X-Api-Key": "[redacted]"}]
     assert not any(f'"s{number}"' in stream.getvalue() for number in range(1, 8))
+
+
+def test_what_clients_and_workers_say_does_not_reach_the_log() -> None:
+    """Fields that hold content are replaced whatever they hold, and long texts are cut."""
+    stream = io.StringIO()
+    configure_logging(stream=stream)
+    names = ("payload", "body", "headers", "messages", "response", "content", "params", "data", "request")
+    fields = {name: ["said"] for name in names} | {"reason": "x" * 5000}
+    logging.getLogger("debug_server").info("access_log", extra=fields)
+    (line,) = log_lines(stream)
+    assert {line[name] for name in names} == {"[redacted]"}
+    assert len(line["reason"]) == 2001
 
 
 def test_fields_cannot_forge_the_fixed_ones() -> None:

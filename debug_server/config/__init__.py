@@ -1,17 +1,20 @@
 """Settings declared once: their names, types, defaults, sentences and sources. Imported by every layer above it."""
 
 from debug_server.config.declare import Setting, section, setting, settings_of
+from debug_server.config.gateway import GatewayConfig
 from debug_server.config.load import Loaded, load
-from debug_server.config.page import settings_page
+from debug_server.config.page import env_example, settings_page
 from debug_server.config.runner import LimitsConfig, PathsConfig, RunnerConfig, RunnerOptions
 
 __all__ = [
+    "GatewayConfig",
     "LimitsConfig",
     "Loaded",
     "PathsConfig",
     "RunnerConfig",
     "RunnerOptions",
     "Setting",
+    "env_example",
     "load",
     "section",
     "setting",

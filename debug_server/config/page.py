@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from debug_server.config.declare import Derived, Setting, settings_of
+from debug_server.config.gateway import GatewayConfig
 from debug_server.config.runner import RunnerConfig
 
-_TABLES = {"Runner (`config/runner.toml`)": RunnerConfig}
+_TABLES = {
+    "Runner (`config/runner.toml`)": RunnerConfig,
+    "Gateway (`config/gateway.toml`)": GatewayConfig,
+}
 
 _HEAD = """# Settings
 
@@ -39,3 +43,25 @@ def _default(item: Setting) -> str:
     if item.default is None:
         return "none"
     return f"`{item.default}`" if isinstance(item.default, str | Path) else f"`{item.default!r}`"
+
+
+def env_example() -> str:
+    """``.env.example``: every variable with its default, a sentence above it."""
+    groups = [f"# {heading}\n\n{_variables(cls)}" for heading, cls in _TABLES.items()]
+    return "# Every variable with its default; an empty one counts as not given. `make docs` writes this file.\n\n" + (
+        "\n".join(groups)
+    )
+
+
+def _variables(cls: type) -> str:
+    return "".join(
+        f"# {item.sentence} Must be {item.kind.expected}.\n{item.variable}={_plain(item)}\n\n"
+        for item in settings_of(cls).values()
+        if item.variable
+    )
+
+
+def _plain(item: Setting) -> str:
+    if item.default is None or isinstance(item.default, Derived):
+        return ""
+    return str(item.default).lower() if isinstance(item.default, bool) else str(item.default)

@@ -130,7 +130,8 @@ def _unavailable(error: UnavailableError) -> Refusal:
 
 
 def _invalid(error: ValidationError) -> Refusal:
-    fault = error.errors(include_url=False, include_context=False)[0]
+    # Of a value that may be one thing or another, the fault that lies deepest is the telling one.
+    fault = max(error.errors(include_url=False, include_context=False), key=lambda item: len(item["loc"]))
     where = [str(part) for part in fault["loc"] if not str(part).startswith(("function-", "list[", "str", "tagged"))]
     param = ".".join(where) or "body"
     shown = repr(fault["input"])

@@ -7,7 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from debug_server.config import RunnerConfig, load, settings_of, settings_page
+from debug_server.config import GatewayConfig, RunnerConfig, env_example, load, settings_of, settings_page
 from debug_server.model import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +70,16 @@ def test_variables_are_unique_and_sentences_are_sentences() -> None:
 def test_the_settings_page_is_fresh() -> None:
     """docs/settings.md is what the declarations say; `make docs` writes it anew."""
     assert (ROOT / "docs/settings.md").read_text() == settings_page(), "run `make docs`"
+
+
+def test_the_example_of_variables_is_fresh() -> None:
+    """.env.example is what the declarations say, and setting all of it changes nothing."""
+    text = (ROOT / ".env.example").read_text()
+    assert text == env_example(), "run `make docs`"
+    given = dict(line.split("=", 1) for line in text.splitlines() if line and not line.startswith("#"))
+    for cls in (RunnerConfig, GatewayConfig):
+        assert load(cls, environ=given).value == load(cls).value
+        assert {item.variable for item in settings_of(cls).values()} <= set(given)
 
 
 def test_importing_settings_is_cheap() -> None:
