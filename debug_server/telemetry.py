@@ -58,6 +58,8 @@ _GATEWAY: Mapping[str, Metric] = {
     "codex_maintenance_mode": Metric(kind="gauge", help="1 while all work is refused."),
 }
 
+_WORKER = ("worker", "instance")
+
 METRICS: Mapping[str, Metric] = {
     "debug_server_commands_started_total": Metric(kind="counter", help="Commands started."),
     "debug_server_commands_ended_total": Metric(kind="counter", help="Commands ended.", labels=("reason",)),
@@ -72,6 +74,13 @@ METRICS: Mapping[str, Metric] = {
     "debug_server_keepers_live": Metric(kind="gauge", help="Keepers that hold a command."),
     "debug_server_log_bytes_total": Metric(kind="counter", help="Bytes written to logs."),
     **_GATEWAY,
+    "codex_worker_restarts_total": Metric(kind="counter", help="Restarts of supervised workers.", labels=_WORKER),
+    "codex_worker_restarts_inc_total": Metric(
+        kind="counter", help="The same, under the name that older dashboards know.", labels=_WORKER
+    ),
+    "codex_worker_latency_ms": Metric(kind="gauge", help="From a worker's last start to ready.", labels=_WORKER),
+    "codex_worker_ready": Metric(kind="gauge", help="1 while a worker takes requests.", labels=_WORKER),
+    "codex_worker_backoff_ms": Metric(kind="gauge", help="Wait before a worker's next start.", labels=_WORKER),
 }
 
 

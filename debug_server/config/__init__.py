@@ -5,6 +5,7 @@ from debug_server.config.gateway import GatewayConfig
 from debug_server.config.load import Loaded, load
 from debug_server.config.page import env_example, settings_page
 from debug_server.config.runner import LimitsConfig, PathsConfig, RunnerConfig, RunnerOptions
+from debug_server.config.workers import WorkerConfig, load_worker, load_workers
 
 __all__ = [
     "GatewayConfig",
@@ -14,8 +15,11 @@ __all__ = [
     "RunnerConfig",
     "RunnerOptions",
     "Setting",
+    "WorkerConfig",
     "env_example",
     "load",
+    "load_worker",
+    "load_workers",
     "section",
     "setting",
     "settings_of",

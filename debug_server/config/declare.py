@@ -29,7 +29,7 @@ class Setting:
     sentence: str
     kind: Kind
     default: Any  # a value or a Derived
-    variable: str  # the environment variable
+    variable: str  # the environment variable; empty: none
 
     def default_for(self, before: Mapping[str, Any]) -> Any:
         """The default, given the values before it."""
@@ -37,7 +37,7 @@ class Setting:
 
 
 def setting(sentence: str, kind: Kind, *, default: Any, variable: str | None = None) -> Any:
-    """A dataclass field for one setting; ``variable`` defaults to DEBUG_SERVER_ and the key in capitals."""
+    """A dataclass field for one setting; ``variable`` defaults to DEBUG_SERVER_ and the key; empty: none."""
     metadata = {"setting": (sentence, kind, default, variable)}
     # A derived default needs its neighbours, so whoever builds the class without ``load`` gives the value.
     plain = MISSING if isinstance(default, Derived) else default
@@ -64,6 +64,6 @@ def settings_of(cls: type, prefix: str = "") -> dict[str, Setting]:
         else:
             key = prefix + field.name
             sentence, kind, default, variable = field.metadata["setting"]
-            name = variable or "DEBUG_SERVER_" + key.replace(".", "_").upper()
+            name = "DEBUG_SERVER_" + key.replace(".", "_").upper() if variable is None else variable
             found[key] = Setting(key=key, sentence=sentence, kind=kind, default=default, variable=name)
     return found

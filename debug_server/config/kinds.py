@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,18 @@ def _path(value: Any) -> Path:
         raise ValueError(value) from error
 
 
+def _texts(value: Any) -> tuple[str, ...]:
+    _require(isinstance(value, list) and all(isinstance(item, str) and "\0" not in item for item in value), value)
+    return tuple(value)
+
+
+def _table(value: Any) -> dict[str, str]:
+    _require(isinstance(value, Mapping) and all(isinstance(item, str) for item in value.values()), value)
+    return dict(value)
+
+
+TEXTS = Kind(expected="a list of texts", check=_texts)
+TABLE = Kind(expected="a table of texts", check=_table)
 TEXT = Kind(expected="a text that is not empty", check=_text)
 PATH = Kind(expected="a path", check=_path)
 

@@ -34,17 +34,19 @@ def load(
     cls: type[T],
     *,
     files: Sequence[Path] = (),
+    tables: Sequence[tuple[str, Mapping[Any, Any]]] = (),
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> Loaded[T]:
     """Build ``cls`` from its defaults, then ``files`` in order, then ``environ``, then ``flags`` (dotted key -> value).
 
+    ``tables`` are files' parts that were read already, each with the name of its source.
     An empty variable and a flag that is None count as not given.
     """
     known = settings_of(cls)
     given: dict[str, tuple[Any, str]] = {}
-    for path in files:
-        given |= _from_file(path, known)
+    for source, table in [*((str(path), read_table(path)) for path in files), *tables]:
+        given |= _from_table(table, source, known)
     given |= _from_environ(known, environ or {})
     given |= _from_flags(known, flags or {})
     sources = {key: given[key][1] if key in given else "default" for key in known}
@@ -63,17 +65,17 @@ def _build(cls: type[T], known: Mapping[str, Setting], given: Mapping[str, Any],
     return cls(**values)
 
 
-def _from_file(path: Path, known: Mapping[str, Setting]) -> dict[str, tuple[Any, str]]:
+def _from_table(table: Mapping[Any, Any], source: str, known: Mapping[str, Setting]) -> dict[str, tuple[Any, str]]:
     found = {}
-    for key, raw in _flatten(_read(path), "", path, known):
-        found[key] = (_check(known[key], raw, str(path)), str(path))
+    for key, raw in _flatten(table, "", source, known):
+        found[key] = (_check(known[key], raw, source), source)
     return found
 
 
 def _from_environ(known: Mapping[str, Setting], environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     found = {}
     for key, item in known.items():
-        if raw := environ.get(item.variable):
+        if item.variable and (raw := environ.get(item.variable)):
             source = f"variable {item.variable}"
             found[key] = (_check(item, raw, source, text=True), source)
     return found
@@ -97,18 +99,18 @@ def _check(item: Setting, raw: Any, source: str, *, text: bool = False) -> Any:
 
 
 def _flatten(
-    table: Mapping[Any, Any], prefix: str, path: Path, known: Mapping[str, Setting]
+    table: Mapping[Any, Any], prefix: str, source: str, known: Mapping[str, Setting]
 ) -> Iterator[tuple[str, Any]]:
     for name, raw in table.items():
         key = f"{prefix}{name}"
         if key in known:
             yield key, raw
         elif not any(other.startswith(key + ".") for other in known):
-            raise ConfigurationError(f"{path}: unknown key {key!r}{_nearest(key, known)}")
+            raise ConfigurationError(f"{source}: unknown key {key!r}{_nearest(key, known)}")
         elif isinstance(raw, Mapping):
-            yield from _flatten(raw, key + ".", path, known)
+            yield from _flatten(raw, key + ".", source, known)
         else:
-            raise ConfigurationError(f"{path}: {key} = {raw!r} must be a table of settings")
+            raise ConfigurationError(f"{source}: {key} = {raw!r} must be a table of settings")
 
 
 def _nearest(key: str, known: Iterable[str]) -> str:
@@ -118,7 +120,8 @@ def _nearest(key: str, known: Iterable[str]) -> str:
     return f": use one of {', '.join(known)}"
 
 
-def _read(path: Path) -> Mapping[Any, Any]:
+def read_table(path: Path) -> Mapping[Any, Any]:
+    """The tables of a TOML or YAML file; ConfigurationError when it cannot be read as one."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

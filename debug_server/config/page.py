@@ -7,10 +7,12 @@ from pathlib import Path
 from debug_server.config.declare import Derived, Setting, settings_of
 from debug_server.config.gateway import GatewayConfig
 from debug_server.config.runner import RunnerConfig
+from debug_server.config.workers import WorkerConfig
 
 _TABLES = {
     "Runner (`config/runner.toml`)": RunnerConfig,
     "Gateway (`config/gateway.toml`)": GatewayConfig,
+    "A worker (`[workers.NAME]` in `config/workers.toml`)": WorkerConfig,
 }
 
 _HEAD = """# Settings
@@ -33,7 +35,12 @@ def _table(cls: type) -> str:
 
 
 def _row(item: Setting) -> str:
-    cells = (f"`{item.key}`", f"`{item.variable}`", _default(item), f"{item.sentence} Must be {item.kind.expected}.")
+    cells = (
+        f"`{item.key}`",
+        f"`{item.variable}`" if item.variable else "none",
+        _default(item),
+        f"{item.sentence} Must be {item.kind.expected}.",
+    )
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

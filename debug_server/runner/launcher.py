@@ -111,6 +111,10 @@ class KeeperConnection:
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
+    def detach(self) -> socket.socket:
+        """The socket, for whoever goes on with the conversation in another way; nothing may have been received yet."""
+        return self._connection
+
     def close(self) -> None:
         """Hang up; the command goes on."""
         self._connection.close()

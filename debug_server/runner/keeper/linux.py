@@ -118,6 +118,12 @@ def is_alive(pid: int, started: int) -> bool:
     return fields is not None and int(fields[19]) == started and fields[0] not in "ZX"
 
 
+def resident_bytes(pid: int) -> int:
+    """The memory that a process holds now; 0 when it is gone."""
+    fields = stat_fields(pid)
+    return 0 if fields is None else int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def cap_sys_admin() -> bool:
     """Whether namespaces can be made without a user namespace."""
     with open("/proc/self/status") as file:

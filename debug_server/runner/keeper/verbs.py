@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from debug_server.runner.keeper import frames
 from debug_server.runner.keeper.control import Client
+from debug_server.runner.keeper.linux import resident_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ def _refused(why: str) -> Reply:
 
 def _status(keeper: Keeper, _: Client, __: dict[str, Any]) -> Reply:
     return {"ok": True, "handle": keeper.handle, "ending": keeper.stop is not None}
+
+
+def _usage(keeper: Keeper, _: Client, __: dict[str, Any]) -> Reply:
+    return {"ok": True, "memory_bytes": sum(map(resident_bytes, keeper.tree.pids()))}
 
 
 def _cancel(keeper: Keeper, _: Client, message: dict[str, Any]) -> Reply:
@@ -92,7 +97,7 @@ def _attach(keeper: Keeper, client: Client, message: dict[str, Any]) -> Reply:
     for start, data in keeper.relay.since(offset):
         keeper.control.send_bytes(client, frames.encode_output(start, data))
     keeper.streams.pace_relay()
-    return {"ok": True}
+    return {"ok": True, "pid": keeper.leader()}
 
 
 def _acknowledge(keeper: Keeper, _: Client, message: dict[str, Any]) -> Reply:
@@ -104,6 +109,7 @@ def _acknowledge(keeper: Keeper, _: Client, message: dict[str, Any]) -> Reply:
 
 _VERBS: dict[str, Callable[[Any, Client, dict[str, Any]], Any]] = {
     "status": _status,
+    "usage": _usage,
     "cancel": _cancel,
     "signal": _signal,
     "close_stdin": _close_stdin,

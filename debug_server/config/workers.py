@@ -1,0 +1,91 @@
+"""The settings of supervised workers, as ``config/workers.toml`` holds them: one table for each, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from debug_server.config.declare import setting
+from debug_server.config.kinds import PATH, TABLE, TEXT, TEXTS, Kind, choice, number, size, whole
+from debug_server.config.load import Loaded, load, read_table
+from debug_server.errors import ConfigurationError, InvalidInputError
+from debug_server.model import check_name
+from debug_server.model.limits import MIN_MEMORY_BYTES
+
+READINESS_KINDS = ("handshake", "stdout", "notify", "fd", "http", "exec")
+
+
+def _own(sentence: str, kind: Kind, default: Any = None) -> Any:
+    """A setting that one worker has for itself: a variable would mean all of them."""
+    return setting(sentence, kind, default=default, variable="")
+
+
+def _ms(sentence: str, default: int, variable: str, least: int = 1) -> Any:
+    return setting(sentence, whole(least=least), default=default, variable=f"WORKER_{variable}")
+
+
+_MEMORY = size(least=MIN_MEMORY_BYTES, least_text="4M")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig:
+    """[workers.NAME]: one long-lived program. Variables hold for every worker."""
+
+    argv: tuple[str, ...] = _own("The program and its arguments.", TEXTS, ())
+    cwd: Path | None = setting("Where it runs; without it, the current directory.", PATH, default=None, variable="")
+    env: dict[str, str] | None = setting("Variables to set.", TABLE, default=None, variable="")
+    inherit: tuple[str, ...] = _own("Variables of the server's to pass on, beside PATH, HOME and locale.", TEXTS, ())
+    instances: int = _own("How many of it run.", whole(least=1), 1)
+    readiness: str = _own("How it says that it is ready.", choice(*READINESS_KINDS), "stdout")
+    protocol: str = _own("Of a handshake: who shakes hands.", TEXT, "codex")
+    line: str | None = _own("Of stdout: a text in the line that says ready; without it a JSON line is awaited.", TEXT)
+    fd: int = _own("Of fd: the descriptor on which it writes a newline, 3 to 9.", whole(least=3), 3)
+    url: str | None = _own("Of http: what answers 2xx when it is ready.", TEXT)
+    probe: tuple[str, ...] = _own("Of exec: a program that ends with 0 when it is ready.", TEXTS, ())
+    probe_interval_ms: int = _own("Of http and exec: between two probes.", whole(least=10), 200)
+    probe_timeout_ms: int = _own("Of http, exec and the watchdog: for one answer.", whole(least=10), 5000)
+    memory: int | None = _own("Memory of its whole tree, enforced.", _MEMORY)
+    cpus: float | None = _own("CPU quota, in cores.", number())
+    pids: int | None = _own("Processes and threads at one time.", whole(least=1))
+    idle_timeout: float | None = _own("Seconds without output after which it is ended.", number())
+    recycle_age: float | None = _own("Seconds after which it is replaced.", number())
+    recycle_memory: int | None = _own("Memory in use above which it is replaced.", _MEMORY)
+    recycle_log: int = _own("Bytes on stderr after which it is replaced.", size(least=4096, least_text="4K"), 16 << 20)
+    watchdog_interval_ms: int | None = _own("Between two checks that it still answers.", whole(least=10))
+    watchdog_failures: int = _own("Checks in a row that fail before it is replaced.", whole(least=1), 3)
+    backoff_initial_ms: int = _ms("The first wait before a restart.", 500, "BACKOFF_INITIAL_MS")
+    backoff_max_ms: int = _ms("The longest wait before a restart.", 5000, "BACKOFF_MAX_MS")
+    restart_max: int = _ms("Restarts within the window before it is given up.", 25, "RESTART_MAX", 0)
+    restart_window_ms: int = _ms("The window of `restart_max`.", 600_000, "RESTART_WINDOW_MS")
+    stable_uptime_ms: int = _ms("Ready for so long: earlier failures are forgotten.", 60_000, "STABLE_UPTIME_MS")
+    startup_timeout_ms: int = _ms("From its start to ready.", 8000, "STARTUP_TIMEOUT_MS")
+    shutdown_grace_ms: int = _ms("For what it has under way, and from TERM to KILL.", 5000, "SHUTDOWN_GRACE_MS", 0)
+    orphan_timeout_ms: int = _ms("Without a server, until it is ended.", 60_000, "ORPHAN_TIMEOUT_MS")
+
+
+def load_worker(
+    name: str, table: Mapping[str, Any], *, source: str, environ: Mapping[str, str] | None = None
+) -> Loaded[WorkerConfig]:
+    """One worker's settings from its table and the variables."""
+    check_name(name, what="worker name")
+    return load(WorkerConfig, tables=[(f"{source}: workers.{name}", table)], environ=environ)
+
+
+def load_workers(path: Path, environ: Mapping[str, str] | None = None) -> dict[str, Loaded[WorkerConfig]]:
+    """Every worker that a file declares, by name."""
+    tables = read_table(path)
+    if unknown := sorted(set(tables) - {"workers"}):
+        raise ConfigurationError(f"{path}: unknown key {unknown[0]!r}: declare workers as [workers.NAME]")
+    found = {}
+    for name, table in tables.get("workers", {}).items():
+        if not isinstance(table, Mapping):
+            raise ConfigurationError(f"{path}: workers.{name} = {table!r} must be a table: [workers.{name}]")
+        try:
+            found[name] = load_worker(name, table, source=str(path), environ=environ)
+        except ConfigurationError:
+            raise
+        except InvalidInputError as error:
+            raise ConfigurationError(f"{path}: {error}") from error
+    return found

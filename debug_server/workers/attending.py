@@ -1,0 +1,114 @@
+"""Looking after a ready worker: the watchdog, and the reasons to replace one that works."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from debug_server.errors import DebugServerError
+from debug_server.workers.life import Life
+from debug_server.workers.readiness import Probe, ProbeFailedError
+from debug_server.workers.spec import Recycling, WorkerTiming
+
+_MEMORY_SECONDS = 5.0  # between two looks at a figure that grows slowly
+
+
+T = TypeVar("T")
+
+
+class Logged:
+    """How much a life has written into its log."""
+
+    def __init__(self, *, most: int) -> None:
+        self.most = most
+        self._bytes = 0
+        self.full = asyncio.Event()
+
+    def add(self, length: int) -> None:
+        """So much more."""
+        self._bytes += length
+        if self._bytes > self.most:
+            self.full.set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """Why a worker must go."""
+
+    sentence: str
+    failure: bool  # it does not answer, or does too much too soon: its restart costs what any failure costs
+
+
+async def attend(
+    life: Life, probe: Probe, timing: WorkerTiming, recycling: Recycling, logged: Logged
+) -> Replacement | None:
+    """Wait for the first sign of its end (None), or find a reason to replace it."""
+    chores = [_watch_log(logged, timing.stable_uptime)]
+    if recycling.age is not None:
+        chores.append(_grow_old(recycling.age))
+    if recycling.memory_bytes is not None:
+        chores.append(_watch_memory(life, recycling.memory_bytes))
+    if timing.watchdog_interval is not None:
+        chores.append(
+            _watch_answers(probe, timing.watchdog_interval, timing.watchdog_timeout, timing.watchdog_failures)
+        )
+    found = await first(_until(life.failing), *chores)
+    return None if life.failing.is_set() else found
+
+
+async def first(*work: Coroutine[Any, Any, T]) -> T:
+    """The result of whichever ends first; the others are cancelled, and over when this returns."""
+    tasks = [asyncio.ensure_future(item) for item in work]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(task.result() for task in tasks if task.done())
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _grow_old(age: float) -> Replacement:
+    await asyncio.sleep(age)
+    return Replacement(sentence=f"it is older than {age:g} s", failure=False)
+
+
+async def _watch_memory(life: Life, most: int) -> Replacement:
+    while True:
+        await asyncio.sleep(_MEMORY_SECONDS)
+        with contextlib.suppress(DebugServerError):  # it ends at this moment, or its keeper is connected to again
+            used = (await life.channel.ask({"op": "usage"}))["memory_bytes"]
+            if used > most:
+                return Replacement(sentence=f"it uses {used} bytes of memory, more than {most}", failure=False)
+
+
+async def _watch_log(logged: Logged, stable: float) -> Replacement:
+    began = asyncio.get_running_loop().time()
+    await logged.full.wait()
+    soon = asyncio.get_running_loop().time() - began < stable
+    return Replacement(sentence=f"it wrote more than {logged.most} bytes to stderr", failure=soon)
+
+
+async def _watch_answers(probe: Probe, interval: float, patience: float, most: int) -> Replacement:
+    failures = 0
+    while True:
+        await asyncio.sleep(interval)
+        try:
+            async with asyncio.timeout(patience):
+                await probe.check()
+        except TimeoutError:
+            failures, why = failures + 1, f"no answer within {patience:g} s"
+        except (ProbeFailedError, DebugServerError, OSError) as error:
+            failures, why = failures + 1, str(error)
+        else:
+            failures = 0
+            continue
+        if failures >= most:
+            return Replacement(sentence=f"{failures} checks in a row failed: {why}", failure=True)

@@ -1,0 +1,55 @@
+"""Who waits for a worker to change, and who wants to be told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from debug_server.workers.interface import WorkerChange
+
+
+class Changes:
+    """Waiters and subscribers of one worker, in one loop."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+        self._listeners: list[Callable[[WorkerChange], None]] = []
+
+    def subscribe(self, listener: Callable[[WorkerChange], None]) -> Callable[[], None]:
+        """Returns the removal."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def wait(self) -> None:
+        """Until anything changes."""
+        await self._changed.wait()
+
+    def tell(self, change: WorkerChange | None) -> None:
+        """Wake the waiters and, for one of the great moments, call the subscribers."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+        if change is not None:
+            for listener in list(self._listeners):
+                listener(change)
+
+
+class Flights:
+    """How many requests a worker has under way."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def __enter__(self) -> None:
+        self.count += 1
+        self._none.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self.count -= 1
+        if self.count == 0:
+            self._none.set()
+
+    async def landed(self) -> None:
+        """Until there are none."""
+        await self._none.wait()

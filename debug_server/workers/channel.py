@@ -1,0 +1,203 @@
+"""A keeper's relay as an asyncio conversation: the worker's stdin and stdout, and what the keeper says of it.
+
+A connection that breaks while the keeper lives is made again at the offset that was reached, and what was not
+answered is sent again under its old id, which the keeper applies once: no byte is lost or repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from debug_server.errors import WorkerExitedError
+from debug_server.runner.keeper import frames
+
+_PIECE = 128 << 10
+_WINDOW_BYTES = 512 << 10  # half of what a keeper queues for its child
+_WINDOW_PIECES = 512  # half of the ids that a keeper remembers
+_ACKNOWLEDGE_EVERY = 128 << 10  # an eighth of what a keeper holds: it never has to wait for us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelListener:
+    """Who is told what the keeper says; called in the loop."""
+
+    attached: Callable[[int], None]  # the worker's pid
+    output: Callable[[str, int], None]  # stream and length
+    ending: Callable[[], None]  # the first sign of its end
+    broken: Callable[[], None]  # the connection is gone and its end was not told
+
+
+class RelayChannel(asyncio.Protocol):
+    """``WorkerChannel`` over a keeper's socket."""
+
+    def __init__(self, listener: ChannelListener, *, offset: int | None) -> None:
+        self._listener = listener
+        self._transport: asyncio.Transport | None = None
+        self._buffer = frames.FrameBuffer()
+        self._offset = offset  # of the next byte of stdout; None until an adopted worker's first piece
+        self._pieces: deque[bytes] = deque()
+        self._unacknowledged = 0
+        self._written = 0
+        self._under_way: dict[str, bytes] = {}  # writes without an answer, in order
+        self._bytes_under_way = 0
+        self._questions: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._asked = 0
+        self._sending = asyncio.Lock()
+        self._wake = asyncio.Event()  # for senders and the reader alike; each looks for itself
+        self._refused: str | None = None  # why stdin takes nothing any more
+        self.over = False
+
+    async def open(self, connection: socket.socket) -> None:
+        """Begin, or go on after a break."""
+        connection.setblocking(False)
+        self._buffer = frames.FrameBuffer()
+        await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=connection)
+        self._send_json({"op": "attach", "offset": self._offset, "n": 0})
+        for write_id, data in self._under_way.items():
+            self._send_frame(frames.encode_write(write_id, data))
+
+    # -- for the users --------------------------------------------------------------------------------------------
+
+    async def send(self, data: bytes) -> None:
+        """Write to the worker's stdin; waits while too much is under way. WorkerExitedError when it is gone."""
+        if len(data) <= _PIECE and self._room and not self._sending.locked():
+            self._check_open()
+            self._write(data)
+            return
+        # A message is sent whole or not at all: a sender that is cancelled must not leave half a line behind.
+        await asyncio.shield(asyncio.ensure_future(self._send_long(data)))
+
+    async def _send_long(self, data: bytes) -> None:
+        async with self._sending:
+            for start in range(0, len(data), _PIECE):
+                while not self._room and not self.over and self._refused is None:
+                    self._wake.clear()
+                    await self._wake.wait()
+                self._check_open()
+                self._write(data[start : start + _PIECE])
+
+    async def receive(self) -> bytes:
+        """The next piece of stdout; empty when there is no more."""
+        while not self._pieces:
+            if self.over:
+                return b""
+            self._wake.clear()
+            await self._wake.wait()
+        piece = self._pieces.popleft()
+        self._unacknowledged += len(piece)
+        if self._unacknowledged >= _ACKNOWLEDGE_EVERY:
+            self.acknowledge()
+        return piece
+
+    def acknowledge(self) -> None:
+        """What was received need not be kept for us."""
+        self._unacknowledged = 0
+        held = sum(map(len, self._pieces))
+        self._send_json({"op": "ack", "offset": (self._offset or 0) - held})
+
+    def request_end(self, grace: float, message: str) -> None:
+        """Ask the keeper to end the tree: TERM, so many seconds, KILL."""
+        self._send_json({"op": "cancel", "grace": grace, "message": message})
+
+    async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The keeper's answer to a verb; WorkerExitedError when it does not come to that."""
+        if self.over:
+            raise WorkerExitedError("the worker has ended: try again in a moment")
+        self._asked += 1
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._questions[self._asked] = answer
+        self._send_json({**message, "n": self._asked})
+        return await answer
+
+    def finish(self) -> None:
+        """Nothing more will come: whoever waits learns it."""
+        self.over = True
+        self._drop_questions()
+        self._wake.set()
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def _room(self) -> bool:
+        return self._bytes_under_way < _WINDOW_BYTES and len(self._under_way) < _WINDOW_PIECES
+
+    def _check_open(self) -> None:
+        if self.over:
+            raise WorkerExitedError("the worker has ended: try again in a moment")
+        if self._refused is not None:
+            raise WorkerExitedError(f"the worker takes no input any more ({self._refused}): try again in a moment")
+
+    # -- the conversation with the keeper -------------------------------------------------------------------------
+
+    def _write(self, data: bytes) -> None:
+        self._written += 1
+        write_id = f"w{self._written}"
+        self._under_way[write_id] = data
+        self._bytes_under_way += len(data)
+        self._send_frame(frames.encode_write(write_id, data))
+
+    def _send_json(self, message: dict[str, Any]) -> None:
+        self._send_frame(frames.encode_json(message))
+
+    def _send_frame(self, frame: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(frame)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The keeper answers."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Frames, or parts of them."""
+        for kind, payload in self._buffer.feed(data):
+            if kind == frames.OUTPUT:
+                self._on_output(*frames.decode_output(payload))
+            else:
+                self._on_message(json.loads(payload))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """By the keeper, after the end or because it is dead; by us, in ``finish``."""
+        self._transport = None
+        self._drop_questions()
+        if not self.over:
+            self._listener.broken()
+
+    def _on_output(self, offset: int, data: bytes) -> None:
+        self._offset = offset + len(data)
+        self._pieces.append(data)
+        self._wake.set()
+        self._listener.output("stdout", len(data))
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        if "write" in message:
+            self._on_written(message)
+        elif message.get("event") == "logged":
+            self._listener.output(message["stream"], message["bytes"])
+        elif message.get("event") == "ending":
+            self._listener.ending()
+        elif message.get("event") == "exit":
+            self.finish()
+            self._listener.ending()
+        elif message.get("n") == 0 and message.get("ok"):
+            self._listener.attached(message["pid"])
+        elif (question := self._questions.pop(message.get("n") or 0, None)) is not None and not question.done():
+            question.set_result(message)
+
+    def _drop_questions(self) -> None:
+        questions, self._questions = self._questions, {}
+        for question in questions.values():
+            if not question.done():
+                question.set_exception(WorkerExitedError("the worker ended before its keeper could answer"))
+
+    def _on_written(self, message: dict[str, Any]) -> None:
+        self._bytes_under_way -= len(self._under_way.pop(message["write"], b""))
+        if not message["ok"]:
+            self._refused = message["error"]
+        self._wake.set()

@@ -1,0 +1,181 @@
+"""One life of a worker: a command of the store under a keeper, seen from the event loop.
+
+The row, the log, the exit record and their recovery are the runner's; a thread of its own waits for the end, as for
+any command. What is added here is the channel, and the word that comes before the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from debug_server.errors import DebugServerError
+from debug_server.model import ExitReason, ExitRecord
+from debug_server.runner.launch import DetachedError, RunningCommand, reconnect
+from debug_server.runner.pipeline import Job
+from debug_server.runner.recovery import INLINE, WORKER, Adopted
+from debug_server.runner.spec import CommandSpec
+from debug_server.runner.worker import WorkerSupervisor
+from debug_server.workers.channel import ChannelListener, RelayChannel
+from debug_server.workers.interface import WorkerExit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeOrder:
+    """What to start, and under which name it is found again."""
+
+    session_id: int
+    spec: CommandSpec
+    cwd: Path
+    mark: dict[str, Any]  # in the row's metadata: worker, instance, fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    path: Path
+
+
+class Life:
+    """From the start of one process to the empty tree; made and used in the loop."""
+
+    def __init__(
+        self,
+        runner: WorkerSupervisor,
+        *,
+        on_output: Callable[[str, int], None],
+        offset: int | None = 0,
+    ) -> None:
+        self._runner = runner
+        self._loop = asyncio.get_running_loop()
+        self._running: RunningCommand | None = None
+        self._end_asked: tuple[float, str] | None = None
+        self.command_id: int | None = None
+        self.spawned: asyncio.Future[int] = self._loop.create_future()  # its pid
+        self.failing = asyncio.Event()
+        self.ended: asyncio.Future[WorkerExit] = self._loop.create_future()
+        listener = ChannelListener(
+            attached=self._on_attached, output=on_output, ending=self.failing.set, broken=self._on_broken
+        )
+        self.channel = RelayChannel(listener, offset=offset)
+        self._opening: asyncio.Task[None] | None = None
+
+    def begin(self, order: LifeOrder) -> None:
+        """Start it; ``spawned`` or ``ended`` tells how that went."""
+        self._in_thread(lambda: self._run(order))
+
+    def adopt(self, adopted: Adopted) -> None:
+        """Go on with one that another process has started."""
+        self.command_id = adopted.command.id
+        self._on_started(adopted.running)
+        self._in_thread(lambda: self._follow(adopted))
+
+    def end(self, *, grace: float, message: str) -> None:
+        """TERM, so many seconds, KILL; ``ended`` tells when the tree is empty."""
+        self._end_asked = (grace, message)
+        self.failing.set()
+        if self._running is not None:
+            self._running.send({"op": "cancel", "grace": grace, "message": message})
+
+    # -- in the thread --------------------------------------------------------------------------------------------
+
+    def _in_thread(self, work: Callable[[], ExitRecord]) -> None:
+        def body() -> None:
+            try:
+                record = work()
+            except DetachedError:
+                record = ExitRecord(reason=ExitReason.LOST, message="this server let go of it")
+            except DebugServerError as error:
+                record = ExitRecord(reason=ExitReason.SPAWN_FAILED, message=str(error))
+            except Exception as error:  # noqa: BLE001 - the thread's boundary: a supervisor must hear of every end
+                record = ExitRecord(reason=ExitReason.LOST, message=f"{type(error).__name__}: {error}")
+            self._tell(lambda: self._on_ended(record))
+
+        threading.Thread(target=body, name="worker", daemon=True).start()
+
+    def _run(self, order: LifeOrder) -> ExitRecord:
+        store, spec = self._runner.store, order.spec
+        command = store.add_command(
+            session_id=order.session_id,
+            argv=spec.argv,
+            env=spec.env,
+            cwd=str(order.cwd),
+            log_name=spec.log_name,
+            limits=spec.bounds,
+            metadata={INLINE: True, WORKER: order.mark, "spec": spec.details()},
+            claim_owner=self._runner.owner,
+        )
+        self.command_id = command.id
+        job = Job(
+            command=command,
+            spec=spec,
+            lease=_Place(order.cwd),
+            cwd=order.cwd,
+            on_start=lambda running: self._tell(lambda: self._on_started(running)),
+        )
+        return self._runner.pipeline.run(job).exit
+
+    def _follow(self, adopted: Adopted) -> ExitRecord:
+        return self._runner.pipeline.follow_adopted(adopted.command, adopted.running, adopted.log_path).exit
+
+    def _tell(self, what: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: this server has left, and the row has its end
+            self._loop.call_soon_threadsafe(what)
+
+    # -- in the loop ----------------------------------------------------------------------------------------------
+
+    def _on_started(self, running: RunningCommand) -> None:
+        self._running = running
+        if self._end_asked is not None:
+            self.end(grace=self._end_asked[0], message=self._end_asked[1])
+        self._open()
+
+    def _open(self) -> None:
+        self._opening = self._loop.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        running = self._running
+        assert running is not None
+        connection = await asyncio.to_thread(reconnect, running.run_dir, running.handle)
+        if connection is None:  # it has ended, or its keeper is dead
+            self._on_gone()
+        elif self.channel.over:
+            connection.close()
+        else:
+            await self.channel.open(connection.detach())
+
+    def _on_gone(self) -> None:
+        self.failing.set()
+        self.channel.finish()
+
+    def _on_broken(self) -> None:
+        if self.ended.done():
+            self._on_gone()
+        else:
+            self._open()
+
+    def _on_attached(self, pid: int) -> None:
+        if not self.spawned.done():
+            self.spawned.set_result(pid)
+
+    def _on_ended(self, record: ExitRecord) -> None:
+        self._on_gone()
+        self.spawned.cancel()
+        self.ended.set_result(worker_exit(record))
+
+
+def worker_exit(record: ExitRecord) -> WorkerExit:
+    """What a supervisor needs to know of an exit record."""
+    plain = record.reason in (ExitReason.EXITED, ExitReason.NONZERO_EXIT, ExitReason.SIGNALED)
+    return WorkerExit(
+        at=datetime.now(UTC),
+        code=record.exit_code,
+        signal=record.signal,
+        error=None if plain else record.message or str(record.reason),
+        reason=record.reason.value,
+    )

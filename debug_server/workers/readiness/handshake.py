@@ -1,0 +1,33 @@
+"""Ready by handshake: somebody talks to the worker over its stdin and stdout, and goes on talking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from debug_server.workers.interface import WorkerChannel
+from debug_server.workers.readiness.probe import Probe, ProbeFailedError
+from debug_server.workers.spec import HandshakeReadiness
+
+
+class HandshakeProbe(Probe):
+    """The conversation that the handshake makes reads stdout, and is asked by the watchdog."""
+
+    async def listen(self, channel: WorkerChannel) -> None:
+        """Nothing: the conversation does."""
+
+    async def ready(self, channel: WorkerChannel) -> Mapping[str, Any]:
+        """Shake hands."""
+        readiness = self._around.spec.readiness
+        assert isinstance(readiness, HandshakeReadiness)
+        handshake = self._around.handshakes.get(readiness.protocol)
+        if handshake is None:
+            known = ", ".join(sorted(self._around.handshakes)) or "none is known here"
+            raise ProbeFailedError(f"nobody speaks the protocol {readiness.protocol!r}: use one of {known}")
+        self.conversation = await handshake(channel)
+        return self.conversation.details
+
+    async def check(self) -> None:
+        """Ask over the conversation."""
+        if self.conversation is not None:
+            await self.conversation.ping()

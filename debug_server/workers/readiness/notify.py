@@ -1,0 +1,92 @@
+"""Ready by NOTIFY_SOCKET, as systemd's services know it: READY=1, WATCHDOG=1, STATUS=….
+
+The socket is abstract: its name may be long and is free again when its process dies, so that the next supervisor hears
+an adopted worker. Anybody on the machine can send to such a name; whose message it is, the kernel says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from debug_server.runner.ownership import folder_identity
+from debug_server.workers.interface import WorkerChannel
+from debug_server.workers.readiness.probe import Probe, ProbeFailedError
+
+_CREDENTIALS = struct.Struct("3i")
+_MAX_MESSAGE = 4096
+
+
+class NotifyProbe(Probe):
+    """A datagram socket of one life."""
+
+    _socket: socket.socket | None = None
+    _status = ""
+    _alive = True  # a sign came since the watchdog last looked
+
+    @property
+    def _name(self) -> str:
+        around = self._around
+        return f"debug-server/{folder_identity(around.runner.paths.owners_dir)}/{around.spec.name}/{around.instance}"
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """Where to send, and how often."""
+        found = {"NOTIFY_SOCKET": f"@{self._name}"}
+        if (interval := self._around.spec.timing.watchdog_interval) is not None:
+            found["WATCHDOG_USEC"] = str(round(interval * 1_000_000))
+        return found
+
+    def open(self) -> None:
+        """Bind."""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        try:
+            self._socket.bind("\0" + self._name)
+        except OSError as error:
+            self._socket.close()
+            raise ProbeFailedError(f"the notify socket @{self._name} cannot be bound: {error.strerror}") from error
+        asyncio.get_running_loop().add_reader(self._socket, self._read)
+
+    def _read(self) -> None:
+        assert self._socket is not None
+        data, ancillary, _, _ = self._socket.recvmsg(_MAX_MESSAGE, socket.CMSG_SPACE(_CREDENTIALS.size))
+        if not any(_is_ours(kind, blob) for _, kind, blob in ancillary):
+            return
+        for line in data.decode("utf-8", "replace").splitlines():
+            name, _, value = line.partition("=")
+            if name == "STATUS":
+                self._status = value
+            elif line == "WATCHDOG=1":
+                self._alive = True
+            elif line == "READY=1":
+                self._alive = True
+                self._signal.set()
+
+    async def ready(self, channel: WorkerChannel) -> Mapping[str, Any]:
+        """With the status line that came along."""
+        await self._signal.wait()
+        return {"status": self._status} if self._status else {}
+
+    async def check(self) -> None:
+        """It must have sent WATCHDOG=1 since the last look."""
+        if not self._alive:
+            raise ProbeFailedError("it sent no WATCHDOG=1 in time")
+        self._alive = False
+
+    def close(self) -> None:
+        """Unbind."""
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+
+
+def _is_ours(kind: int, blob: bytes) -> bool:
+    if kind != socket.SCM_CREDENTIALS:
+        return False
+    return _CREDENTIALS.unpack(blob[: _CREDENTIALS.size])[1] in (os.geteuid(), 0)

@@ -1,0 +1,128 @@
+"""Ready by asking again and again: an address that answers, or a program that ends well."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from debug_server.model import ExitReason, ExitRecord, Limits
+from debug_server.runner import child_environment
+from debug_server.runner.launch import LaunchOrder, RunningCommand, launch
+from debug_server.runner.limits import plan_limits
+from debug_server.workers.interface import WorkerChannel
+from debug_server.workers.readiness.probe import Probe, ProbeFailedError
+from debug_server.workers.spec import ExecReadiness, HttpReadiness
+
+_OUTPUT_BYTES = 64 << 10
+
+
+class _PollingProbe(Probe):
+    """Asks until the answer is yes."""
+
+    _interval = 0.2
+
+    async def ready(self, channel: WorkerChannel) -> Mapping[str, Any]:
+        """What was asked, and how often."""
+        for tries in itertools.count(1):
+            with contextlib.suppress(ProbeFailedError):
+                await self.check()
+                return {"tries": tries}
+            await asyncio.sleep(self._interval)
+        raise AssertionError("unreachable")
+
+
+class HttpProbe(_PollingProbe):
+    """GET an address."""
+
+    def open(self) -> None:
+        """Its interval."""
+        self._interval = self._readiness.interval
+
+    @property
+    def _readiness(self) -> HttpReadiness:
+        readiness = self._around.spec.readiness
+        assert isinstance(readiness, HttpReadiness)
+        return readiness
+
+    async def check(self) -> None:
+        """2xx is yes."""
+        import httpx  # costs a tenth of a second, and few workers are asked so
+
+        url = self._readiness.url
+        try:
+            async with httpx.AsyncClient(timeout=self._readiness.timeout, trust_env=False) as client:
+                answer = await client.get(url)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise ProbeFailedError(f"{url} does not answer: {error or type(error).__name__}") from error
+        if not answer.is_success:
+            raise ProbeFailedError(f"{url} answers {answer.status_code}")
+
+
+class ExecProbe(_PollingProbe):
+    """Runs a program under a keeper of its own: whatever it leaves behind is ended with it."""
+
+    _numbers = itertools.count(1)
+
+    def open(self) -> None:
+        """Its interval; what a killed server's probe left is removed."""
+        self._interval = self._readiness.interval
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def _readiness(self) -> ExecReadiness:
+        readiness = self._around.spec.readiness
+        assert isinstance(readiness, ExecReadiness)
+        return readiness
+
+    @property
+    def _folder(self) -> Any:
+        return self._around.folder / "probes"
+
+    async def check(self) -> None:
+        """Status 0 is yes."""
+        started: list[RunningCommand] = []
+        asking = asyncio.ensure_future(asyncio.to_thread(self._run, started))
+        try:
+            record = await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            for running in started:
+                running.cancel()
+            await asyncio.wait([asking])
+            raise
+        if record.reason is not ExitReason.EXITED:
+            what = record.message or f"status {record.exit_code}"
+            raise ProbeFailedError(f"the probe {self._readiness.argv[0]!r} says no: {what}")
+
+    def _run(self, started: list[RunningCommand]) -> ExitRecord:
+        around = self._around
+        number = next(self._numbers)
+        limits = Limits(wall_seconds=self._readiness.timeout, output_bytes=_OUTPUT_BYTES)
+        log_path = self._folder / f"probe-{number}.log"
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        order = LaunchOrder(
+            command_id=0,
+            attempt=number,
+            argv=self._readiness.argv,
+            env=child_environment.build(
+                child_environment.default_base(os.environ),
+                environment={},
+                overrides=around.spec.environment(),
+                limits=limits,
+            ),
+            cwd=around.spec.cwd,
+            limits=plan_limits(limits, around.runner.pool.capabilities),
+            log_path=log_path,
+            kill_grace=0.0,
+        )
+        running = launch(around.runner.pool, self._folder, order)
+        started.append(running)
+        record = running.wait()
+        running.clean()
+        for path in self._folder.glob(f"{log_path.name}*"):
+            path.unlink(missing_ok=True)
+        return record

@@ -1,0 +1,27 @@
+"""Which class goes with which declaration."""
+
+from __future__ import annotations
+
+from debug_server.workers import spec
+from debug_server.workers.readiness.descriptor import FdProbe
+from debug_server.workers.readiness.handshake import HandshakeProbe
+from debug_server.workers.readiness.notify import NotifyProbe
+from debug_server.workers.readiness.polling import ExecProbe, HttpProbe
+from debug_server.workers.readiness.probe import Probe, Surroundings
+from debug_server.workers.readiness.stdout import StdoutProbe
+
+_KINDS: dict[type, type[Probe]] = {
+    spec.HandshakeReadiness: HandshakeProbe,
+    spec.StdoutReadiness: StdoutProbe,
+    spec.NotifyReadiness: NotifyProbe,
+    spec.FdReadiness: FdProbe,
+    spec.HttpReadiness: HttpProbe,
+    spec.ExecReadiness: ExecProbe,
+}
+
+
+def open_probe(around: Surroundings) -> Probe:
+    """A probe for one life, listening."""
+    probe = _KINDS[type(around.spec.readiness)](around)
+    probe.open()
+    return probe

@@ -1,0 +1,399 @@
+"""Keeps one instance of a declared worker alive: starts it, attends to it, replaces it, drains it.
+
+The rules are ``state.Machine``; here is what carries them out, in the server's event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from debug_server.errors import DebugServerError, WorkerNotReadyError
+from debug_server.runner.recovery import Adopted
+from debug_server.runner.spec import CommandSpec
+from debug_server.workers.attending import Logged, attend, first
+from debug_server.workers.backoff import Backoff, RestartBudget
+from debug_server.workers.changes import Changes, Flights
+from debug_server.workers.clock import Clock
+from debug_server.workers.interface import Generation, WorkerChange, WorkerExit
+from debug_server.workers.life import Life, LifeOrder
+from debug_server.workers.readiness import Probe, ProbeFailedError, Surroundings, open_probe
+from debug_server.workers.reporting import Reporter
+from debug_server.workers.state import GiveUp, Machine, Phase, ReadinessReason, Restart
+from debug_server.workers.status import worker_status
+
+SHORT_GRACE = 0.25  # seconds from TERM to KILL for one that is not ready in time, or has used up its grace
+
+
+@dataclass(slots=True)
+class _Wishes:
+    """What was asked of it and not yet done."""
+
+    closing: bool = False  # the server leaves
+    halted: bool = False  # an operator wants it to rest
+    successor: bool = False  # its present life is to make room for the next
+
+
+class ServiceSupervisor:
+    """One instance of a worker; ``SupervisedWorker`` for its users."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        *,
+        session_id: int,
+        clock: Clock,
+        make_reporter: Callable[[Machine], Reporter],
+    ) -> None:
+        timing = around.spec.timing
+        self._around, self._spec, self._timing = around, around.spec, timing
+        self._session_id = session_id
+        self.machine = Machine(
+            backoff=Backoff(initial=timing.backoff_initial, maximum=timing.backoff_maximum),
+            budget=RestartBudget(limit=timing.restart_max, window=timing.restart_window),
+            stable_seconds=timing.stable_uptime,
+            clock=clock,
+        )
+        self._report = make_reporter(self.machine)
+        self._wishes = _Wishes()
+        self._life: Life | None = None
+        self._generation: Generation | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._changes = Changes()
+        self._flights = Flights()
+        self._go = asyncio.Event()  # wakes one that waits for its next start
+
+    # -- for its users --------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """As declared."""
+        return self._spec.name
+
+    @property
+    def instance(self) -> int:
+        """0, 1, 2 among those of one name."""
+        return self._around.instance
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests may go to it now."""
+        return self.machine.is_ready
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process is there, or will be without anybody's help."""
+        return self.machine.is_running
+
+    @property
+    def in_flight(self) -> int:
+        """How many borrow it now."""
+        return self._flights.count
+
+    def status(self) -> dict[str, Any]:
+        """The status object."""
+        return worker_status(
+            self.machine,
+            name=self.name,
+            instance=self.instance,
+            in_flight=self._flights.count,
+            sample=self._report.sample,
+        )
+
+    async def wait_for_ready(self, timeout: float) -> bool:  # noqa: ASYNC109 - False is an answer, not an error
+        """True as soon as it is ready; False at the deadline, or when it will never be without an operator."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while not self.is_ready:
+                    if self.machine.phase in (Phase.FAILED, Phase.STOPPED):
+                        return False
+                    await self._changes.wait()
+        return self.is_ready
+
+    @contextmanager
+    def borrow(self) -> Iterator[Generation]:
+        """The ready generation for one request; WorkerNotReadyError when there is none."""
+        generation = self._generation
+        if generation is None or not self.machine.is_ready:
+            delay = self.machine.next_delay or 1.0
+            raise WorkerNotReadyError(
+                f"worker {self.name} is not ready ({self.machine.readiness}): try again in a moment",
+                status=self.status(),
+                retry_after=max(1.0, delay),
+            )
+        with self._flights:
+            yield generation
+
+    def subscribe(self, listener: Callable[[WorkerChange], None]) -> Callable[[], None]:
+        """Have ``listener`` called at each spawn, ready and exit; returns its removal."""
+        return self._changes.subscribe(listener)
+
+    # -- for its operators ----------------------------------------------------------------------------------------
+
+    def start(self, adopted: Adopted | None = None) -> None:
+        """Begin; with a life that another process had started, go on with that."""
+        self._task = asyncio.get_running_loop().create_task(self._run(adopted), name=f"worker {self.name}")
+
+    def reset(self) -> None:
+        """Forget its failures; one that gave up, waits or rests starts now."""
+        self._wishes.halted = False
+        self.machine.reset()
+        self._go.set()
+        self._tell()
+
+    async def restart(self) -> None:
+        """Replace its process: let it finish what it has, end it, start the next. One that is down starts now."""
+        if self._life is None:
+            self.reset()
+        else:
+            await self._retire(self._life, "an operator asked for a restart", successor=True)
+
+    async def halt(self) -> None:
+        """Drain and end it; it rests until ``restart`` or ``reset``."""
+        self._wishes.halted = True
+        await self._end("an operator asked it to stop")
+        while self.machine.phase is not Phase.STOPPED and not self._wishes.closing:
+            await self._changes.wait()
+
+    def drain(self) -> None:
+        """Take nothing new, from now on."""
+        if self.machine.phase not in (Phase.DRAINING, Phase.STOPPING, Phase.STOPPED):
+            self.machine.drain()
+            self._report.say("shutdown_initiated", in_flight=self.in_flight)
+            self._tell()
+
+    async def shutdown(self, reason: str = "the server is shutting down") -> None:
+        """Drain, TERM, KILL, empty tree; returns when nothing of it is left."""
+        self._wishes.closing = True
+        await self._end(reason)
+        if self._task is not None:
+            await self._task
+
+    async def _end(self, reason: str) -> None:
+        self.drain()
+        self._go.set()
+        if self._life is not None:
+            await self._retire(self._life, reason, successor=False)
+
+    async def _retire(self, life: Life, reason: str, *, successor: bool) -> None:
+        """End one life with its grace: first for what it has under way, the rest from TERM to KILL."""
+        self._wishes.successor |= successor
+        began = asyncio.get_running_loop().time()
+        if successor:
+            self.machine.failing(ReadinessReason.SHUTDOWN_INITIATED)
+            self._tell()
+        grace = self._timing.shutdown_grace
+        if not life.ended.done() and not await self._landed(life, grace):
+            self._report.say("shutdown_grace_exceeded", level=logging.WARNING, in_flight=self.in_flight)
+        if not successor:
+            self.machine.stopping()
+            self._tell()
+        left = grace - (asyncio.get_running_loop().time() - began)
+        life.end(grace=max(SHORT_GRACE, left), message=reason)
+
+    async def _landed(self, life: Life, seconds: float) -> bool:
+        """Whether everything under way came to an end in time; with the process, everything does."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await first(self._flights.landed(), life.failing.wait())
+                return True
+        return False
+
+    # -- its life -------------------------------------------------------------------------------------------------
+
+    async def _run(self, adopted: Adopted | None) -> None:
+        while not self._wishes.closing:
+            if not self._wishes.halted:
+                await self._once(adopted)
+                adopted = None
+            if self._wishes.halted and not self._wishes.closing:
+                self.machine.stopped()
+                self._tell()
+                await self._pause(None)
+        self.machine.stopped()
+        self._report.say("shutdown_complete")
+        self._report.record("stopped", None)
+        self._tell()
+
+    async def _once(self, adopted: Adopted | None) -> None:
+        """One life, and the wait that follows it."""
+        self._go.clear()
+        self.machine.launching()
+        self._report.say("worker_launch", generation=self.machine.generation)
+        self._tell()
+        found = await self._live(adopted)
+        wanted, self._wishes.successor = self._wishes.successor, False
+        following = self.machine.exited(found, wanted=wanted)
+        self._report_exit(found)
+        self._tell(kind="exit", exit=found)
+        if isinstance(following, GiveUp):
+            self._report.say("worker_restart_limit", level=logging.ERROR, restart_max=self._timing.restart_max)
+            self._report.record("failed", None, reason="restart_limit_exceeded")
+            await self._pause(None)
+        elif isinstance(following, Restart):
+            backoff_ms = round(following.delay * 1000, 3)
+            self._report.say("worker_restart_scheduled", level=logging.WARNING, backoff_ms=backoff_ms)
+            await self._pause(following.delay)
+
+    async def _pause(self, seconds: float | None) -> None:
+        if seconds == 0.0 or self._wishes.closing:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._go.wait()
+
+    async def _live(self, adopted: Adopted | None) -> WorkerExit:
+        try:
+            probe = open_probe(self._around)
+        except (ProbeFailedError, OSError) as error:
+            return _never_started(str(error))
+        self._logged = Logged(most=self._spec.recycling.log_bytes)
+        life = self._life = Life(self._around.runner, on_output=self._on_output, offset=None if adopted else 0)
+        listening: asyncio.Task[None] | None = None
+        try:
+            if adopted is not None:
+                probe.was_ready()
+                life.adopt(adopted)
+            else:
+                life.begin(self._order(probe))
+            if await self._spawned(life):
+                listening = asyncio.ensure_future(probe.listen(life.channel))
+                await self._attend(life, probe)
+            return await self._last_words(life, probe)
+        finally:
+            self._life = self._generation = None
+            probe.close()
+            if listening is not None:
+                listening.cancel()
+
+    def _order(self, probe: Probe) -> LifeOrder:
+        spec = self._spec
+        command = CommandSpec(
+            list(spec.argv),
+            {**spec.environment(), **probe.env},
+            log_name=spec.name,
+            limits=spec.limits,
+            wrapper=probe.wrapper,
+            stdin=True,
+            relay=True,
+            orphan_seconds=self._timing.orphan_timeout,
+        )
+        mark = {"name": spec.name, "instance": self.instance, "fingerprint": spec.fingerprint()}
+        return LifeOrder(session_id=self._session_id, spec=command, cwd=spec.cwd, mark=mark)
+
+    async def _spawned(self, life: Life) -> bool:
+        await asyncio.wait([life.spawned])  # cancelled, when it comes to its end before
+        if life.spawned.cancelled():
+            return False
+        self.machine.spawned(life.spawned.result())
+        self._report.say("worker_spawned", command_id=life.command_id)
+        self._report.record("spawned", life.command_id, pid=life.spawned.result())
+        self._tell(kind="spawn")
+        return True
+
+    async def _attend(self, life: Life, probe: Probe) -> None:
+        """Until the first sign of its end."""
+        if not await self._became_ready(life, probe):
+            return
+        self._generation = Generation(
+            number=self.machine.generation,
+            pid=self.machine.pid or 0,
+            channel=life.channel,
+            conversation=probe.conversation,
+            ended=life.ended,
+            failing=life.failing,
+        )
+        (self._around.folder / "ready").write_text(str(life.command_id))
+        self._report.say("worker_ready", latency_ms=self.machine.startup_ms)
+        self._report.record("ready", life.command_id, latency_ms=self.machine.startup_ms)
+        self._tell(kind="ready")
+        why = await attend(life, probe, self._timing, self._spec.recycling, self._logged)
+        if why is not None:
+            self._report.say(
+                "worker_recycle", level=logging.WARNING if why.failure else logging.INFO, reason=why.sentence
+            )
+            if why.failure:
+                self.machine.failing(ReadinessReason.WORKER_EXIT, why.sentence)
+                self._tell()
+                life.end(grace=SHORT_GRACE, message=why.sentence)
+            else:
+                await self._retire(life, why.sentence, successor=True)
+
+    async def _became_ready(self, life: Life, probe: Probe) -> bool:
+        asking = asyncio.ensure_future(probe.ready(life.channel))
+        failing = asyncio.ensure_future(life.failing.wait())
+        await asyncio.wait([asking, failing], timeout=self._timing.startup_timeout, return_when=asyncio.FIRST_COMPLETED)
+        failing.cancel()
+        if life.failing.is_set() or not asking.done():
+            asking.cancel()
+            await asyncio.wait([asking])
+        if life.failing.is_set():
+            return False
+        if asking.cancelled():
+            late = f"it was not ready within {self._timing.startup_timeout * 1000:g} ms"
+            self._report.say("worker_ready_timeout", level=logging.WARNING)
+            return self._never_ready(life, late)
+        if (error := asking.exception()) is not None:
+            return self._never_ready(life, str(error) or type(error).__name__)
+        self.machine.ready(asking.result())
+        return self.machine.is_ready
+
+    def _never_ready(self, life: Life, error: str) -> bool:
+        self.machine.failing(ReadinessReason.HANDSHAKE_FAILED, error)
+        self._tell()
+        life.end(grace=SHORT_GRACE, message=error)
+        return False
+
+    async def _last_words(self, life: Life, probe: Probe) -> WorkerExit:
+        """From the first sign of its end to the empty tree."""
+        self.machine.failing(ReadinessReason.WORKER_EXIT)
+        self._generation = None
+        self._tell()
+        if probe.conversation is not None:
+            try:
+                await probe.conversation.close()
+            except (DebugServerError, OSError) as error:
+                self._report.say("worker_conversation_error", level=logging.WARNING, error=str(error))
+        found = await life.ended
+        return found if self.machine.error is None or found.error else _explained(found, self.machine.error)
+
+    # -- what is told ---------------------------------------------------------------------------------------------
+
+    def _on_output(self, stream: str, length: int) -> None:
+        if stream == "stderr":
+            self._logged.add(length)
+        self._report.heard(stream, length)
+
+    def _report_exit(self, exit: WorkerExit) -> None:
+        fields: dict[str, Any] = {"code": exit.code, "signal": exit.signal, "reason": exit.reason, "error": exit.error}
+        quiet = self.machine.phase in (Phase.DRAINING, Phase.STOPPING)
+        if exit.reason == "spawn_failed":
+            self._report.say("worker_spawn_error", level=logging.ERROR, **fields)
+        elif quiet:
+            self._report.say("worker_exit_during_shutdown", **fields)
+        else:
+            self._report.say("worker_exit", level=logging.WARNING, **fields)
+            self._report.warn_of_crashes()
+        self._report.record("exited", None, **fields)
+
+    def _tell(self, *, kind: Literal["spawn", "ready", "exit"] | None = None, exit: WorkerExit | None = None) -> None:
+        """Whoever waits for a change, the metrics and, for the three great moments, the subscribers."""
+        self._report.measure()
+        number = self.machine.generation
+        self._changes.tell(
+            kind and WorkerChange(kind=kind, worker=self.name, instance=self.instance, generation=number, exit=exit)
+        )
+
+
+def _never_started(error: str) -> WorkerExit:
+    return WorkerExit(at=datetime.now(UTC), code=None, signal=None, error=error, reason="spawn_failed")
+
+
+def _explained(exit: WorkerExit, error: str) -> WorkerExit:
+    return WorkerExit(at=exit.at, code=exit.code, signal=exit.signal, error=error, reason=exit.reason)

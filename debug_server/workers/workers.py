@@ -1,0 +1,199 @@
+"""All supervised workers of one server: declared, adopted or removed after a crash, started, drained."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from debug_server.errors import ConfigurationError, DebugServerError, NotFoundError
+from debug_server.model import SessionStatus
+from debug_server.ports import Telemetry
+from debug_server.runner.recovery import WORKER, Adopted, recover
+from debug_server.runner.worker import WorkerSupervisor
+from debug_server.store import MetadataStore
+from debug_server.workers.clock import Clock, SystemClock
+from debug_server.workers.interface import Handshake
+from debug_server.workers.readiness import Surroundings
+from debug_server.workers.reporting import Reporter
+from debug_server.workers.spec import HandshakeReadiness, WorkerSpec
+from debug_server.workers.state import Machine
+from debug_server.workers.supervisor import SHORT_GRACE, ServiceSupervisor
+
+_LOG = logging.getLogger("debug_server.worker")
+_LOOK_AGAIN_SECONDS = 20.0
+
+
+class Workers:
+    """Every instance of every declared worker."""
+
+    def __init__(
+        self,
+        *,
+        runner: WorkerSupervisor,
+        store: MetadataStore,
+        specs: Iterable[WorkerSpec] = (),
+        handshakes: Mapping[str, Handshake] | None = None,
+        telemetry: Telemetry | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._runner, self._store, self._telemetry = runner, store, telemetry
+        self._clock = clock or SystemClock()
+        self._specs: dict[str, WorkerSpec] = {}
+        self.handshakes: dict[str, Handshake] = dict(handshakes or {})  # by protocol; whoever speaks one adds it
+        self._instances: dict[str, list[ServiceSupervisor]] = {}
+        self._sessions: list[int] = []
+        for spec in specs:
+            self.add(spec)
+
+    def add(self, spec: WorkerSpec) -> None:
+        """Declare one; before ``running``."""
+        if spec.name in self._specs:
+            raise ConfigurationError(f"worker {spec.name!r} is declared twice: give one of them another name")
+        self._specs[spec.name] = spec
+
+    # -- for users ------------------------------------------------------------------------------------------------
+
+    def named(self, name: str) -> list[ServiceSupervisor]:
+        """The instances of one worker; NotFoundError when it is not declared."""
+        if name not in self._instances:
+            known = ", ".join(sorted(self._instances)) or "none is declared"
+            raise NotFoundError(f"there is no worker {name!r}: {known}")
+        return self._instances[name]
+
+    def pick(self, name: str) -> ServiceSupervisor:
+        """The ready instance with the fewest borrowers; any other when none is ready."""
+        return min(self.named(name), key=lambda worker: (not worker.is_ready, worker.in_flight))
+
+    def all(self) -> list[ServiceSupervisor]:
+        """Every instance."""
+        return [worker for instances in self._instances.values() for worker in instances]
+
+    def statuses(self) -> list[dict[str, Any]]:
+        """Every status object."""
+        return [worker.status() for worker in self.all()]
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None, None]:
+        """Start all; at the end stop all, and nothing of them is left."""
+        writer = ThreadPoolExecutor(1, thread_name_prefix="worker-events")
+        tidying: asyncio.Task[None] | None = None
+        try:
+            await self._start(writer)
+            tidying = asyncio.ensure_future(self._tidy())
+            yield
+        finally:
+            if tidying is not None:
+                tidying.cancel()
+            await asyncio.gather(*(worker.shutdown() for worker in self.all()))
+            await asyncio.to_thread(self._close_sessions)
+            await asyncio.to_thread(writer.shutdown)
+
+    def drain(self) -> None:
+        """Take nothing new, anywhere."""
+        for worker in self.all():
+            worker.drain()
+
+    async def _start(self, writer: ThreadPoolExecutor) -> None:
+        adopted = await self._settle_dead()
+        for spec in self._specs.values():
+            self._instances[spec.name] = [
+                await self._make(spec, number, writer, adopted.get((spec.name, number)))
+                for number in range(spec.instances)
+            ]
+
+    async def _make(
+        self, spec: WorkerSpec, number: int, writer: ThreadPoolExecutor, adopted: Adopted | None
+    ) -> ServiceSupervisor:
+        folder = self._folder(spec.name, number)
+        await asyncio.to_thread(lambda: folder.mkdir(parents=True, exist_ok=True, mode=0o700))
+        session_id = adopted.command.session_id if adopted else await asyncio.to_thread(self._open, spec, number)
+        self._sessions.append(session_id)
+
+        def reporter(machine: Machine) -> Reporter:
+            return Reporter(
+                machine,
+                name=spec.name,
+                instance=number,
+                runner=self._runner,
+                telemetry=self._telemetry,
+                writer=writer,
+                clock=self._clock,
+            )
+
+        around = Surroundings(
+            runner=self._runner, spec=spec, instance=number, folder=folder, handshakes=self.handshakes
+        )
+        worker = ServiceSupervisor(around, session_id=session_id, clock=self._clock, make_reporter=reporter)
+        worker.start(adopted)
+        return worker
+
+    def _open(self, spec: WorkerSpec, number: int) -> int:
+        about = {"worker": spec.name, "instance": number, "workspace": str(spec.cwd)}
+        session = self._store.create_session(requested_by="workers", metadata=about)
+        self._store.update_session(session.id, status=SessionStatus.RUNNING)
+        return session.id
+
+    def _close_sessions(self) -> None:
+        for session_id in self._sessions:
+            with contextlib.suppress(DebugServerError):  # an operator has closed it
+                self._store.update_session(session_id, status=SessionStatus.COMPLETED)
+
+    def _folder(self, name: str, number: int) -> Path:
+        return self._runner.paths.artifacts_root.absolute() / "workers" / f"{name}-{number}"
+
+    # -- after a crash --------------------------------------------------------------------------------------------
+
+    async def _settle_dead(self) -> dict[tuple[str, int], Adopted]:
+        """What dead servers left: adopted where it can be used again, ended and waited for otherwise."""
+        found = await asyncio.to_thread(self._recover)
+        usable = {key: item for item in found if (key := self._usable(item)) is not None}
+        await asyncio.gather(*(self._remove(item) for item in found if item not in usable.values()))
+        return usable
+
+    def _recover(self) -> list[Adopted]:
+        return recover(self._store, self._runner.paths, self._runner.owner, workers=True)
+
+    def _usable(self, item: Adopted) -> tuple[str, int] | None:
+        """Whose instance it is; None when it was not ready, is declared otherwise by now, or was in a conversation.
+
+        A conversation has state on both sides: requests under way, half a line. Its other side died.
+        """
+        mark = item.command.metadata[WORKER]
+        spec = self._specs.get(mark["name"])
+        if spec is None or isinstance(spec.readiness, HandshakeReadiness) or mark["instance"] >= spec.instances:
+            return None
+        if mark["fingerprint"] != spec.fingerprint() or item.command.cancel_requested:
+            return None
+        try:
+            ready = (self._folder(spec.name, mark["instance"]) / "ready").read_text()
+        except FileNotFoundError:
+            return None
+        return (spec.name, mark["instance"]) if ready == str(item.command.id) else None
+
+    async def _remove(self, item: Adopted) -> None:
+        mark = item.command.metadata[WORKER]
+        _LOG.info(
+            "worker_removed", extra={"component": "worker", "worker": mark["name"], "command_id": item.command.id}
+        )
+        grace = {"op": "cancel", "grace": SHORT_GRACE, "message": "its server died"}
+        item.running.send(grace)
+        follow = self._runner.pipeline.follow_adopted
+        await asyncio.to_thread(follow, item.command, item.running, item.log_path)
+
+    async def _tidy(self) -> None:
+        """Another server on this store may die while we live: what it leaves is ended."""
+        while True:
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            try:
+                for item in await asyncio.to_thread(self._recover):
+                    await self._remove(item)
+            except (DebugServerError, OSError) as error:
+                _LOG.warning("worker_recovery_failed", extra={"component": "worker", "error": str(error)})
