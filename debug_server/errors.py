@@ -47,9 +47,13 @@ class DebugServerError(Exception):
 
 
 class InvalidInputError(DebugServerError, ValueError):
-    """A value the caller gave is wrong."""
+    """A value the caller gave is wrong; ``field`` names it where the message came in fields."""
 
     code = "invalid_input"
+
+    def __init__(self, message: str = "", *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class ConfigurationError(InvalidInputError):

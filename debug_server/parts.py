@@ -1,10 +1,12 @@
 """The parts of the one server by name; a server of a subset is the same server with fewer of them.
 
 api     sessions, commands, logs: REST, WebSocket, SSE, MCP and the gRPC service ``debug_server.v1``
+tasks   host tasks below ``/tasks``
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
@@ -13,10 +15,21 @@ from debug_server.ports import Part
 if TYPE_CHECKING:
     from debug_server.app import Local
 
-API = "api"
+API, TASKS = "api", "tasks"
+
+
+def _tasks(local: Local) -> Part:
+    from debug_server.config import load
+    from debug_server.config.tasks import TASKS_FILE, TasksConfig
+    from debug_server.surfaces.http.tasks import TasksPart
+    from debug_server.tasks import Tasks
+
+    config = load(TasksConfig, files=[TASKS_FILE] if TASKS_FILE.is_file() else [], environ=os.environ).value
+    return TasksPart(local.service, Tasks(local.service, config=config, paths=local.settings.paths))
+
 
 # name -> how to make it; None from one that is not configured. Each is imported by its maker, when it is served.
-_MAKERS: dict[str, Callable[[Local], Part | None]] = {}
+_MAKERS: dict[str, Callable[[Local], Part | None]] = {TASKS: _tasks}
 NAMES = frozenset({API, *_MAKERS})
 
 

@@ -52,7 +52,9 @@ class Housekeeper:
             self._thread.join(_CLOSE_SECONDS)
 
     def _run(self, recover: Callable[[], object]) -> None:
-        while not self._done.wait(_EVERY_SECONDS):
+        pause = 0.0  # at once: what a server that was killed had ended and not concluded must not wait
+        while not self._done.wait(pause):
+            pause = _EVERY_SECONDS
             try:
                 recover()
                 self.tidy(datetime.now(UTC))

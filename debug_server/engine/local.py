@@ -94,48 +94,59 @@ class LocalEngine:
         """Put a command into the queue; QueueFullError when it is at its bound."""
         return self._store.add_command(
             session_id=session_id,
-            argv=spec.argv,
-            cwd=str(spec.cwd) if spec.cwd is not None else None,
-            env=spec.env,
-            log_name=spec.log_name,
-            limits=spec.within(self._settings.limits).bounds,
+            **self._columns(spec),
             priority=priority,
             queue_key=queue_key,
             key_limit=key_limit,
             key_bound=key_bound,
             order_key=order_key,
-            stdin_text=spec.stdin_text,
             subject=subject,
-            tty=spec.tty,
             idempotency_key=idempotency_key,
             metadata={**(metadata or {}), "spec": spec.details()},
-            max_pending=self._settings.max_pending,
         )
 
-    def queue_run(self, run: QueuedRun) -> Command:
-        """Open a session and put its one command into the queue; QueueFullError when one of its bounds is reached."""
-        session = self._store.create_session(
-            repository_id=run.repository_id, requested_by=run.requested_by, metadata=run.session_metadata()
+    def queue_run(self, run: QueuedRun) -> tuple[Session, Command]:
+        """Open a session and put its one command into the queue, in one commit.
+
+        QueueFullError when one of its bounds is reached, ConflictError when one of its claims is taken.
+        """
+        spec = run.spec
+        return self._store.add_run(
+            session_metadata=run.session_metadata(),
+            repository_id=run.repository_id,
+            requested_by=run.requested_by,
+            owner_token_id=run.owner_token_id,
+            claims=run.claims,
+            secrets=run.secrets,
+            **self._columns(spec),
+            priority=run.priority,
+            queue_key=run.queue_key,
+            key_limit=run.key_limit,
+            key_bound=run.key_bound,
+            order_key=run.order_key,
+            subject=run.subject,
+            idempotency_key=run.idempotency_key,
+            metadata={**run.command_metadata(), "spec": spec.details()},
         )
-        try:
-            return self.submit(
-                session_id=session.id,
-                spec=run.spec,
-                priority=run.priority,
-                queue_key=run.queue_key,
-                key_limit=run.key_limit,
-                key_bound=run.key_bound,
-                order_key=run.order_key,
-                subject=run.subject,
-                metadata=run.command_metadata(),
-            )
-        except DebugServerError:
-            self._store.update_session(session.id, status=SessionStatus.FAILED)
-            raise
+
+    def _columns(self, spec: CommandSpec) -> dict[str, Any]:
+        """What the store keeps of a spec."""
+        return {
+            "argv": spec.argv,
+            "cwd": str(spec.cwd) if spec.cwd is not None else None,
+            "env": spec.env,
+            "log_name": spec.log_name,
+            "limits": spec.within(self._settings.limits).bounds,
+            "stdin_text": spec.stdin_text,
+            "tty": spec.tty,
+            "max_pending": self._settings.max_pending,
+        }
 
     def cancel(self, command_id: int, message: str = "cancelled on request") -> Command:
         """End a command wherever it is; a terminal one is returned unchanged. Does not wait for the tree."""
         command = self._store.request_cancel(command_id)
+        if command.status.terminal and command.started_at is None:
+            self._sessions.conclude_unstarted(command)
         if not command.status.terminal and not self._supervisor.pipeline.cancel(command_id, message):
             self._deliver(command_id, {"op": "cancel", "message": message})
         return self._store.get_command(command_id)
@@ -299,10 +310,11 @@ class LocalEngine:
             spec = CommandSpec.from_command(
                 command, self._store.read_environment(command.id), self._store.read_stdin(command.id)
             )
-            lease = self._sessions.workspace(session)
+            lease = self._sessions.prepare(session)
             request = self._sessions.environment(session, lease.path)
         except DebugServerError as error:
             self._supervisor.pipeline.refuse(command, error)
+            self._sessions.conclude_unstarted(command)
             raise
         try:
             self._supervisor.run_claimed(command, spec, lease, env_request=request)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from debug_server.engine.sessions import CLOSES_SESSION, LEASE_WITH_FIRST_COMMAND
 from debug_server.engine.workspace import WORKSPACE
+from debug_server.model import Claim
 from debug_server.runner.spec import CommandSpec
 
 
@@ -28,12 +29,19 @@ class QueuedRun:
     requested_by: str | None = None
     subject: str | None = None  # of the command's events
     metadata: Mapping[str, Any] = field(default_factory=dict)  # of the command
+    session: Mapping[str, Any] = field(default_factory=dict)  # of the session: places of its own, the caller's facts
+    claims: Sequence[Claim] = ()  # what the session has for itself
+    secrets: Mapping[str, str] = field(default_factory=dict)  # kept sealed with the session
+    owner_token_id: int | None = None
+    idempotency_key: str | None = None
 
     def session_metadata(self) -> dict[str, Any]:
         """How the session finds its workspace."""
         if self.directory is not None:
-            return {WORKSPACE: str(self.directory)}
-        return {LEASE_WITH_FIRST_COMMAND: self.commit}
+            return {**self.session, WORKSPACE: str(self.directory)}
+        if self.commit is not None:
+            return {**self.session, LEASE_WITH_FIRST_COMMAND: self.commit}
+        return dict(self.session)
 
     def command_metadata(self) -> dict[str, Any]:
         """The caller's, and that the session ends with the command."""

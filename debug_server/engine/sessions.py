@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from debug_server.engine.own_places import OwnPlaces
 from debug_server.engine.workspace import SessionWorkspace, session_workspace
 from debug_server.errors import InvalidInputError, LeaseLostError, NotFoundError
 from debug_server.model import Artifact, Command, CommandStatus, Repository, Session, SessionStatus
@@ -52,6 +53,8 @@ class Sessions:
         self._paths = paths
         self._lock = threading.Lock()
         self._pools: dict[int, WorktreePool] = {}
+        self._own = OwnPlaces(store=store, paths=paths)
+        self._closing: dict[int, threading.Lock] = {}
 
     def register(self, remote: str, *, name: str | None = None) -> Repository:
         """The repository of a URL or a local path, registered if it is new."""
@@ -137,8 +140,15 @@ class Sessions:
             generation=row.generation,
         )
 
+    def prepare(self, session: Session) -> WorktreeLease | SessionWorkspace:
+        """Where a session's commands run, made if it is the session's own."""
+        self._own.prepare(session)
+        return self.workspace(session)
+
     def workspace(self, session: Session) -> WorktreeLease | SessionWorkspace:
-        """Where a session's commands run: its lease, or the plain directory that its metadata names."""
+        """Where a session's commands run: its lease, a place of its own, or the directory that its metadata names."""
+        if (own := self._own.path(session)) is not None:
+            return SessionWorkspace(path=own)
         if session.worktree_id is not None:
             return self.lease(session)
         if (commit := session.metadata.get(LEASE_WITH_FIRST_COMMAND)) and is_open(session):
@@ -184,8 +194,13 @@ class Sessions:
                 fields = {"command_id": command.id, "name": item.name, "reason": item.reason}
                 _LOG.warning("artifact_refused", extra={"artifact": fields})
         if command.metadata.get(CLOSES_SESSION):
-            ended = self._store.get_command(command.id).status
-            self.close(session, status=_SESSION_END[ended])
+            self.close(session, status=_SESSION_END[self._store.get_command(command.id).status])
+
+    def conclude_unstarted(self, command: Command) -> None:
+        """The same for one that left no files because it never ran."""
+        if command.metadata.get(CLOSES_SESSION):
+            session = self._store.get_session(command.session_id)
+            self.close(session, status=_SESSION_END[self._store.get_command(command.id).status])
 
     def diff(self, session: Session) -> bytes:
         """What the session's commands (and its patch) changed, as a patch that applies to its commit."""
@@ -232,13 +247,30 @@ class Sessions:
         )
 
     def close(self, session: Session, *, status: SessionStatus = SessionStatus.COMPLETED) -> Session:
-        """Release the workspace; a lease that was lost meanwhile is nobody's loss."""
+        """Release the workspace and end the session; one that is closed is returned as it is.
+
+        The engine, a cancel and the housekeeper may all come to it: the first one does it, the others wait.
+        """
+        with self._lock:
+            turn = self._closing.setdefault(session.id, threading.Lock())
+        try:
+            with turn:
+                current = self._store.get_session(session.id)
+                return self._close(current, status) if is_open(current) else current
+        finally:
+            with self._lock:
+                self._closing.pop(session.id, None)
+
+    def _close(self, session: Session, status: SessionStatus) -> Session:
+        """A lease that was lost meanwhile is nobody's loss."""
         if session.worktree_id is not None:
             try:
                 self.lease(session).release()
             except LeaseLostError as error:
                 _LOG.info("lease_lost", extra={"session_id": session.id, "error": str(error)})
-        return self._store.update_session(session.id, status=status)
+        facts = self._own.leave(session)
+        metadata = {**session.metadata, **facts} if facts else None
+        return self._store.update_session(session.id, status=status, metadata=metadata)
 
     @contextmanager
     def kept_alive(self, session: Session) -> Iterator[WorktreeLease]:

@@ -1,5 +1,6 @@
 """Frozen values and pure rules; imports the standard library and ``errors`` only."""
 
+from debug_server.model.claims import Claim
 from debug_server.model.command import Command, CommandStatus, check_transition, status_for
 from debug_server.model.exit import ExitReason, ExitRecord
 from debug_server.model.limits import Limits, parse_size
@@ -21,6 +22,7 @@ from debug_server.model.records import (
 __all__ = [
     "Artifact",
     "ArtifactKind",
+    "Claim",
     "Command",
     "CommandStatus",
     "DebuggerState",

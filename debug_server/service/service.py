@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -17,7 +17,7 @@ from debug_server.service import views
 from debug_server.service.caller import Caller, check_scopes
 from debug_server.service.idempotency import Attempt, KeyedReplies
 from debug_server.service.operations import Operation
-from debug_server.service.queued_runs import QueuedRunVerbs
+from debug_server.service.outgoing import OutgoingVerbs
 from debug_server.service.quotas import check_quotas
 from debug_server.store import MetadataStore
 
@@ -25,7 +25,7 @@ _MIN_FREE_BYTES = 64 << 20
 _KEYED = frozenset({"open_session", "submit_command", "start_run"})  # the store knows what they made by their key
 
 
-class Service(QueuedRunVerbs):
+class Service(OutgoingVerbs):
     """All verbs; the operators' ones are here."""
 
     def __init__(self, *, store: MetadataStore, engine: LocalEngine, sessions: Sessions, paths: RunnerPaths) -> None:
@@ -58,6 +58,20 @@ class Service(QueuedRunVerbs):
         return await self._keyed.once(
             caller, operation, request, key, partial(self._attempt, caller, operation, request)
         )
+
+    async def once(
+        self,
+        caller: Caller,
+        operation: Operation,
+        request: m.Request,
+        key: str | None,
+        run: Callable[[str | None], Awaitable[m.Reply]],
+    ) -> m.Reply:
+        """An operation of another part: ``run`` is given the caller's own form of the key, and never done twice."""
+        caller.require(operation.scopes or ())
+        if key is None:
+            return await run(None)
+        return await self._keyed.once(caller, operation, request, key, lambda attempt: run(attempt.key))
 
     async def _attempt(self, caller: Caller, operation: Operation, request: m.Request, attempt: Attempt) -> m.Reply:
         if attempt.since is not None and (found := await self._resumed(caller, request, attempt.key, attempt.since)):

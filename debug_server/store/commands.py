@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from debug_server.errors import ConflictError, InvalidInputError, QueueFullError
-from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord, Limits, check_name, status_for
+from debug_server.errors import ConflictError, QueueFullError
+from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord, Limits, status_for
 from debug_server.store import artifacts, event_log
+from debug_server.store.command_draft import Draft
 from debug_server.store.command_rows import (
     COLUMNS,
-    argv_text,
-    check_environment,
     command_from,
     conflict,
     exit_text,
-    limits_text,
 )
 from debug_server.store.connection import Row, Transaction
-from debug_server.store.encoding import decode, encode, mapping_text
+from debug_server.store.encoding import decode, mapping_text
 from debug_server.store.part import StorePart, found
 
 WAITING = "owner IS NULL AND finished_at IS NULL"
@@ -89,36 +87,45 @@ class Commands(StorePart):
         Commands with the same ``order_key`` start in the order in which they were added, each when the one before has
         ended, whatever their priorities. Its events carry the ``subject``.
         """
-        env = env or {}
-        before = _before(argv, cwd, env)
-        after = (
-            check_name(log_name, what="log name"),
-            "{}" if limits is None else limits_text(limits),
-            CommandStatus.PENDING.value,
-            0 if claim_owner is None else 1,
-            claim_owner,
-            priority,
-            f"session:{session_id}" if queue_key is None else queue_key,
-            _checked_limit(key_limit),
-            order_key,
-            int(tty),
-            idempotency_key,
-            subject,
-            mapping_text(metadata, what="command metadata"),
+        draft = Draft.of(
+            argv=argv,
+            cwd=cwd,
+            env=env,
+            log_name=log_name,
+            limits=limits,
+            priority=priority,
+            queue_key=queue_key,
+            key_limit=key_limit,
+            key_bound=key_bound,
+            order_key=order_key,
+            stdin_text=stdin_text,
+            tty=tty,
+            idempotency_key=idempotency_key,
+            subject=subject,
+            metadata=metadata,
+            claim_owner=claim_owner,
+            max_pending=max_pending,
         )
         with self._database.write() as transaction:
             now = self._now()
-            bound = max_pending if claim_owner is None else None
-            if known := _admit(transaction, session_id, idempotency_key, bound):
+            if known := _admit(transaction, session_id, idempotency_key, draft):
                 return command_from(known)
-            _check_room_of_key(transaction, queue_key, key_bound)
-            sequence = found(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)[0]
-            sealed = self._sealer.seal(env, _place(session_id, sequence)) if env else None
-            stdin = self._sealer.seal({_STDIN: stdin_text}, _place(session_id, sequence)) if stdin_text else None
-            row = transaction.one(_INSERT, (session_id, sequence, *before, sealed, *after, stdin, now, now))
-            command = command_from(found(row, "session", session_id))
-            _append(transaction, now, "command.pending", command, f'{{"sequence":{sequence}}}')
+            command = self._insert_command(transaction, now, session_id, draft)
         self._announce()
+        return command
+
+    def _insert_command(self, transaction: Transaction, now: float, session_id: int, draft: Draft) -> Command:
+        if draft.bound is not None:
+            _check_room(transaction, draft.bound)
+        _check_room_of_key(transaction, draft.queue_key, draft.key_bound)
+        sequence = found(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)[0]
+        place = _place(session_id, sequence)
+        sealed = self._sealer.seal(draft.env, place) if draft.env else None
+        stdin = self._sealer.seal({_STDIN: draft.stdin_text}, place) if draft.stdin_text else None
+        after = draft.after(session_id)
+        row = transaction.one(_INSERT, (session_id, sequence, *draft.before, sealed, *after, stdin, now, now))
+        command = command_from(found(row, "session", session_id))
+        _append(transaction, now, "command.pending", command, f'{{"sequence":{sequence}}}')
         return command
 
     def count_ordered(self, order_key: str) -> int:
@@ -237,35 +244,18 @@ def _current(transaction: Transaction, command_id: int) -> Row:
     return found(transaction.one(_GET, (command_id,)), "command", command_id)
 
 
-def _admit(transaction: Transaction, session_id: int, key: str | None, bound: int | None) -> Row | None:
-    """Hold the session's numbering, return the key's earlier command if there is one, else check the bound."""
-    if bound is not None:
+def _admit(transaction: Transaction, session_id: int, key: str | None, draft: Draft) -> Row | None:
+    """Hold the session's numbering; the key's earlier command, if there is one."""
+    if draft.bound is not None:
         transaction.lock("queue")  # before the session's lock, always: two orders would be a deadlock
     transaction.lock(f"session:{session_id}")
-    if key is not None and (known := transaction.one(_BY_KEY, (session_id, key))):
-        return known
-    if bound is not None:
-        _check_room(transaction, bound)
-    return None
+    return transaction.one(_BY_KEY, (session_id, key)) if key is not None else None
 
 
 def _check_room(transaction: Transaction, max_pending: int) -> None:
     row = transaction.one(f"SELECT COUNT(*) FROM commands WHERE {WAITING}")
     if row is not None and row[0] >= max_pending:
         raise QueueFullError(f"{row[0]} commands wait already and {max_pending} may: try again later")
-
-
-def _before(argv: Sequence[str], cwd: str | None, env: Mapping[str, str]) -> tuple[str, str | None, str]:
-    check_environment(env)
-    if cwd is not None and "\0" in cwd:
-        raise InvalidInputError(f"cwd {cwd!r} must not hold NUL characters")
-    return argv_text(argv), cwd, encode(sorted(env)) if env else "[]"
-
-
-def _checked_limit(key_limit: int) -> int:
-    if key_limit < 1:
-        raise InvalidInputError(f"key_limit {key_limit} must be at least 1")
-    return key_limit
 
 
 def _check_room_of_key(transaction: Transaction, queue_key: str | None, bound: int | None) -> None:

@@ -17,8 +17,10 @@ from debug_server.store.debuggers import Debuggers
 from debug_server.store.event_log import EventLog
 from debug_server.store.idempotency import KeyedRequests
 from debug_server.store.migrations import migrate
+from debug_server.store.outbox import Outbox
 from debug_server.store.queue import Queue
 from debug_server.store.repositories import Repositories
+from debug_server.store.runs import Runs
 from debug_server.store.schedules import Schedules
 from debug_server.store.sealing import Sealer
 from debug_server.store.sessions import Sessions
@@ -36,9 +38,11 @@ def utc_now() -> datetime:
 class MetadataStore(
     Repositories,
     Worktrees,
+    Runs,
     Sessions,
     Commands,
     Queue,
+    Outbox,
     Artifacts,
     Tokens,
     Usage,

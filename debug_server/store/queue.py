@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from debug_server.model import Command
+from debug_server.store.claims import BLOCKED
 from debug_server.store.command_rows import COLUMNS, command_from
 from debug_server.store.commands import ACTIVE, WAITING, end_waiting
 from debug_server.store.part import StorePart
@@ -21,6 +22,7 @@ WHERE {WAITING} AND id = (
         AND (waiting.order_key IS NULL OR NOT EXISTS (
             SELECT 1 FROM commands AS earlier
             WHERE earlier.order_key = waiting.order_key AND earlier.id < waiting.id AND earlier.finished_at IS NULL))
+        AND NOT {BLOCKED}
     ORDER BY waiting.priority DESC, waiting.id
     LIMIT 1
 )

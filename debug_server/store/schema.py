@@ -6,7 +6,8 @@ repositories --< worktrees
               |
               +--< commands --< artifacts
               +--< debuggers
-events, keyed_requests, schedules and schema_version stand alone: an event outlives what it is about.
+              +--< session_claims
+events, keyed_requests, schedules, outbox, cursors and schema_version stand alone: an event outlives what it is about.
 
 A command *waits* while it has no owner and no end, and is *active* while it has an owner and no end; a partial index
 serves each, so that claiming does not slow down with the rows that have ended.
@@ -193,6 +194,31 @@ CREATE TABLE schedules (
     updated_at {double} NOT NULL
 )"""
 
+_SESSION_CLAIMS = """
+CREATE TABLE session_claims (
+    session_id BIGINT NOT NULL REFERENCES sessions (id),
+    resource TEXT NOT NULL,
+    waits INTEGER NOT NULL,
+    PRIMARY KEY (session_id, resource)
+)"""
+
+_CURSORS = """
+CREATE TABLE cursors (
+    name TEXT PRIMARY KEY,
+    seq BIGINT NOT NULL
+)"""
+
+_OUTBOX = """
+CREATE TABLE outbox (
+    id {removable_id},
+    topic TEXT NOT NULL,
+    lane BIGINT NOT NULL,
+    data TEXT NOT NULL,
+    attempts BIGINT NOT NULL DEFAULT 0,
+    due_at {double} NOT NULL,
+    created_at {double} NOT NULL
+)"""
+
 MIGRATIONS = (
     Migration(
         version=1,
@@ -247,6 +273,26 @@ MIGRATIONS = (
             "ALTER TABLE commands DROP COLUMN subject",
             "ALTER TABLE commands DROP COLUMN order_key",
             "DROP TABLE schedules",
+        ),
+    ),
+    Migration(
+        version=4,
+        up=(
+            "ALTER TABLE sessions ADD COLUMN sealed_secrets {blob}",
+            "CREATE INDEX commands_subject ON commands (subject, id) WHERE subject IS NOT NULL",
+            "CREATE INDEX commands_subjects ON commands (id) WHERE subject IS NOT NULL",
+            _SESSION_CLAIMS,
+            _CURSORS,
+            _OUTBOX,
+            "CREATE INDEX outbox_lane ON outbox (topic, lane, id)",
+        ),
+        down=(
+            "DROP TABLE outbox",
+            "DROP TABLE cursors",
+            "DROP TABLE session_claims",
+            "DROP INDEX commands_subjects",
+            "DROP INDEX commands_subject",
+            "ALTER TABLE sessions DROP COLUMN sealed_secrets",
         ),
     ),
 )

@@ -15,8 +15,8 @@ from typing import Any
 
 from debug_server.errors import ConflictError
 from debug_server.model import Session, SessionStatus
-from debug_server.store import event_log
-from debug_server.store.connection import Row
+from debug_server.store import claims, event_log
+from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import (
     epoch,
     mapping_from,
@@ -42,6 +42,7 @@ _UPDATE = (
     " commit_sha = COALESCE(?, commit_sha), patch_hash = COALESCE(?, patch_hash),"
     " expires_at = COALESCE(?, expires_at), metadata = COALESCE(?, metadata), updated_at = ? WHERE id = ?"
 )
+_OPEN = (SessionStatus.PENDING, SessionStatus.RUNNING)
 _LIVE = "status IN ('pending', 'running')"
 # Which rows may take a status: the guard is part of the update, so that no second writer slips in between.
 _GUARDS = {
@@ -77,11 +78,15 @@ class Sessions(StorePart):
             require(transaction, "repositories", "repository", repository_id)
             require(transaction, "worktrees", "worktree", worktree_id)
             require(transaction, "tokens", "token", owner_token_id)
-            now = self._now()
-            row = transaction.one(_INSERT, (*values, optional_epoch(expires_at), text, now, now))
-            session = _session(found(row, "session", "new"))
-            event_log.append(transaction, now, "session.created", "{}", session_id=session.id)
+            session = self._insert_session(transaction, self._now(), (*values, optional_epoch(expires_at)), text)
         self._announce()
+        return session
+
+    def _insert_session(
+        self, transaction: Transaction, now: float, values: tuple[object, ...], metadata: str
+    ) -> Session:
+        session = _session(found(transaction.one(_INSERT, (*values, metadata, now, now)), "session", "new"))
+        event_log.append(transaction, now, "session.created", "{}", session_id=session.id)
         return session
 
     def get_session(self, session_id: int) -> Session:
@@ -129,6 +134,8 @@ class Sessions(StorePart):
             if row is None:
                 current = _session(found(transaction.one(_GET, (session_id,)), "session", session_id))
                 raise ConflictError(f"session {session_id} is {current.status} and cannot become {status}")
+            if status is not None and status not in _OPEN:
+                claims.release(transaction, session_id)
             if status is not None:
                 event_log.append(transaction, now, f"session.{status}", "{}", session_id=session_id)
         self._announce()

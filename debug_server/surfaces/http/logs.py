@@ -62,14 +62,14 @@ class LogEndpoints:
         headers = {"Accept-Ranges": "bytes", "X-Command-Status": command.status}
         if query.follow:
             pieces = self.service.follow_log(caller, m.FollowLog(command_id=command.id, offset=query.offset))
-            return Stream(_data(pieces), self.followers, media_type=_BYTES, headers=headers)
+            return Stream(bytes_of(pieces), self.followers, media_type=_BYTES, headers=headers)
         size = command.log_bytes
         start, end, status = min(query.offset, size), size, 200
         if (asked := request.headers.get("range")) and (found := _range(asked, size)) is not None:
             start, end, status = *found, 206
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
         headers["Content-Length"] = str(end - start)
-        body = _data(self.service.read_pieces(caller, command.id, start, end))
+        body = bytes_of(self.service.read_pieces(caller, command.id, start, end))
         return StreamingResponse(body, status, headers, media_type=_BYTES)
 
     async def read_lines(self, request: Request) -> Response:
@@ -82,7 +82,7 @@ class LogEndpoints:
             pieces = self.service.follow_log(caller, m.FollowLog(command_id=command.id, offset=text.start))
         else:
             pieces = self.service.read_pieces(caller, command.id, text.start, command.log_bytes)
-        return Stream(_lines(text.records(pieces)), self.followers, media_type=_NDJSON, headers={})
+        return Stream(lines_of(text.records(pieces)), self.followers, media_type=_NDJSON, headers={})
 
     async def read_session_lines(self, request: Request) -> Response:
         """``GET /sessions/{id}/logs``: all of a session's commands."""
@@ -92,7 +92,7 @@ class LogEndpoints:
         text = LogText(_name("message", query.encoding), query.offset, query.encoding)
         verb = self.service.follow_session if query.follow else self.service.read_session
         pieces = verb(caller, m.FollowSession(session_id=query.session_id, offset=text.start))
-        return Stream(_lines(text.records(pieces)), self.followers, media_type=_NDJSON, headers={})
+        return Stream(lines_of(text.records(pieces)), self.followers, media_type=_NDJSON, headers={})
 
     async def log_events(self, request: Request) -> Response:
         """``GET /commands/{id}/log/events``: server-sent events, each id the offset to go on from."""
@@ -100,7 +100,7 @@ class LogEndpoints:
         query = from_query(request, LogQuery)
         command_id = m.CommandId(command_id=query.command_id)
         await self.service.get_command(caller, command_id)
-        offset = _resumed(request, query.offset)
+        offset = resumed(request, query.offset)
         text = LogText(_name("text", query.encoding), offset, query.encoding)
         pieces = self.service.follow_log(caller, m.FollowLog(command_id=query.command_id, offset=text.start))
         return self._events(self._log_events(caller, command_id, text.records(pieces)))
@@ -110,18 +110,16 @@ class LogEndpoints:
     ) -> AsyncGenerator[bytes, None]:
         async with aclosing(records):
             async for record in records:
-                yield _event("log", record["next_offset"], json.dumps(record))
+                yield sse("log", record["next_offset"], json.dumps(record))
         waiting = m.WaitCommand(command_id=command.command_id, timeout=_END_SECONDS)
         ended = await self.service.wait_command(caller, waiting)
-        yield _event(
-            "end", ended.log_bytes, ended.model_dump_json(include={"id", "status", "exit_code", "exit_reason"})
-        )
+        yield sse("end", ended.log_bytes, ended.model_dump_json(include={"id", "status", "exit_code", "exit_reason"}))
 
     async def follow_events(self, request: Request) -> Response:
         """``GET /events/stream``: the durable events, each id its number."""
         caller = await self._caller(request, "follow_events")
         query = from_query(request, m.ReadEvents)
-        query = query.model_copy(update={"after": _resumed(request, query.after)})
+        query = query.model_copy(update={"after": resumed(request, query.after)})
         return self._events(_facts(self.service.follow_events(caller, query)))
 
     def _events(self, pieces: AsyncGenerator[bytes, None]) -> Stream:
@@ -167,7 +165,8 @@ def _range(header: str, size: int) -> tuple[int, int] | None:
     return start, end
 
 
-def _resumed(request: Request, offset: int) -> int:
+def resumed(request: Request, offset: int) -> int:
+    """Where a client that names the last event it received goes on; else ``offset``."""
     given = request.headers.get(_LAST_EVENT)
     if given is None:
         return offset
@@ -180,17 +179,20 @@ def _name(name: str, encoding: Encoding) -> str:
     return "data" if encoding == "base64" else name
 
 
-def _event(kind: str, number: int, data: str) -> bytes:
+def sse(kind: str, number: int, data: str) -> bytes:
+    """One server-sent event."""
     return f"id: {number}\nevent: {kind}\ndata: {data}\n\n".encode()
 
 
-async def _data(pieces: AsyncGenerator[m.LogPiece, None]) -> AsyncGenerator[bytes, None]:
+async def bytes_of(pieces: AsyncGenerator[m.LogPiece, None]) -> AsyncGenerator[bytes, None]:
+    """The bytes of a log alone."""
     async with aclosing(pieces):
         async for piece in pieces:
             yield piece.data
 
 
-async def _lines(records: AsyncGenerator[Record, None]) -> AsyncGenerator[bytes, None]:
+async def lines_of(records: AsyncGenerator[Record, None]) -> AsyncGenerator[bytes, None]:
+    """Records as lines of JSON."""
     async with aclosing(records):
         async for record in records:
             yield line(record)
@@ -199,4 +201,4 @@ async def _lines(records: AsyncGenerator[Record, None]) -> AsyncGenerator[bytes,
 async def _facts(events: AsyncGenerator[m.EventReply, None]) -> AsyncGenerator[bytes, None]:
     async with aclosing(events):
         async for event in events:
-            yield _event(event.kind, event.seq, event.model_dump_json())
+            yield sse(event.kind, event.seq, event.model_dump_json())

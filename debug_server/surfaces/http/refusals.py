@@ -16,13 +16,16 @@ from debug_server.errors import DebugServerError, InvalidInputError, NotFoundErr
 from debug_server.service import mapping_of
 
 _RETRY_SECONDS = 1.0
-_SECRET_FIELDS = frozenset({"env", "data", "patch", "settings", "metadata"})
+_SECRET_FIELDS = frozenset(
+    {"env", "data", "patch", "settings", "metadata", "prompt", "status_callback_token", "sandbox"}
+)
 _SHOWN = 80
 _REASON_BYTES = 123  # what a WebSocket's closing frame can carry
 
 
 def error_object(error: DebugServerError, field: str | None = None) -> dict[str, Any]:
     """``{"error": …}`` for one of our errors."""
+    field = field or getattr(error, "field", None)
     told = {"code": error.code, "message": str(error), "retryable": mapping_of(error).retryable}
     return {"error": told if field is None else {**told, "field": field}}
 

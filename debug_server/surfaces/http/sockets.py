@@ -47,9 +47,9 @@ class SocketEndpoints:
     def routes(self) -> dict[str, Socket]:
         """Each path and its endpoint."""
         return {
-            "/commands/{command_id}/log": _guarded(self.command_log),
-            "/sessions/{session_id}/logs": _guarded(self.session_logs),
-            "/sessions/{session_id}/debug": _guarded(self.debug),
+            "/commands/{command_id}/log": guarded_socket(self.command_log),
+            "/sessions/{session_id}/logs": guarded_socket(self.session_logs),
+            "/sessions/{session_id}/debug": guarded_socket(self.debug),
         }
 
     async def command_log(self, socket: WebSocket) -> None:
@@ -59,7 +59,7 @@ class SocketEndpoints:
         await self.service.get_command(caller, m.CommandId(command_id=query.command_id))
         text = LogText(_name(query.encoding), query.offset, query.encoding)
         pieces = self.service.follow_log(caller, m.FollowLog(command_id=query.command_id, offset=text.start))
-        await self._follow(socket, text.records(pieces))
+        await follow_records(self.followers, socket, text.records(pieces))
 
     async def session_logs(self, socket: WebSocket) -> None:
         """``WS /sessions/{id}/logs``: all of a session's commands as one log."""
@@ -68,7 +68,7 @@ class SocketEndpoints:
         await self.service.get_session(caller, m.SessionId(session_id=query.session_id))
         text = LogText(_name(query.encoding), query.offset, query.encoding)
         following = m.FollowSession(session_id=query.session_id, offset=text.start)
-        await self._follow(socket, text.records(self.service.follow_session(caller, following)))
+        await follow_records(self.followers, socket, text.records(self.service.follow_session(caller, following)))
 
     async def debug(self, socket: WebSocket) -> None:
         """``WS /sessions/{id}/debug``: the error as an object, then the close with 1011, while there is no debugger."""
@@ -88,14 +88,18 @@ class SocketEndpoints:
         caller.require(OPERATIONS[operation].scopes or ())
         return caller
 
-    async def _follow(self, socket: WebSocket, records: AsyncGenerator[Record, None]) -> None:
-        sender = asyncio.ensure_future(_send(socket, records))
-        ended = await self.followers.run(sender, asyncio.ensure_future(_departure(socket)))
-        if socket.client_state is WebSocketState.CONNECTED:
-            await socket.close(ENDED if ended else LEAVING)
+
+async def follow_records(followers: Followers, socket: WebSocket, records: AsyncGenerator[Record, None]) -> None:
+    """Send records at the client's pace until they end, the client leaves or the server does."""
+    sender = asyncio.ensure_future(_send(socket, records))
+    ended = await followers.run(sender, asyncio.ensure_future(_departure(socket)))
+    if socket.client_state is WebSocketState.CONNECTED:
+        await socket.close(ENDED if ended else LEAVING)
 
 
-def _guarded(endpoint: Socket) -> Socket:
+def guarded_socket(endpoint: Socket) -> Socket:
+    """The endpoint, its refusals turned into a close with 1008."""
+
     async def handle(socket: WebSocket) -> None:
         await socket.accept()  # a close before it would be an HTTP status without a reason
         try:

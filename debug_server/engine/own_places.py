@@ -1,0 +1,95 @@
+"""What a session without a leased workspace has for itself: a scratch folder, a branch of the caller's repository.
+
+prepare (before its command) -> path -> leave (when the session closes: nothing of it stays, nothing of the user's goes)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+from debug_server.errors import DebugServerError
+from debug_server.model import ArtifactKind, Session
+from debug_server.runner.aftermath import run_after
+from debug_server.runner.settings import RunnerPaths
+from debug_server.store import MetadataStore
+from debug_server.worktrees import branches
+from debug_server.worktrees.branches import BranchTree, Removal
+
+_LOG = logging.getLogger(__name__)
+# Keys of a session's metadata.
+SCRATCH = "scratch"  # True: an empty folder, removed at the end
+BRANCH_TREE = "branch_tree"  # {"repository", "path", "branch", "cleanup"}
+AFTER = "after"  # argv of a program that is run when the session closes
+CLEANUP = "cleanup"  # what became of the branch's tree: {"attempted", "succeeded", "message"}
+PATCH_NAME = "uncommitted.patch"
+_AFTER_SECONDS = 30.0
+
+
+class OwnPlaces:
+    """The own places of one machine's sessions."""
+
+    def __init__(self, *, store: MetadataStore, paths: RunnerPaths) -> None:
+        self._store = store
+        self._root = paths.artifacts_root.absolute()
+
+    def prepare(self, session: Session) -> None:
+        """Make what the session's command needs; doing it twice is harmless."""
+        if session.metadata.get(SCRATCH):
+            self._scratch(session).mkdir(mode=0o700, parents=True, exist_ok=True)
+        if asked := session.metadata.get(BRANCH_TREE):
+            branches.add(_tree(asked), locks_dir=self._locks)
+
+    def path(self, session: Session) -> Path | None:
+        """Where its command runs; None for a session of another kind."""
+        if session.metadata.get(SCRATCH):
+            return self._scratch(session)
+        asked = session.metadata.get(BRANCH_TREE)
+        return Path(asked["path"]) if asked else None
+
+    def leave(self, session: Session) -> dict[str, Any]:
+        """Remove what was made; returns what its metadata should say of it."""
+        if (argv := session.metadata.get(AFTER)) and (said := run_after(argv, seconds=_AFTER_SECONDS)):
+            _LOG.info("after_program", extra={"session_id": session.id, "said": said})
+        if session.metadata.get(SCRATCH):
+            shutil.rmtree(self._scratch(session), ignore_errors=True)
+        asked = session.metadata.get(BRANCH_TREE)
+        if not asked or not asked["cleanup"]:
+            return {}
+        done = self._removal(session, _tree(asked))
+        return {CLEANUP: {"attempted": True, "succeeded": done.removed, "message": done.message}}
+
+    def _removal(self, session: Session, tree: BranchTree) -> Removal:
+        target = self._root / "collected" / str(session.id) / PATCH_NAME
+        try:
+            done = branches.remove(tree, locks_dir=self._locks, patch_path=target)
+        except (DebugServerError, OSError) as error:
+            return Removal(removed=False, message=f"could not be removed: {error}")
+        known = [row.path for row in self._store.list_artifacts(session.id)]
+        if target.exists() and str(target) not in known:
+            data = target.read_bytes()
+            self._store.add_artifact(
+                session_id=session.id,
+                command_id=None,
+                kind=ArtifactKind.CUSTOM,
+                name=PATCH_NAME,
+                path=str(target),
+                size=len(data),
+                sha256=hashlib.sha256(data).hexdigest(),
+                content_type="text/x-patch",
+            )
+        return done
+
+    def _scratch(self, session: Session) -> Path:
+        return self._root / "scratch" / str(session.id)
+
+    @property
+    def _locks(self) -> Path:
+        return self._root / "locks"
+
+
+def _tree(asked: dict[str, Any]) -> BranchTree:
+    return BranchTree(repository=Path(asked["repository"]), path=Path(asked["path"]), branch=asked["branch"])

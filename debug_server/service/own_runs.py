@@ -1,0 +1,88 @@
+"""The verbs of callers' own runs: a command in a session of its own, found again by its subject.
+
+Host tasks are such runs. One is over when its session is closed: its tree is empty and its places are tidy.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from debug_server.engine import QueuedRun
+from debug_server.engine.sessions import is_open
+from debug_server.errors import NotFoundError
+from debug_server.model import Command, Session
+from debug_server.service.caller import Caller
+from debug_server.service.queued_runs import QueuedRunVerbs
+from debug_server.service.wakeups import wait_for
+
+_CANCEL_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRows:
+    """A run as it is now."""
+
+    session: Session
+    command: Command
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it is left to do."""
+        return not is_open(self.session)
+
+
+class OwnRunVerbs(QueuedRunVerbs):
+    """Own runs."""
+
+    async def queue_own_run(self, caller: Caller, run: QueuedRun) -> RunRows:
+        """Queue a run that is the caller's; ConflictError while something that it needs for itself is taken."""
+        self._accepting()
+        run = replace(run, requested_by=caller.name, owner_token_id=caller.token_id)
+        async with self._quotas.room(caller, sessions=1, commands=1):
+            session, command = await self._call(self._engine.queue_run, run)
+        return RunRows(session=session, command=command)
+
+    async def find_run(self, caller: Caller, subject: str) -> RunRows:
+        """The newest run about it that the caller may see, or NotFoundError."""
+        command = await self._read(self._store.newest_about, subject)
+        session = await self._read(self._store.get_session, command.session_id)
+        if not caller.may_see(session):
+            raise NotFoundError(f"there is no command about {subject!r}")
+        return RunRows(session=session, command=command)
+
+    async def run_of(self, session_id: int) -> RunRows:
+        """The run that a session was opened for."""
+        session = await self._read(self._store.get_session, session_id)
+        return RunRows(session=session, command=(await self._read(self._store.list_commands, session_id))[0])
+
+    async def list_runs(self, caller: Caller, prefix: str, *, after: int, limit: int) -> list[RunRows]:
+        """Runs whose subject begins so, oldest first: the caller's, or everybody's."""
+        owner = None if caller.is_admin else caller.token_id
+        return await self._call(self._runs, prefix, owner, after, limit)
+
+    def _runs(self, prefix: str, owner: int | None, after: int, limit: int) -> list[RunRows]:
+        rows = self._store.list_about(prefix, owner_token_id=owner, after=after, limit=limit)
+        return [RunRows(session=self._store.get_session(row.session_id), command=row) for row in rows]
+
+    async def run_over(self, run: RunRows, seconds: float) -> RunRows:
+        """The run once it is over, or as it is after so many seconds or when the server leaves."""
+        deadline = time.monotonic() + seconds
+        async with self._wakeups.of(("session", run.session.id)) as woken:
+            while True:
+                woken.clear()
+                # The session first: a command is read no older than it, and a closed session's has ended.
+                session = await self._read(self._store.get_session, run.session.id)
+                command = await self._read(self._store.get_command, run.command.id)
+                run = RunRows(session=session, command=command)
+                left = deadline - time.monotonic()
+                if run.over or left <= 0 or self.draining:
+                    return run
+                await wait_for(woken, left)
+
+    async def cancel_run(self, run: RunRows, message: str) -> RunRows:
+        """End it; returns when its tree is empty and its places are tidy, or as it is after a minute."""
+        if run.over:
+            return run
+        await self._call(self._engine.cancel, run.command.id, message)
+        return await self.run_over(run, _CANCEL_SECONDS)

@@ -1,0 +1,162 @@
+"""Host tasks over HTTP: the part of the one server that has the routes below ``/tasks``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Annotated, Any
+
+from pydantic import Field
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from debug_server.service import Caller, Service
+from debug_server.surfaces.http.access import identify_or_local
+from debug_server.surfaces.http.decoding import from_query, json_object
+from debug_server.surfaces.http.endpoints import KEY_HEADER, Endpoint, encoded, guarded
+from debug_server.surfaces.http.log_text import LogText, Record
+from debug_server.surfaces.http.logs import bytes_of, lines_of, resumed, sse
+from debug_server.surfaces.http.sockets import follow_records, guarded_socket
+from debug_server.surfaces.http.streaming import Followers, Stream, with_heartbeats
+from debug_server.tasks.callbacks import Callbacks
+from debug_server.tasks.models import RunnerSubmit, RunnerTask, TaskId, TaskPage, WaitTask
+from debug_server.tasks.tasks import Tasks
+
+_NDJSON, _SSE, _BYTES = "application/x-ndjson", "text/event-stream", "application/octet-stream"
+_END_SECONDS = 30.0  # a log is complete a moment before its task is over
+
+
+class TaskLogQuery(TaskId):
+    """From where, and whether to wait for more."""
+
+    offset: Annotated[int, Field(ge=0, le=2**62)] = 0
+    follow: bool = False
+
+
+class TasksPart:
+    """Serves tasks, and calls back while it does."""
+
+    name = "tasks"
+
+    def __init__(self, service: Service, tasks: Tasks, *, heartbeat_seconds: float = 15.0) -> None:
+        self._service = service
+        self._tasks = tasks
+        self._heartbeat_seconds = heartbeat_seconds
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Everything below ``/tasks``."""
+        plain: list[tuple[str, str, Endpoint]] = [
+            ("POST", "/tasks/submit", self.submit),
+            ("GET", "/tasks", self.list),
+            ("GET", "/tasks/{task_id}", self.get),
+            ("GET", "/tasks/{task_id}/wait", self.wait),
+            ("POST", "/tasks/{task_id}/cancel", self.cancel),
+            ("GET", "/tasks/{task_id}/log", self.log),
+            ("GET", "/tasks/{task_id}/log.ndjson", self.log_lines),
+            ("GET", "/tasks/{task_id}/log/events", self.log_events),
+        ]
+        found: list[BaseRoute] = [Route(path, guarded(endpoint), methods=[method]) for method, path, endpoint in plain]
+        return [*found, WebSocketRoute("/tasks/{task_id}/log", guarded_socket(self.log_socket))]
+
+    def grpc_services(self) -> Mapping[str, Any]:
+        """None."""
+        return {}
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """The callbacks' life."""
+        return Callbacks(self._service, self._tasks).running()
+
+    def drain(self) -> None:
+        """The gate refuses new tasks; the others go on under their keepers."""
+
+    def health(self) -> Mapping[str, Any]:
+        """Which executor runs tasks."""
+        return {"tasks": {"executor": self._tasks.executor}}
+
+    def readiness(self) -> tuple[str, Mapping[str, Any]]:
+        """As the service's."""
+        return "ok", {}
+
+    def liveness(self) -> tuple[str, Mapping[str, Any]]:
+        """As the service's."""
+        return "ok", {}
+
+    async def submit(self, request: Request) -> Response:
+        """``POST /tasks/submit``."""
+        caller = await self._caller(request)
+        submit = RunnerSubmit.model_validate(await json_object(request), strict=True)
+        return encoded(await self._tasks.submit(caller, submit, request.headers.get(KEY_HEADER)))
+
+    async def get(self, request: Request) -> Response:
+        """``GET /tasks/{id}``."""
+        return encoded(await self._tasks.get(await self._caller(request), from_query(request, TaskId)))
+
+    async def list(self, request: Request) -> Response:
+        """``GET /tasks``."""
+        return encoded(await self._tasks.list(await self._caller(request), from_query(request, TaskPage)))
+
+    async def wait(self, request: Request) -> Response:
+        """``GET /tasks/{id}/wait``."""
+        return encoded(await self._tasks.wait(await self._caller(request), from_query(request, WaitTask)))
+
+    async def cancel(self, request: Request) -> Response:
+        """``POST /tasks/{id}/cancel``."""
+        return encoded(await self._tasks.cancel(await self._caller(request), from_query(request, TaskId)))
+
+    async def log(self, request: Request) -> Response:
+        """``GET /tasks/{id}/log``: all of its bytes; with ``follow`` also those to come."""
+        caller, query = await self._caller(request), from_query(request, TaskLogQuery)
+        verb = self._tasks.follow if query.follow else self._tasks.stored
+        pieces = await verb(caller, TaskId(task_id=query.task_id), query.offset)
+        return Stream(bytes_of(pieces), _followers(request), media_type=_BYTES, headers={})
+
+    async def log_lines(self, request: Request) -> Response:
+        """``GET /tasks/{id}/log.ndjson``."""
+        caller, query = await self._caller(request), from_query(request, TaskLogQuery)
+        records = await self._records(caller, query, follow=query.follow)
+        return Stream(lines_of(records), _followers(request), media_type=_NDJSON, headers={})
+
+    async def log_events(self, request: Request) -> Response:
+        """``GET /tasks/{id}/log/events``: server-sent events; the last one is the task."""
+        caller, query = await self._caller(request), from_query(request, TaskLogQuery)
+        query = query.model_copy(update={"offset": resumed(request, query.offset)})
+        pieces = self._events(caller, query, await self._records(caller, query, follow=True))
+        lively = with_heartbeats(pieces, self._heartbeat_seconds)
+        return Stream(lively, _followers(request), media_type=_SSE, headers={})
+
+    async def log_socket(self, socket: WebSocket) -> None:
+        """``WS /tasks/{id}/log``."""
+        caller, query = await self._caller(socket), from_query(socket, TaskLogQuery)
+        await follow_records(_followers(socket), socket, await self._records(caller, query, follow=True))
+
+    async def _caller(self, connection: HTTPConnection) -> Caller:
+        return await identify_or_local(self._service, connection)
+
+    async def _records(self, caller: Caller, query: TaskLogQuery, *, follow: bool) -> AsyncGenerator[Record, None]:
+        text = LogText("chunk", query.offset, "utf-8")
+        verb = self._tasks.follow if follow else self._tasks.stored
+        pieces = await verb(caller, TaskId(task_id=query.task_id), text.start)
+        return _named(query.task_id, text.records(pieces))
+
+    async def _events(
+        self, caller: Caller, query: TaskLogQuery, records: AsyncGenerator[Record, None]
+    ) -> AsyncGenerator[bytes, None]:
+        async with aclosing(records):
+            async for record in records:
+                yield sse("log", record["next_offset"], json.dumps(record))
+        task: RunnerTask = await self._tasks.wait(caller, WaitTask(task_id=query.task_id, timeout=_END_SECONDS))
+        yield sse("end", task.log_bytes, task.model_dump_json())
+
+
+async def _named(task_id: str, records: AsyncGenerator[Record, None]) -> AsyncGenerator[Record, None]:
+    async with aclosing(records):
+        async for record in records:
+            yield {"task_id": task_id, **record}
+
+
+def _followers(connection: HTTPConnection) -> Followers:
+    found: Followers = connection.app.state.followers
+    return found

@@ -1,0 +1,195 @@
+"""Tells whoever asked for it how a task goes: on its start and at its end, in this order, at least once.
+
+    event --collector--> outbox --sender (one at a time for each task)--> the receiver's 2xx --> removed
+                           ^            |
+                           +--backoff---+   given up after a day, or soon where the receiver refuses
+
+Both loops begin where they were when the server was killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+
+from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
+from debug_server.model import Event
+from debug_server.service import Service
+from debug_server.store.outbox import Outgoing
+from debug_server.tasks.models import RunnerTask, TaskStatus
+from debug_server.tasks.targets import Target
+from debug_server.tasks.tasks import CALLBACK, CALLBACK_TOKEN, Tasks
+from debug_server.tasks.views import TASK
+
+_LOG = logging.getLogger(__name__)
+TOPIC = "task_callbacks"
+_STARTED = "command.started"
+_ENDED = ("session.completed", "session.failed", "session.cancelled")
+_PAGE = 1000
+_TIMEOUT = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
+_AT_ONCE = 16
+_GIVE_UP = timedelta(hours=24)
+_REFUSED_ATTEMPTS = 5  # of a receiver that says that the message itself is wrong
+_PATIENT = (408, 425, 429)
+_LOOK_AGAIN = 5.0
+_BODY = (
+    *("status", "message", "started_at", "finished_at", "exit_code", "stdout", "stderr", "container_id"),
+    *("worktree_cleanup_attempted", "worktree_cleanup_succeeded", "worktree_cleanup_message"),
+)
+
+
+class Callbacks:
+    """The callbacks of one server."""
+
+    def __init__(self, service: Service, tasks: Tasks) -> None:
+        self._service = service
+        self._tasks = tasks
+        self._sending: dict[int, asyncio.Task[None]] = {}
+        self._changed = asyncio.Event()
+        # One for all: making it reads the certificates of the whole machine, which takes longer than a callback.
+        self._client = httpx.AsyncClient(timeout=_TIMEOUT, trust_env=False, follow_redirects=False)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None, None]:
+        """Collect and send for as long as the block runs."""
+        await self._service.begin_collecting(TOPIC)
+        loops = [asyncio.create_task(self._collect()), asyncio.create_task(self._send())]
+        try:
+            yield
+        finally:
+            for task in [*loops, *self._sending.values()]:
+                task.cancel()
+            await asyncio.gather(*loops, *self._sending.values(), return_exceptions=True)
+            await self._client.aclose()
+
+    # -- the collector ----------------------------------------------------------------------------------------------
+
+    async def _collect(self) -> None:
+        async for page in self._service.pages_of_events(TOPIC, _PAGE):
+            messages = [found for event in page if (found := await self._message(event)) is not None]
+            await self._service.collect_messages(TOPIC, page[-1].seq, messages)
+            if messages:
+                self._changed.set()
+
+    async def _message(self, event: Event) -> tuple[int, dict[str, Any]] | None:
+        if event.session_id is None or (event.kind != _STARTED and event.kind not in _ENDED):
+            return None
+        with suppress(NotFoundError):
+            asked = (await self._service.session_metadata(event.session_id)).get(TASK)
+            if isinstance(asked, dict) and CALLBACK in asked:
+                status = "running" if event.kind == _STARTED else "ended"
+                return event.session_id, {"task_id": asked["task_id"], "status": status, "seq": event.seq}
+        return None
+
+    # -- the sender -------------------------------------------------------------------------------------------------
+
+    async def _send(self) -> None:
+        while True:
+            self._changed.clear()
+            pause = _LOOK_AGAIN
+            try:
+                heads = await self._service.next_messages(TOPIC)
+            except DebugServerError as error:  # the store is away for a moment
+                _LOG.warning("callbacks_not_read", extra={"error": str(error)})
+                heads = []
+            now = datetime.now(UTC)
+            for message in heads:
+                if message.lane in self._sending or len(self._sending) >= _AT_ONCE:
+                    continue
+                if message.due_at > now:
+                    pause = min(pause, (message.due_at - now).total_seconds())
+                    continue
+                task = asyncio.create_task(self._deliver(message))
+                self._sending[message.lane] = task
+                task.add_done_callback(self._done(message.lane))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
+
+    def _done(self, lane: int) -> Callable[[asyncio.Task[None]], None]:
+        def forget(task: asyncio.Task[None]) -> None:
+            del self._sending[lane]
+            self._changed.set()
+            if not task.cancelled() and (error := task.exception()) is not None:
+                _LOG.error("callback_failed", extra={"session_id": lane, "error": repr(error)})
+
+        return forget
+
+    async def _deliver(self, message: Outgoing) -> None:
+        """One attempt."""
+        fields: dict[str, Any] = {"session_id": message.lane, "attempt": message.attempts + 1}
+        try:
+            status = await self._post(message)
+        except InvalidInputError as error:  # its target is not allowed
+            _LOG.warning("callback_refused", extra={**fields, "error": str(error)})
+            await self._service.message_done(message)
+            return
+        except (DebugServerError, OSError, httpx.HTTPError) as error:
+            said, hopeless = str(error) or type(error).__name__, False
+        else:
+            if 200 <= status < 300:
+                await self._service.message_done(message)
+                return
+            said = f"the receiver answered {status}"
+            hopeless = 400 <= status < 500 and status not in _PATIENT and message.attempts + 1 >= _REFUSED_ATTEMPTS
+        if hopeless or datetime.now(UTC) - message.created_at > _GIVE_UP:
+            _LOG.warning("callback_given_up", extra={**fields, "error": said})
+            await self._service.message_done(message)
+            return
+        _LOG.info("callback_postponed", extra={**fields, "error": said})
+        pause = min(_FIRST_PAUSE * 2.0 ** min(message.attempts, 30), _LONGEST_PAUSE) * random.uniform(0.75, 1.25)
+        await self._service.postpone_message(message, datetime.now(UTC) + timedelta(seconds=pause))
+
+    async def _post(self, message: Outgoing) -> int:
+        session_id = message.lane
+        asked = (await self._service.session_metadata(session_id))[TASK]
+        task = await self._tasks.view_of(session_id)
+        body = json.dumps(_body(task, running=message.data["status"] == "running"), ensure_ascii=False).encode()
+        token = (await self._service.session_secrets(session_id)).get(CALLBACK_TOKEN)
+        headers = {"Content-Type": "application/json", "X-Runner-Delivery": f"{session_id}-{message.data['seq']}"}
+        if token is not None:
+            headers |= signed(token, body)
+        async with asyncio.timeout(_TIMEOUT):
+            return await _send_to(self._client, await self._tasks.targets.resolve(asked[CALLBACK]), body, headers)
+
+
+def signed(token: str, body: bytes) -> dict[str, str]:
+    """The token, and the proof that whoever has it sent this body at this time."""
+    moment = str(int(time.time()))
+    digest = hmac.new(token.encode(), moment.encode() + b"." + body, hashlib.sha256).hexdigest()
+    return {"X-Runner-Token": token, "X-Runner-Timestamp": moment, "X-Runner-Signature": f"sha256={digest}"}
+
+
+def _body(task: RunnerTask, *, running: bool) -> dict[str, Any]:
+    found = {name: value for name, value in task.model_dump(mode="json").items() if name in _BODY}
+    if running:
+        unknown = ("finished_at", "exit_code", "worktree_cleanup_succeeded", "worktree_cleanup_message")
+        found |= {"status": TaskStatus.RUNNING.value, "message": "running", "worktree_cleanup_attempted": False}
+        found |= dict.fromkeys(unknown)
+    return {"task_id": task.task_id, "run_id": task.run_id, **found}
+
+
+async def _send_to(client: httpx.AsyncClient, target: Target, body: bytes, headers: dict[str, str]) -> int:
+    """By address: a second look-up of the name could give another one."""
+    default = {"http": 80, "https": 443}[target.scheme]
+    name = f"[{target.host}]" if ":" in target.host else target.host
+    address = f"[{target.address}]" if target.address.version == 6 else str(target.address)
+    host = name if target.port == default else f"{name}:{target.port}"
+    url = f"{target.scheme}://{address}:{target.port}{target.path}"
+    request = client.build_request("POST", url, content=body, headers={**headers, "Host": host})
+    request.extensions["sni_hostname"] = target.host
+    response = await client.send(request, stream=True)  # what it says beside its status is of no interest
+    await response.aclose()
+    return response.status_code

@@ -1,0 +1,204 @@
+"""What the users of host tasks send and get, field by field."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+from debug_server.service.messages import Page, Reply, Request
+
+MAX_PROMPT_BYTES = 1 << 20
+_MAX_TEXT = 4096
+_CONTROL = re.compile(r"[\x00-\x1f\x7f/]")
+
+
+class TaskStatus(StrEnum):
+    """Where a task stands."""
+
+    QUEUED = "queued"
+    RUNNING = "running"  # from its start until its tree is empty and its places are tidy
+    SUCCESS = "success"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+class ExecutionMode(StrEnum):
+    """Where a task runs."""
+
+    NO_WORKSPACE = "no-workspace"  # in an empty folder of its own
+    SHARED_WORKSPACE = "shared-workspace"  # in the project, with the paths it names for itself
+    ISOLATED_WORKTREE = "isolated-worktree"  # in a worktree on a branch of its own
+    DOCKER_SANDBOX = "docker-sandbox"  # in a container
+
+
+def _clean(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("must not hold NUL characters, which no program can receive")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("must not hold half a character (a lone surrogate)") from error
+    return value
+
+
+def _identifier(value: str) -> str:
+    if _CONTROL.search(value) or value in (".", ".."):
+        raise ValueError("must be addressable in a URL: no slashes, no control characters, not '.' or '..'")
+    return _clean(value)
+
+
+def _absolute(value: str) -> str:
+    if not value.startswith("/"):
+        raise ValueError("must be an absolute path")
+    if ".." in PurePosixPath(value).parts:
+        raise ValueError("must not hold '..'")
+    return _clean(value)
+
+
+def _url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"is not a URL: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ValueError("must be an http or https URL with a host")
+    if parts.username or parts.password:
+        raise ValueError("must not hold a user or a password: use status_callback_token")
+    return _clean(value)
+
+
+def _word(value: str) -> str:
+    if value.startswith("-"):
+        raise ValueError("must not begin with '-', which would be read as an option")
+    return _clean(value)
+
+
+def _prompt(value: str) -> str:
+    if len(_clean(value).encode()) > MAX_PROMPT_BYTES:
+        raise ValueError(f"must have at most {MAX_PROMPT_BYTES} bytes")
+    return value
+
+
+def _names(value: dict[str, str]) -> dict[str, str]:
+    for name, text in value.items():
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise ValueError(f"{name[:40]!r} is no name of an environment variable")
+        _clean(text)
+    return value
+
+
+Identifier = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_identifier)]
+Text = Annotated[str, Field(max_length=_MAX_TEXT), AfterValidator(_clean)]
+AbsolutePath = Annotated[str, Field(min_length=1, max_length=_MAX_TEXT), AfterValidator(_absolute)]
+Word = Annotated[str, Field(min_length=1, max_length=_MAX_TEXT), AfterValidator(_word)]
+
+
+class RunnerWorkspace(Request):
+    """The project that a task works on."""
+
+    project_id: Annotated[int, Field(ge=1, le=2**62)]
+    project_root: AbsolutePath
+    lock_paths: Annotated[list[AbsolutePath], Field(max_length=256)] = Field(default_factory=list)
+    worktree_path: AbsolutePath | None = None
+    git_branch: Annotated[Word, Field(max_length=200)] | None = None
+
+
+class RunnerMount(Request):
+    """A directory of the host inside the container."""
+
+    source: AbsolutePath
+    target: AbsolutePath
+    read_only: bool = False
+
+
+class RunnerSandbox(Request):
+    """The container that a task runs in."""
+
+    image: Word
+    command: Annotated[list[Annotated[str, Field(max_length=131_071), AfterValidator(_clean)]], Field(min_length=1)]
+    workdir: AbsolutePath = "/workspace/project"
+    env: Annotated[dict[str, str], AfterValidator(_names)] = Field(default_factory=dict)
+    mounts: Annotated[list[RunnerMount], Field(max_length=64)] = Field(default_factory=list)
+
+
+class RunnerSubmit(Request):
+    """A new task."""
+
+    task_id: Identifier
+    run_id: Identifier
+    prompt: Annotated[str, Field(min_length=1), AfterValidator(_prompt)]
+    execution_mode: ExecutionMode = Field(default=ExecutionMode.NO_WORKSPACE, strict=False)
+    workspace: RunnerWorkspace | None = None
+    sandbox: RunnerSandbox | None = None
+    status_callback_url: Annotated[str, Field(max_length=_MAX_TEXT), AfterValidator(_url)] | None = None
+    status_callback_token: Annotated[Text, Field(min_length=1)] | None = Field(default=None, repr=False)
+    timeout_seconds: Annotated[float, Field(ge=1, le=86_400)] = 600
+    handoff_context: Annotated[list[Any], Field(max_length=1000)] = Field(default_factory=list)
+    role_name: Text | None = None
+    workspace_path: AbsolutePath | None = None
+
+
+class RunnerTask(Reply):
+    """A task as it is now; from ``exit_reason`` on the fields are more than its first users know."""
+
+    task_id: str
+    run_id: str
+    execution_mode: str
+    workspace: dict[str, Any] | None
+    status: TaskStatus
+    message: str
+    executor: str
+    created_at: datetime
+    updated_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    exit_code: int | None
+    stdout: str | None  # the last bytes of it
+    stderr: str | None
+    container_id: str | None
+    worktree_cleanup_attempted: bool = False
+    worktree_cleanup_succeeded: bool | None = None
+    worktree_cleanup_message: str | None = None
+    exit_reason: str | None = None
+    exit: dict[str, Any] | None = None  # the exit record: signal, times, memory, what proves the reason
+    stdout_bytes: int | None = None  # of the whole stream; None while it is long and still growing
+    stderr_bytes: int | None = None
+    stdout_truncated: bool = False
+    stderr_truncated: bool = False
+    log_bytes: int = 0
+    log_url: str  # the whole of it
+    command_id: int
+    session_id: int
+    patch_artifact_id: int | None = None  # what was not committed in its worktree
+
+
+class TaskList(Reply):
+    """Tasks, oldest first, without what they said."""
+
+    items: list[RunnerTask]
+    next_after: int | None
+
+
+class TaskId(Request):
+    """One task."""
+
+    task_id: Identifier
+
+
+class TaskPage(Page):
+    """Part of the list."""
+
+    status: TaskStatus | None = Field(default=None, strict=False)
+
+
+class WaitTask(TaskId):
+    """Wait for its end, up to a deadline."""
+
+    timeout: Annotated[float, Field(gt=0, le=3600)] = 30.0

@@ -1,0 +1,202 @@
+"""A branch of somebody's own repository in a directory of its own, for as long as a session lasts.
+
+    add (a branch that exists is taken as it is) -> used -> remove (what was not committed is kept as a patch)
+
+The branch is never reset, moved or deleted; commits that no branch would hold afterwards get a ref of ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.errors import ConflictError, InvalidInputError, WorktreePoolError
+from debug_server.worktrees.git import GitPlace, GitResult, require, run_git
+from debug_server.worktrees.locks import file_lock
+from debug_server.worktrees.snapshots import diff_workspace
+
+KEPT_REFS = "refs/debug-server/kept"
+_TIMEOUT = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchTree:
+    """Which branch of which repository goes where."""
+
+    repository: Path  # its root, a linked worktree of it, or a bare repository
+    path: Path
+    branch: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What became of a tree at its end."""
+
+    removed: bool
+    message: str
+    patch: Path | None = None  # what was not committed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Registered:
+    path: Path
+    branch: str | None
+    head: str | None
+
+
+def common_dir(repository: Path) -> Path:
+    """The git directory that all of a repository's trees share; InvalidInputError when it is none."""
+    found = repository / ".git"
+    if found.is_file():
+        found = (repository / found.read_text(errors="replace").removeprefix("gitdir:").strip()).resolve()
+    elif not found.is_dir():
+        found = repository
+    pointer = found / "commondir"
+    if pointer.is_file():
+        found = (found / pointer.read_text(errors="replace").strip()).resolve()
+    if not (found / "HEAD").is_file() or not (found / "objects").is_dir():
+        raise InvalidInputError(f"{repository} is not the root of a git repository")
+    return found.resolve()
+
+
+def check_branch(name: str) -> None:
+    """InvalidInputError unless git takes it as a branch's name."""
+    if name.startswith("-") or not run_git("check-ref-format", f"refs/heads/{name}").ok:
+        raise InvalidInputError(f"{name!r} is not a name that git takes for a branch")
+
+
+def check_free(tree: BranchTree, *, locks_dir: Path) -> None:
+    """ConflictError when somebody else's worktree has the branch or the path."""
+    taken = _taken(tree, _registered(tree), ours=_mark(tree, locks_dir).exists())
+    if taken is not None:
+        raise ConflictError(taken)
+
+
+def add(tree: BranchTree, *, locks_dir: Path) -> None:
+    """Make the tree, or find it as an earlier attempt made it; WorktreePoolError when it cannot be had."""
+    with _locked(tree, locks_dir):
+        registered, mark = _registered(tree), _mark(tree, locks_dir)
+        if (taken := _taken(tree, registered, ours=mark.exists())) is not None:
+            raise WorktreePoolError(taken)
+        if any(item.path == tree.path for item in registered) and tree.path.is_dir():
+            return
+        mark.touch()  # before git: what a crash leaves behind is known as ours, and what is not ours is never removed
+        place = GitPlace(git_dir=common_dir(tree.repository))
+        run_git("worktree", "prune", place=place, timeout=_TIMEOUT)  # directories that somebody removed by hand
+        tree.path.parent.mkdir(parents=True, exist_ok=True)
+        exists = run_git("show-ref", "--verify", "--quiet", f"refs/heads/{tree.branch}", place=place).ok
+        wanted = [str(tree.path), tree.branch] if exists else ["-b", tree.branch, str(tree.path), _head(tree)]
+        made = run_git("worktree", "add", *wanted, place=place, timeout=_TIMEOUT)
+        require(made, f"a worktree of {tree.repository} for {tree.branch!r} at {tree.path}")
+
+
+def remove(tree: BranchTree, *, locks_dir: Path, patch_path: Path) -> Removal:
+    """Keep what was not committed at ``patch_path``, then remove the tree; one that cannot be kept is left alone."""
+    with _locked(tree, locks_dir):
+        mark = _mark(tree, locks_dir)
+        known = next((item for item in _registered(tree) if item.path == tree.path), None)
+        if known is None or not mark.exists():
+            mark.unlink(missing_ok=True)
+            return Removal(removed=True, message="there was no worktree of ours to remove")
+        if not tree.path.is_dir():
+            mark.unlink()
+            run_git("worktree", "prune", place=GitPlace(git_dir=common_dir(tree.repository)))
+            return Removal(removed=True, message="its directory was gone already")
+        try:
+            patch = _keep(tree, known, patch_path)
+        except (WorktreePoolError, OSError) as error:
+            return Removal(removed=False, message=f"left in place, its changes could not be kept: {error}")
+        done = _removed(tree, patch)
+        if done.removed:
+            mark.unlink()
+        return done
+
+
+def _removed(tree: BranchTree, patch: Path | None) -> Removal:
+    place = GitPlace(git_dir=common_dir(tree.repository))
+    done = run_git("worktree", "remove", "--force", "--force", str(tree.path), place=place, timeout=_TIMEOUT)
+    if not done.ok and tree.path.exists():
+        return Removal(removed=False, message=f"could not be removed: {done.complaint}", patch=patch)
+    kept = f"; what was not committed is kept in {patch.name}" if patch is not None else ""
+    return Removal(removed=True, message=f"removed{kept}", patch=patch)
+
+
+def _keep(tree: BranchTree, known: _Registered, patch_path: Path) -> Path | None:
+    """Whatever the removal of the directory would take along."""
+    place = GitPlace(git_dir=common_dir(tree.repository))
+    if known.head is None or not known.head.strip("0"):
+        return None  # a branch without a commit has nothing to compare with
+    if known.branch != tree.branch and not _held_by_branch(place, known.head):
+        require(
+            run_git("update-ref", f"{KEPT_REFS}/{known.head[:12]}", known.head, place=place), f"keeping {known.head}"
+        )
+    patch = diff_workspace(tree.path, known.head, objects=place.git_dir / "objects")
+    if not patch:
+        return None
+    patch_path.parent.mkdir(parents=True, exist_ok=True)
+    draft = patch_path.with_suffix(".draft")
+    draft.write_bytes(patch)
+    draft.replace(patch_path)
+    return patch_path
+
+
+def _held_by_branch(place: GitPlace, commit: str) -> bool:
+    found = run_git("branch", "--all", "--contains", commit, "--format=%(refname)", place=place, timeout=_TIMEOUT)
+    return any(line.startswith("refs/") for line in found.stdout.decode(errors="replace").splitlines())
+
+
+def _head(tree: BranchTree) -> str:
+    """The commit that the repository's own tree is at."""
+    git_dir = tree.repository / ".git"
+    if git_dir.is_file():
+        git_dir = (tree.repository / git_dir.read_text(errors="replace").removeprefix("gitdir:").strip()).resolve()
+    elif not git_dir.is_dir():
+        git_dir = tree.repository
+    found = run_git("rev-parse", "--verify", "HEAD^{commit}", place=GitPlace(git_dir=git_dir))
+    return require(found, f"the commit that {tree.repository} is at").decode().strip()
+
+
+def _taken(tree: BranchTree, registered: list[_Registered], *, ours: bool) -> str | None:
+    for item in registered:
+        if item.path == tree.path and ours:
+            continue
+        if item.branch == tree.branch and item.path != tree.path:
+            return f"branch {tree.branch!r} is checked out at {item.path}"
+        if item.path == tree.path:
+            return f"{tree.path} is somebody's worktree of {item.branch or 'a commit without a branch'}"
+    if any(item.path == tree.path for item in registered):
+        return None
+    if tree.path.is_symlink() or tree.path.is_file() or (tree.path.is_dir() and any(tree.path.iterdir())):
+        return f"{tree.path} exists already and is no worktree of {tree.repository}"
+    return None
+
+
+def _registered(tree: BranchTree) -> list[_Registered]:
+    place = GitPlace(git_dir=common_dir(tree.repository))
+    listed: GitResult = run_git("worktree", "list", "--porcelain", "-z", place=place, timeout=_TIMEOUT)
+    text = require(listed, f"listing the worktrees of {tree.repository}").decode("utf-8", "surrogateescape")
+    found = []
+    for record in text.split("\0\0"):
+        fields = dict(line.partition(" ")[::2] for line in record.split("\0") if line)
+        if "worktree" in fields and "bare" not in fields:
+            branch = fields.get("branch", "").removeprefix("refs/heads/") or None
+            found.append(_Registered(path=Path(fields["worktree"]), branch=branch, head=fields.get("HEAD")))
+    return found
+
+
+def _mark(tree: BranchTree, locks_dir: Path) -> Path:
+    """The file that says that the directory is ours."""
+    where = f"{common_dir(tree.repository)}\n{tree.path}\n{tree.branch}"
+    return locks_dir / f"{hashlib.sha256(where.encode('utf-8', 'surrogateescape')).hexdigest()[:24]}.tree"
+
+
+@contextmanager
+def _locked(tree: BranchTree, locks_dir: Path) -> Iterator[None]:
+    """One at a time in each repository: git's own lock files make the second fail instead of wait."""
+    locks_dir.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(str(common_dir(tree.repository)).encode("utf-8", "surrogateescape")).hexdigest()[:24]
+    with file_lock(locks_dir / f"{name}.lock", timeout=_TIMEOUT):
+        yield
