@@ -105,13 +105,13 @@ class LocalEngine:
             metadata={**(metadata or {}), "spec": spec.details()},
         )
 
-    def queue_run(self, run: QueuedRun) -> tuple[Session, Command]:
+    def queue_run(self, run: QueuedRun) -> Command:
         """Open a session and put its one command into the queue, in one commit.
 
         QueueFullError when one of its bounds is reached, ConflictError when one of its claims is taken.
         """
         spec = run.spec
-        return self._store.add_run(
+        _, command = self._store.add_run(
             session_metadata=run.session_metadata(),
             repository_id=run.repository_id,
             requested_by=run.requested_by,
@@ -128,6 +128,7 @@ class LocalEngine:
             idempotency_key=run.idempotency_key,
             metadata={**run.command_metadata(), "spec": spec.details()},
         )
+        return command
 
     def _columns(self, spec: CommandSpec) -> dict[str, Any]:
         """What the store keeps of a spec."""

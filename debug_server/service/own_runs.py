@@ -40,7 +40,8 @@ class OwnRunVerbs(QueuedRunVerbs):
         self._accepting()
         run = replace(run, requested_by=caller.name, owner_token_id=caller.token_id)
         async with self._quotas.room(caller, sessions=1, commands=1):
-            session, command = await self._call(self._engine.queue_run, run)
+            command = await self._call(self._engine.queue_run, run)
+        session = await self._read(self._store.get_session, command.session_id)
         return RunRows(session=session, command=command)
 
     async def find_run(self, caller: Caller, subject: str) -> RunRows:

@@ -21,7 +21,7 @@ class QueuedRunVerbs(SessionLogVerbs):
         """Open a session and queue its one command; answers when it is in the store."""
         caller.require((ADMIN,))
         self._accepting()
-        return (await self._call(self._engine.queue_run, run))[1]
+        return await self._call(self._engine.queue_run, run)
 
     async def count_ordered(self, caller: Caller, order_key: str) -> int:
         """How many commands were ever queued with this order key."""

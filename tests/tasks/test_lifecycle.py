@@ -40,8 +40,15 @@ def test_a_mock_task_reaches_its_end(server: TaskServer) -> None:
     assert server.client.get(last["log_url"]).text == "say this\nand that"
 
 
-def test_cancel_stops_a_running_mock(server: TaskServer) -> None:
+def test_cancel_stops_a_mock(server: TaskServer) -> None:
+    """At once after its submission it is canceled, whether it has started or not."""
+    server.accepted("t")
+    assert server.cancel("t")["status"] == "canceled"
+
+
+def test_cancel_stops_a_running_task(make_server: MakeServer) -> None:
     """The answer comes when nothing of it is left, and a second cancel changes nothing."""
+    server = make_server(executor="shell", cmd_template="sleep 1000")
     server.accepted("t")
     server.running("t")
     found = server.cancel("t")
