@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 from debug_server.engine import QueuedRun
 from debug_server.engine.schedules import Planned
@@ -22,6 +23,11 @@ class QueuedRunVerbs(SessionLogVerbs):
         caller.require((ADMIN,))
         self._accepting()
         return await self._call(self._engine.queue_run, run)
+
+    async def register_directory(self, caller: Caller, directory: Path, name: str) -> int:
+        """The number of the repository in a directory of this machine, registered if it is new."""
+        caller.require((ADMIN,))
+        return (await self._call(self._sessions.register, str(directory), name=name)).id
 
     async def count_ordered(self, caller: Caller, order_key: str) -> int:
         """How many commands were ever queued with this order key."""

@@ -1,0 +1,191 @@
+"""``python -m debug_server.dispatch.call``: one gRPC call of a runner, read from stdin, its response told on stdout.
+
+    connect (once more after a pause) -> send, with a deadline -> response as JSON
+
+A keeper holds this program like any other, so the call has a log, an exit record and survives the server. What was
+sent once is never sent again: only a channel that could not be made is tried a second time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.protobuf import json_format
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
+from debug_server.dispatch.call_exits import DEADLINE, NOT_OK, PROTOCOL, UNAVAILABLE, UNCONFIGURED
+from debug_server.kanban import kanban_pb2
+
+_CONNECT_SECONDS, _BACKOFF_SECONDS = 5.0, 0.5
+_OPTIONS = (
+    ("grpc.enable_retries", 0),  # the library must not send a second time either
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", 16 << 20),
+)
+_EXITS = {grpc.StatusCode.DEADLINE_EXCEEDED: DEADLINE, grpc.StatusCode.UNAVAILABLE: UNAVAILABLE}
+
+
+class CallError(Exception):
+    """Why there is no response, and the status to leave with."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What to call, with what, until when."""
+
+    target: str
+    rpc: str
+    deadline: float  # monotonic
+    event: Mapping[str, Any]
+
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return max(0.001, self.deadline - time.monotonic())
+
+
+def main() -> int:
+    """Make the call; the exit status tells how it went."""
+    try:
+        call = read_call(sys.stdin.read(), os.environ)
+        return tell(respond(call))
+    except CallError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.status
+
+
+def read_call(text: str, environ: Mapping[str, str]) -> Call:
+    """From the event on stdin; PROBE_HOST and PROBE_GRPC_PORT name another target."""
+    try:
+        event = json.loads(text)
+        host, _, port = event["target"].rpartition(":")
+        rpc, seconds = event["rpc"], float(event["timeout"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CallError(f"stdin is not an event with target, rpc and timeout: {error!r}", UNCONFIGURED) from error
+    host, port = environ.get("PROBE_HOST") or host, environ.get("PROBE_GRPC_PORT") or port
+    return Call(target=f"{host}:{port}", rpc=rpc, deadline=time.monotonic() + seconds, event=event)
+
+
+def respond(call: Call) -> dict[str, Any]:
+    """The response's fields."""
+    with connect(call) as channel:
+        method = find_method(call, channel)
+        return invoke(call, channel, method)
+
+
+def connect(call: Call) -> grpc.Channel:
+    """A channel that is ready; a second attempt follows a pause."""
+    for attempt in (1, 2):
+        channel = grpc.insecure_channel(call.target, options=_OPTIONS)
+        if _is_ready(channel, min(call.left(), _CONNECT_SECONDS)):
+            return channel
+        channel.close()
+        if attempt == 1:
+            sys.stderr.write(f"{call.target} does not answer: trying once more\n")
+            sys.stderr.flush()
+            time.sleep(min(_BACKOFF_SECONDS, call.left()))
+    raise CallError(f"{call.target} does not answer: nothing was sent", UNAVAILABLE)
+
+
+def _is_ready(channel: grpc.Channel, seconds: float) -> bool:
+    settled = threading.Event()
+    states: list[grpc.ChannelConnectivity] = []
+
+    def changed(state: grpc.ChannelConnectivity) -> None:
+        states.append(state)
+        if state in (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE):
+            settled.set()
+
+    channel.subscribe(changed, try_to_connect=True)
+    settled.wait(seconds)
+    channel.unsubscribe(changed)
+    return grpc.ChannelConnectivity.READY in states
+
+
+def find_method(call: Call, channel: grpc.Channel) -> MethodDescriptor:
+    """By the proto that we know, or else as the server describes itself."""
+    service, _, method = call.rpc.rpartition(".")
+    known = kanban_pb2.DESCRIPTOR.services_by_name.get(service.removeprefix("kanban."))
+    found = known or _reflected(call, channel, service)
+    if method not in found.methods_by_name:
+        raise CallError(f"service {found.full_name} has no method {method!r}", UNCONFIGURED)
+    descriptor: MethodDescriptor = found.methods_by_name[method]
+    if descriptor.client_streaming or descriptor.server_streaming:
+        raise CallError(f"{call.rpc} streams: a runner calls an rpc with one request and one response", UNCONFIGURED)
+    return descriptor
+
+
+def _reflected(call: Call, channel: grpc.Channel, service: str) -> Any:
+    database = ProtoReflectionDescriptorDatabase(channel)
+    try:
+        names = [name for name in database.get_services() if name == service or name.endswith(f".{service}")]
+        if len(names) != 1:
+            raise CallError(f"{call.target} has {len(names)} services named {service!r}", UNCONFIGURED)
+        return DescriptorPool(database).FindServiceByName(names[0])
+    except (grpc.RpcError, KeyError, TypeError) as error:
+        raise CallError(
+            f"{call.target} does not describe {service!r} by reflection: {error!r}", UNCONFIGURED
+        ) from error
+
+
+def invoke(call: Call, channel: grpc.Channel, method: MethodDescriptor) -> dict[str, Any]:
+    """Send the request once and wait for its response until the deadline."""
+    request, reply = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
+    send = channel.unary_unary(
+        f"/{method.containing_service.full_name}/{method.name}",
+        request_serializer=request.SerializeToString,
+        response_deserializer=reply.FromString,
+    )
+    try:
+        response = send(fill(request, call.event), timeout=call.left())
+    except grpc.RpcError as error:
+        status = _EXITS.get(error.code(), PROTOCOL)
+        note = " It may have been received and is not sent again." if status == UNAVAILABLE else ""
+        raise CallError(
+            f"{call.rpc} at {call.target}: {error.code().name}: {error.details()}.{note}", status
+        ) from error
+    shown: dict[str, Any] = json_format.MessageToDict(
+        response, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+    return shown
+
+
+def fill(kind: type[Any], event: Mapping[str, Any]) -> Any:
+    """A request whose fields are those of the payload, then of the event, that have its names."""
+    try:
+        payload = json.loads(event.get("payload") or "{}")
+    except ValueError:
+        payload = {}
+    values = {**event, **(payload if isinstance(payload, dict) else {}), "repo_name": event.get("repo_name", "")}
+    chosen = {name: values[name] for name in kind.DESCRIPTOR.fields_by_name if name in values}
+    try:
+        return json_format.ParseDict(chosen, kind())
+    except json_format.ParseError as error:
+        raise CallError(f"the payload does not fit {kind.DESCRIPTOR.full_name}: {error}", UNCONFIGURED) from error
+
+
+def tell(response: Mapping[str, Any]) -> int:
+    """Print it; a response whose ``ok`` is false is a failure."""
+    sys.stdout.write(json.dumps(response) + "\n")
+    if response.get("ok", True):
+        return 0
+    sys.stderr.write(f"the response is not ok: {response.get('error') or 'it does not say why'}\n")
+    return NOT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

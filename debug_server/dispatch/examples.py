@@ -1,0 +1,58 @@
+"""The example repositories of a fresh ``repos.yml``, and the shipped configuration for a folder that has none."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from debug_server.dispatch.configuration import REPOS, RUNNERS, Configuration
+from debug_server.dispatch.repos_file import Repo
+from debug_server.errors import ConfigurationError, DebugServerError
+from debug_server.worktrees.new_repository import make_repository
+
+_LOG = logging.getLogger(__name__)
+_PACKAGE = Path(__file__).resolve().parents[1]
+_SHIPPED = (_PACKAGE / "shipped", _PACKAGE.parent / "config")  # of an installed package; of a checkout
+_EXTRA = {
+    "governor": {"kanban/backlog/.gitkeep": "", "kanban/wip/.gitkeep": "", "kanban/closed/.gitkeep": ""},
+    "offline-workhorse": {"Modelfile": 'FROM scratch\nSYSTEM "You are a small local model."\n'},
+}
+
+
+def make_examples(configuration: Configuration) -> list[str]:
+    """Make the example repositories whose path is missing, and say which paths of others are; returns those made."""
+    made = []
+    for repo in configuration.repos.repos.values():
+        path = configuration.repos.place(repo)
+        if path.is_dir():
+            continue
+        if not repo.example:
+            _LOG.warning("repository_missing", extra={"repo": repo.name, "path": str(path)})
+            continue
+        try:
+            if make_repository(path, branch=repo.branch, files=_files(repo)):
+                made.append(repo.name)
+        except DebugServerError as error:  # events for it will be skipped, and say so
+            _LOG.warning("example_failed", extra={"repo": repo.name, "error": str(error)})
+    return made
+
+
+def _files(repo: Repo) -> dict[str, str]:
+    readme = f"# {repo.name}\n\nAn example repository of debug-server: runners act here.\n"
+    return {"README.md": readme, ".gitignore": ".env\n", **_EXTRA.get(repo.role, {})}
+
+
+def ensure_configuration(folder: Path) -> bool:
+    """Put the shipped files into a folder that has neither; True if they were."""
+    if (folder / RUNNERS).exists() or (folder / REPOS).exists():
+        return False
+    source = next((place for place in _SHIPPED if (place / RUNNERS).is_file()), None)
+    if source is None:
+        raise ConfigurationError(f"{folder / RUNNERS} does not exist: write it, see docs/dispatch.md")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (RUNNERS, REPOS):
+            (folder / name).write_bytes((source / name).read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"{folder} cannot be filled: {error.strerror}") from error
+    return True

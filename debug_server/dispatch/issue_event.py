@@ -1,0 +1,84 @@
+"""One event as it was emitted: what is checked before anything is done about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from debug_server.errors import InvalidInputError, PayloadTooLargeError
+
+MAX_PAYLOAD_BYTES = 1 << 20
+_MAX_WORD, _MAX_FIELD, _MAX_PATHS = 200, 4096, 10_000
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+RESERVED = "runner."  # what runners do is ours to tell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssueEvent:
+    """Something happened to a task in a repository."""
+
+    task_id: str
+    event_type: str
+    repo_name: str
+    field: str = ""
+    payload: str = ""  # JSON text, as a rule
+    timestamp: str = ""  # ISO 8601 in UTC; empty: now
+    paths: tuple[str, ...] = ()  # of push and pr: what changed
+
+
+def checked(event: IssueEvent) -> IssueEvent:
+    """The event with its time; InvalidInputError names the wrong field."""
+    _word(event.event_type, "event_type", "say what happened, for example created")
+    _word(event.task_id, "task_id", "name the card or the commit")
+    _word(event.repo_name, "repo_name", "name a repository of config/repos.yml")
+    if event.event_type.startswith(RESERVED):
+        raise InvalidInputError(f"event_type {event.event_type!r} is reserved: only the server tells what runners do")
+    if _CONTROL.search(event.field) or len(event.field) > _MAX_FIELD:
+        raise InvalidInputError(f"field {event.field[:40]!r} holds a control character or is too long")
+    size = len(event.payload.encode("utf-8", "surrogatepass"))
+    if size > MAX_PAYLOAD_BYTES:
+        raise PayloadTooLargeError(
+            f"the payload has {size} bytes and {MAX_PAYLOAD_BYTES} may: put it into a file and send its name"
+        )
+    return IssueEvent(
+        task_id=event.task_id,
+        event_type=event.event_type,
+        repo_name=event.repo_name,
+        field=event.field,
+        payload=event.payload.encode("utf-8", "replace").decode(),
+        timestamp=_timestamp(event.timestamp),
+        paths=_paths(event.paths),
+    )
+
+
+def now_text() -> str:
+    """This moment."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _word(value: str, name: str, advice: str) -> None:
+    if not value.strip():
+        raise InvalidInputError(f"{name} is empty: {advice}")
+    if len(value) > _MAX_WORD:
+        raise InvalidInputError(f"{name} {value[:40]!r} is longer than {_MAX_WORD} characters")
+    if _CONTROL.search(value):
+        raise InvalidInputError(f"{name} {value!r} holds a control character: {advice}")
+
+
+def _timestamp(text: str) -> str:
+    if not text:
+        return now_text()
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidInputError(f"timestamp {text[:60]!r} is not ISO 8601: leave it out for now") from error
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def _paths(paths: Sequence[str]) -> tuple[str, ...]:
+    for path in paths[:_MAX_PATHS]:
+        if path.startswith("/") or ".." in path.split("/") or "\0" in path:
+            raise InvalidInputError(f"path {path[:80]!r} must be relative to the repository's root, without '..'")
+    return tuple(paths[:_MAX_PATHS])

@@ -1,0 +1,121 @@
+"""RunnerManager: the routing as a plain object, for scripts that have no server at hand."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from debug_server.dispatch.configuration import RUNNERS, LiveConfiguration
+from debug_server.dispatch.dispatcher import Dispatcher
+from debug_server.dispatch.document import read_text
+from debug_server.dispatch.issue_event import IssueEvent
+from debug_server.dispatch.routing import UNKNOWN
+from debug_server.engine import LocalEngine, Sessions
+from debug_server.runner.settings import RunnerSettings
+from debug_server.runner.worker import WorkerSupervisor
+from debug_server.service import Service
+from debug_server.store import default_url, open_store
+
+FOLDER_VARIABLE = "DEBUG_SERVER_DISPATCH_CONFIG"
+DEFAULT_FOLDER = Path("config")
+
+
+class EventLike(Protocol):
+    """What ``dispatch`` needs of an event; ``field`` and ``timestamp`` are used when they are there."""
+
+    task_id: str
+    event_type: str
+    repo_name: str
+    payload: str
+
+
+def configuration_folder() -> Path:
+    """Where runners.yml and repos.yml are."""
+    return Path(os.environ.get(FOLDER_VARIABLE) or DEFAULT_FOLDER)
+
+
+class RunnerManager:
+    """Routes events and queues their runs in the store; whichever server works on that store runs them.
+
+    Without a service it queues by itself: the run begins at once if a server is there, or when the next one starts.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        service: Service | None = None,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        self._configuration = LiveConfiguration(folder or configuration_folder())
+        self._service = service
+        self._say = say or _print
+
+    def load(self) -> dict[str, Any]:
+        """Read the files anew and return runners.yml as it stands; ConfigurationError says what is wrong with it."""
+        fresh = LiveConfiguration(self._configuration.folder)
+        self._configuration = fresh
+        found: dict[str, Any] = yaml.safe_load(read_text(fresh.folder / RUNNERS))
+        return found
+
+    def get_runner_for_skill(self, skill_id: str) -> str:
+        """The runner's name, or ``unknown``."""
+        runner = self._configuration.current().runners.runner_for(skill_id)
+        return UNKNOWN if runner is None else runner.name
+
+    def list_runners(self) -> list[str]:
+        """Their names, sorted."""
+        return sorted(self._configuration.current().runners.runners)
+
+    def dispatch(self, event: EventLike) -> dict[str, Any]:
+        """Queue what the event asks for; the answer is of its most urgent runner."""
+        wanted = IssueEvent(
+            task_id=event.task_id,
+            event_type=event.event_type,
+            repo_name=event.repo_name,
+            field=getattr(event, "field", ""),
+            payload=event.payload,
+            timestamp=getattr(event, "timestamp", ""),
+        )
+        with ThreadPoolExecutor(1) as thread:  # the caller may have a loop of its own
+            outcomes = thread.submit(self._emit, wanted).result()
+        for outcome in outcomes:
+            word = "queued" if outcome.queued else "skipped"
+            self._say(
+                f"[runner] {word} runner={outcome.runner} skill={outcome.skill} task={event.task_id} "
+                f"repo={event.repo_name} executor={outcome.executor}"
+            )
+        first = outcomes[0]
+        return {
+            "queued": first.queued,
+            "runner": first.runner,
+            "skill": first.skill,
+            "task_id": event.task_id,
+            "executor": first.executor,
+        }
+
+    def _emit(self, event: IssueEvent) -> Any:
+        if self._service is not None:
+            return asyncio.run(Dispatcher(self._service, self._configuration).emit(event))
+        settings = RunnerSettings.default()
+        with open_store(default_url(os.environ)) as store:
+            supervisor = WorkerSupervisor.from_settings(metadata_store=store, settings=settings)
+            sessions = Sessions(store=store, paths=settings.paths)
+            engine = LocalEngine(store=store, supervisor=supervisor, sessions=sessions)  # never started: it only queues
+            service = Service(store=store, engine=engine, sessions=sessions, paths=settings.paths)
+            try:
+                return asyncio.run(Dispatcher(service, self._configuration).emit(event))
+            finally:
+                service.close()
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

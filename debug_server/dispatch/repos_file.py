@@ -1,0 +1,84 @@
+"""``config/repos.yml``: the repositories that runners act in."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.dispatch.document import Section, parse_document
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+STAGES = ("dev", "staging", "prod", "legacy", "offline")
+_META = ("total_known", "discovered_local", "pending_discovery", "updated", "governor_version")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repo:
+    """One entry of the file."""
+
+    name: str
+    local_path: str
+    remote_url: str = ""
+    branch: str = "main"
+    env_template: str = ""
+    gitignore_profile: str = ""
+    status: str = "active"
+    role: str = ""
+    env_stage: str = "dev"
+    write_authority: str = ""
+    example: bool = False  # made at the start when its path is missing
+
+
+FIELDS = tuple(field.name for field in dataclasses.fields(Repo) if field.name not in ("name", "example"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReposFile:
+    """The whole file; relative paths start at ``root``."""
+
+    path: Path
+    root: Path
+    meta: Mapping[str, str]
+    repos: Mapping[str, Repo]
+
+    def place(self, repo: Repo) -> Path:
+        """Where a repository is on this machine."""
+        return self.root / Path(repo.local_path).expanduser()
+
+
+def parse_repos(path: Path, text: str, root: Path) -> ReposFile:
+    """The checked file; ConfigurationError names file, line and fix."""
+    document = parse_document(path, text)
+    meta = document.section("meta")
+    facts = {name: meta.text(name) or "" for name in _META} if meta is not None else {}
+    if meta is not None:
+        meta.finish()
+    entries = document.section("repos")
+    if entries is None:
+        document.wrong("repos", "the key 'repos' is missing")
+    document.finish()
+    found = {}
+    for name in entries:
+        if not NAME.fullmatch(name):
+            entries.wrong(name, f"repository {name!r} must be made of letters, digits, '.', '_' and '-'")
+        entry = entries.section(name)
+        assert entry is not None
+        found[name] = _repo(name, entry)
+    return ReposFile(path=path, root=root, meta=facts, repos=found)
+
+
+def _repo(name: str, entry: Section) -> Repo:
+    local_path = entry.text("local_path")
+    if not local_path:
+        entry.wrong("local_path", f"{entry.what} has no 'local_path'")
+    if ".." in Path(local_path).parts:
+        entry.wrong("local_path", f"local_path {local_path!r} of {entry.what} must not hold '..': write it out")
+    known = {field: value for field in FIELDS if field != "local_path" and (value := entry.text(field)) is not None}
+    if known.get("env_stage") is not None:
+        entry.choice("env_stage", STAGES)
+    example = entry.truth("example")
+    entry.finish()
+    return Repo(name=name, local_path=local_path, example=example, **known)

@@ -1,0 +1,206 @@
+"""``config/runners.yml``: who acts on which skill, where, and how much at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from debug_server.dispatch.document import Section, parse_document
+from debug_server.dispatch.globs import check_glob
+from debug_server.engine.cron import Rule, parse_rule
+from debug_server.errors import ConfigurationError, InvalidInputError
+
+ALL: Final = "all"
+EXECUTORS = ("bash", "python", "grpc")
+PRIORITIES = {"critical": 300, "high": 200, "med": 100, "low": 0}
+TRIGGERS = ("push", "pr", "dispatch", "schedule")
+WORKSPACES = ("root", "leased")
+DEFAULT_TIMEOUT = 60.0
+_CONCURRENCY, _QUEUE = 8, 10_000
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_RPC = re.compile(r"(?:[A-Za-z_][\w.]*\.)?[A-Za-z_]\w*\.[A-Za-z_]\w*")
+_TARGET = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """What starts a runner besides an event that names its skill."""
+
+    type: str
+    paths: tuple[str, ...] = ()  # of push and pr: globs; none means any path
+    rule: Rule | None = None  # of schedule
+    skill: str = ""  # of schedule: which of the runner's skills is due
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runner:
+    """One entry of the file."""
+
+    name: str
+    description: str
+    executor: str
+    program: str  # cmd or module, or the target of a grpc runner
+    rpc: str | None
+    skills: tuple[str, ...]
+    triggers: tuple[Trigger, ...]
+    repos: tuple[str, ...] | None  # None: all
+    priority: str
+    timeout: float
+    concurrency: int
+    queue: int
+    workspace: str
+    scan_patterns: tuple[str, ...]
+
+    def serves(self, repository: str) -> bool:
+        """Whether it may act there."""
+        return self.repos is None or repository in self.repos
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnersFile:
+    """The whole file."""
+
+    path: Path
+    meta: Mapping[str, str]
+    runners: Mapping[str, Runner]
+
+    def runner_for(self, skill: str) -> Runner | None:
+        """Who has the skill; a skill has one runner at most."""
+        return next((runner for runner in self.runners.values() if skill in runner.skills), None)
+
+
+def parse_runners(path: Path, text: str, repositories: frozenset[str], repositories_path: Path) -> RunnersFile:
+    """The checked file; ConfigurationError names file, line and fix."""
+    document = parse_document(path, text)
+    meta = document.section("meta")
+    facts = {name: meta.text(name) or "" for name in meta} if meta is not None else {}
+    entries = document.section("runners")
+    if entries is None:
+        document.wrong("runners", "the key 'runners' is missing")
+    document.finish()
+    found: dict[str, Runner] = {}
+    claimed: dict[str, tuple[str, int]] = {}
+    for name in entries:
+        if not _NAME.fullmatch(name):
+            entries.wrong(name, f"runner {name!r} must be made of letters, digits, '.', '_' and '-'")
+        entry = entries.section(name)
+        assert entry is not None
+        runner = _runner(name, entry, facts.get("timezone", "UTC"))
+        _claim_skills(runner, entry, claimed)
+        _check_repositories(runner, entry, repositories, repositories_path)
+        entry.finish()
+        found[name] = runner
+    return RunnersFile(path=path, meta=facts, runners=found)
+
+
+def _runner(name: str, entry: Section, zone: str) -> Runner:
+    executor = entry.choice("executor", EXECUTORS)
+    skills = entry.texts("skills")
+    repos = _repos(entry)
+    return Runner(
+        name=name,
+        description=entry.text("description") or "",
+        executor=executor,
+        program=_program(entry, executor),
+        rpc=_rpc(entry, executor),
+        skills=skills,
+        triggers=tuple(_trigger(item, skills, zone, index) for index, item in _numbered(entry)),
+        repos=repos,
+        priority=entry.choice("priority", PRIORITIES, "med"),
+        timeout=entry.number("timeout", DEFAULT_TIMEOUT, low=0.1, high=86_400),
+        concurrency=int(entry.number("concurrency", _CONCURRENCY, low=1, high=1000)),
+        queue=int(entry.number("queue", _QUEUE, low=1, high=1_000_000)),
+        workspace=entry.choice("workspace", WORKSPACES, "root"),
+        scan_patterns=entry.texts("scan_patterns"),
+    )
+
+
+def _numbered(entry: Section) -> list[tuple[int, Section]]:
+    """Triggers with the place of each among those of its type."""
+    seen: dict[str, int] = {}
+    found = []
+    for item in entry.sections("triggers"):
+        kind = item.choice("type", TRIGGERS)
+        found.append((seen.get(kind, 0), item))
+        seen[kind] = seen.get(kind, 0) + 1
+    return found
+
+
+def _repos(entry: Section) -> tuple[str, ...] | None:
+    node = entry.node("repos")
+    if node is None:
+        entry.wrong("repos", f"{entry.what} has no 'repos': list some of repos.yml, or say all")
+    if node.value == ALL:
+        return None
+    return entry.texts("repos")
+
+
+def _program(entry: Section, executor: str) -> str:
+    key = {"bash": "cmd", "python": "module", "grpc": "target"}[executor]
+    for other in {"cmd", "module", "target", "rpc"} - {key, *(["rpc"] if executor == "grpc" else [])}:
+        if other in entry:
+            entry.wrong(other, f"{entry.what} has executor {executor!r}, which takes no {other!r}")
+    value = entry.text(key)
+    if not value:
+        entry.wrong(key, f"{entry.what} has executor {executor!r} and needs {key!r}")
+    if executor == "python" and not _MODULE.fullmatch(value):
+        entry.wrong(key, f"module {value!r} of {entry.what} must be a dotted name")
+    if executor == "bash" and not _inside(value.split()[0]):
+        entry.wrong(key, f"cmd {value!r} of {entry.what} must be a relative path without '..'")
+    if executor == "grpc" and not _TARGET.fullmatch(value):
+        entry.wrong(key, f"target {value!r} of {entry.what} must be host:port")
+    return value
+
+
+def _rpc(entry: Section, executor: str) -> str | None:
+    if executor != "grpc":
+        return None
+    value = entry.text("rpc")
+    if not value or not _RPC.fullmatch(value):
+        entry.wrong("rpc", f"rpc {value!r} of {entry.what} must be Service.Method")
+    return value
+
+
+def _inside(path: str) -> bool:
+    pure = PurePosixPath(path)
+    return not pure.is_absolute() and ".." not in pure.parts
+
+
+def _trigger(item: Section, skills: tuple[str, ...], zone: str, index: int) -> Trigger:
+    kind = item.choice("type", TRIGGERS)
+    paths, cron = item.texts("paths"), item.text("cron")
+    try:
+        for path in paths:
+            check_glob(path)
+        rule = parse_rule(cron, item.text("timezone") or zone) if cron is not None else None
+    except InvalidInputError as error:
+        raise ConfigurationError(f"{item.path}:{item.line}: {error}") from error
+    if (kind == "schedule") != (rule is not None):
+        item.wrong("cron", f"a trigger of type {kind!r} {'needs' if rule is None else 'takes no'} 'cron'")
+    if paths and kind not in ("push", "pr"):
+        item.wrong("paths", f"a trigger of type {kind!r} takes no 'paths'")
+    skill = item.text("skill")
+    if skill is not None and skill not in skills:
+        item.wrong("skill", f"skill {skill!r} of {item.what} is not one of the runner's")
+    if kind == "schedule" and skill is None:
+        skill = skills[min(index, len(skills) - 1)] if skills else ""
+    item.finish()
+    return Trigger(type=kind, paths=paths, rule=rule, skill=skill or "")
+
+
+def _claim_skills(runner: Runner, entry: Section, claimed: dict[str, tuple[str, int]]) -> None:
+    for skill in runner.skills:
+        if skill in claimed:
+            other, line = claimed[skill]
+            entry.wrong("skills", f"skill {skill!r} of {runner.name} is claimed by {other} in line {line}: choose one")
+        claimed[skill] = (runner.name, entry.line_of("skills"))
+
+
+def _check_repositories(runner: Runner, entry: Section, known: frozenset[str], path: Path) -> None:
+    for name in runner.repos or ():
+        if name not in known:
+            entry.wrong("repos", f"repository {name!r} of {runner.name} is not in {path}: add it there")
