@@ -41,9 +41,17 @@ def mcp() -> int:
     return 0
 
 
+PROGRAMS = Programs(open_local=open_local, serve=serve, mcp=mcp)
+
+
 def main() -> None:
     """Entry point."""
-    run_cli(Programs(open_local=open_local, serve=serve, mcp=mcp))
+    run_cli(PROGRAMS)
+
+
+def sashi() -> None:
+    """The same program under the name that operators of boards know."""
+    run_cli(PROGRAMS, name="sashi")
 
 
 if __name__ == "__main__":

@@ -1,21 +1,23 @@
 """The parts of the one server by name; a server of a subset is the same server with fewer of them.
 
-api     sessions, commands, logs: REST, WebSocket, SSE, MCP and the gRPC service ``debug_server.v1``
-tasks   host tasks below ``/tasks``
+api         sessions, commands, logs: REST, WebSocket, SSE, MCP and the gRPC service ``debug_server.v1``
+tasks       host tasks below ``/tasks``
+dispatch    events to runners: the kanban services, ``/kanban/events`` and ``/hooks``
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any
 
 from debug_server.ports import Part
 
 if TYPE_CHECKING:
     from debug_server.app import Local
+    from debug_server.dispatch.governor import Governor
 
-API, TASKS = "api", "tasks"
+API, TASKS, DISPATCH = "api", "tasks", "dispatch"
 
 
 def _tasks(local: Local) -> Part:
@@ -28,8 +30,30 @@ def _tasks(local: Local) -> Part:
     return TasksPart(local.service, Tasks(local.service, config=config, paths=local.settings.paths))
 
 
+def _dispatch(local: Local) -> Part | None:
+    from debug_server.dispatch.configuration import RUNNERS, LiveConfiguration
+    from debug_server.dispatch.folder import configuration_folder
+
+    folder = configuration_folder()
+    if not (folder / RUNNERS).exists():
+        return None
+    from debug_server.dispatch.governor import Governor
+    from debug_server.surfaces.http.kanban import kanban_routes
+
+    governor = Governor(local.service, LiveConfiguration(folder), shell=local.settings.default_shell)
+    governor.bring_routes = lambda: kanban_routes(governor)
+    governor.bring_services = lambda: _kanban_services(governor)
+    return governor
+
+
+def _kanban_services(governor: Governor) -> Mapping[str, Any]:
+    from debug_server.surfaces.grpc.kanban import KanbanServices
+
+    return KanbanServices(governor).handlers()
+
+
 # name -> how to make it; None from one that is not configured. Each is imported by its maker, when it is served.
-_MAKERS: dict[str, Callable[[Local], Part | None]] = {TASKS: _tasks}
+_MAKERS: dict[str, Callable[[Local], Part | None]] = {TASKS: _tasks, DISPATCH: _dispatch}
 NAMES = frozenset({API, *_MAKERS})
 
 

@@ -114,7 +114,7 @@ def _replace(folder: int, name: str, content: bytes) -> None:
     draft = f".{secrets.token_hex(8)}.draft"
     mode = 0o644
     try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)  # noqa: PTH116 - relative to a descriptor
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         mode = found.st_mode & 0o777
     except FileNotFoundError:
         pass
@@ -122,7 +122,7 @@ def _replace(folder: int, name: str, content: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-        os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)  # noqa: PTH105 - relative to a descriptor
+        os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
-        os.unlink(draft, dir_fd=folder)  # noqa: PTH108 - relative to a descriptor
+        os.unlink(draft, dir_fd=folder)
         raise

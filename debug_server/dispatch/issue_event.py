@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,8 +50,20 @@ def checked(event: IssueEvent) -> IssueEvent:
         field=event.field,
         payload=event.payload.encode("utf-8", "replace").decode(),
         timestamp=_timestamp(event.timestamp),
-        paths=_paths(event.paths),
+        paths=_paths(event.paths or _paths_in(event)),
     )
+
+
+def _paths_in(event: IssueEvent) -> tuple[str, ...]:
+    """A push that came without a list of its own may have one in its payload."""
+    if event.event_type not in ("push", "pr"):
+        return ()
+    try:
+        found = json.loads(event.payload)
+    except ValueError:
+        return ()
+    paths = found.get("paths") if isinstance(found, dict) else None
+    return tuple(str(path) for path in paths) if isinstance(paths, list) else ()
 
 
 def now_text() -> str:

@@ -12,9 +12,11 @@ from typing import Any, Protocol
 
 import yaml
 
+from debug_server.config import RunnerConfig, load
 from debug_server.dispatch.configuration import RUNNERS, LiveConfiguration
-from debug_server.dispatch.dispatcher import Dispatcher
+from debug_server.dispatch.dispatcher import Dispatcher, Outcome
 from debug_server.dispatch.document import read_text
+from debug_server.dispatch.folder import configuration_folder
 from debug_server.dispatch.issue_event import IssueEvent
 from debug_server.dispatch.routing import UNKNOWN
 from debug_server.engine import LocalEngine, Sessions
@@ -22,9 +24,6 @@ from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.service import Service
 from debug_server.store import default_url, open_store
-
-FOLDER_VARIABLE = "DEBUG_SERVER_DISPATCH_CONFIG"
-DEFAULT_FOLDER = Path("config")
 
 
 class EventLike(Protocol):
@@ -34,11 +33,6 @@ class EventLike(Protocol):
     event_type: str
     repo_name: str
     payload: str
-
-
-def configuration_folder() -> Path:
-    """Where runners.yml and repos.yml are."""
-    return Path(os.environ.get(FOLDER_VARIABLE) or DEFAULT_FOLDER)
 
 
 class RunnerManager:
@@ -101,10 +95,12 @@ class RunnerManager:
             "executor": first.executor,
         }
 
-    def _emit(self, event: IssueEvent) -> Any:
+    def _emit(self, event: IssueEvent) -> list[Outcome]:
         if self._service is not None:
             return asyncio.run(Dispatcher(self._service, self._configuration).emit(event))
-        settings = RunnerSettings.default()
+        toml = self._configuration.folder / "runner.toml"
+        files = [toml] if toml.is_file() else []
+        settings = RunnerSettings.from_config(load(RunnerConfig, files=files, environ=os.environ).value)
         with open_store(default_url(os.environ)) as store:
             supervisor = WorkerSupervisor.from_settings(metadata_store=store, settings=settings)
             sessions = Sessions(store=store, paths=settings.paths)

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -57,11 +58,12 @@ class RepoRegistry:
     def update(self, name: str, changes: Mapping[str, str]) -> None:
         """Change fields of one; unknown fields are refused."""
         _check(changes)
-        with self._locked() as (path, text):
-            known(parse_repos(path, text, self._root()), name)
+        with self._locked() as (path, now):
+            known(parse_repos(path, now, self._root()), name)
+            changed = now
             for field, value in changes.items():
-                text = _with_field(text, name, field, value)
-            self._write(path, text)
+                changed = _with_field(changed, name, field, value)
+            self._write(path, changed)
 
     def _file(self) -> ReposFile:
         return self._configuration.current().repos
@@ -112,7 +114,7 @@ def _check(values: Mapping[str, str]) -> None:
             raise InvalidInputError(f"local_path {value!r} must be a path without '..'")
 
 
-def _mapping(text: str, *keys: str) -> yaml.MappingNode:
+def _mapping(text: str, *keys: str) -> Any:
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     for key in keys:
         node = next(value for name, value in node.value if name.value == key)
@@ -139,5 +141,3 @@ def _with_field(text: str, name: str, field: str, value: str) -> str:
         raise ConflictError(f"{name} is written in braces: write it as a block to add {field!r} here")
     start = entry.value[0][0].start_mark
     return f"{text[: start.index]}{field}: {json.dumps(value)}\n{' ' * start.column}{text[start.index :]}"
-
-

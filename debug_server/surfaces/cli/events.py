@@ -8,6 +8,7 @@ import typer
 
 from debug_server.client import calls
 from debug_server.client.replies import EventReply
+from debug_server.surfaces.cli.event_stream import show_stream
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Output, cell
 
@@ -23,9 +24,18 @@ def events(
     session: Annotated[int | None, typer.Option(help="of this session only")] = None,
     command: Annotated[int | None, typer.Option(help="of this command only")] = None,
     kind: Annotated[str | None, typer.Option(help="of this kind only")] = None,
+    repo: Annotated[str | None, typer.Option(help="cards and runners of this repository; * is every one")] = None,
+    task: Annotated[str, typer.Option(help="with --repo: of this card only")] = "",
+    event_type: Annotated[str, typer.Option("--type", help="with --repo: of types that begin so")] = "",
+    cursor: Annotated[str, typer.Option(help="with --repo: those after the event that had this one")] = "",
+    target: Annotated[str | None, typer.Option(help="with --repo: host:port of the governor")] = None,
 ) -> None:
     """What happened."""
     call = invocation(context)
+    if repo is not None:
+        wish = {"repo_filter": "" if repo == "*" else repo, "task_filter": task, "event_type_filter": event_type}
+        show_stream(call, target=target, follow=follow, cursor=cursor, **wish)
+        return
     output = call.output()
     with call.backend() as backend:
         if follow:

@@ -26,6 +26,9 @@ COMMANDS = {
     "artifact": ("artifact", "Files that commands left: list, show, download."),
     "token": ("token", "Access tokens: create, list, revoke."),
     "events": ("events", "What happened, and what happens."),
+    "grpc": ("grpc", "The server in the background: start, stop, status."),
+    "emit": ("emit", "Tell runners that something happened to a card."),
+    "probe": ("probe", "The probe and the governor: status, changelog."),
     "status": ("status", "Whether the server is well, and who you are to it."),
     "doctor": ("doctor", "What this machine can really do, and what to install."),
     "configure": ("configure", "Remember which server to speak to."),
@@ -71,7 +74,7 @@ class LazyCommands(TyperGroup):
             raise typer.Exit(INTERRUPTED) from error
 
 
-def run_cli(programs: Programs, argv: Sequence[str] | None = None) -> None:
+def run_cli(programs: Programs, argv: Sequence[str] | None = None, *, name: str = "debug-server") -> None:
     """Parse the command line, do it and exit with its status."""
     app = typer.Typer(
         cls=LazyCommands,
@@ -98,7 +101,7 @@ def run_cli(programs: Programs, argv: Sequence[str] | None = None) -> None:
         flags = {"base_url": base_url, "token": token, "verify_tls": verify}
         context.obj = Invocation(programs=programs, flags=flags, as_json=as_json)
 
-    app(prog_name="debug-server", args=hoisted(sys.argv[1:] if argv is None else argv))
+    app(prog_name=name, args=hoisted(sys.argv[1:] if argv is None else argv))
 
 
 def hoisted(argv: Sequence[str]) -> list[str]:

@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # a command that speaks to a server, or prints help, loads none of this
+    from pathlib import Path
+
     from debug_server.engine import LocalEngine, Sessions
     from debug_server.runner.settings import RunnerSettings
     from debug_server.runner.worker import WorkerSupervisor
@@ -24,6 +26,10 @@ class LocalParts(Protocol):
     @property
     def store(self) -> MetadataStore:
         """Opened on first use."""
+
+    @property
+    def server_lock_path(self) -> Path:
+        """What the one server of the store holds locked."""
 
     @property
     def sessions(self) -> Sessions:

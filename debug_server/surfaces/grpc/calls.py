@@ -8,11 +8,13 @@ import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 from grpc.aio import ServicerContext
 
 from debug_server.errors import DebugServerError
-from debug_server.service import Caller, Service
+from debug_server.service import LOCAL, Caller, Service
+from debug_server.service.locality import is_loopback
 from debug_server.surfaces.grpc.refusal import refuse, status_of
 
 _LOG = logging.getLogger(__name__)
@@ -42,16 +44,18 @@ class _Record:
 
 @asynccontextmanager
 async def admitted(
-    service: Service, context: ServicerContext, path: str, scopes: Collection[str] | None
+    service: Service, context: ServicerContext, path: str, scopes: Collection[str] | None, *, local: bool = False
 ) -> AsyncIterator[Caller]:
-    """The caller, once it is known to hold ``scopes`` (None: anybody may call).
+    """The caller, once it is known to hold ``scopes`` (None: anybody may call; ``local``: or calls from this machine).
 
     Whatever goes wrong inside ends the call with its status.
     """
     record = _Record(path=path)
     try:
         if scopes is not None:
-            record.caller = await service.authenticate(bearer(context))
+            secret = bearer(context)
+            here = local and secret is None and from_loopback(context)
+            record.caller = LOCAL if here else await service.authenticate(secret)
             record.caller.require(scopes)
         yield record.caller
     except DebugServerError as error:
@@ -75,6 +79,12 @@ def bearer(context: ServicerContext) -> str | None:
     """The token of the call's metadata."""
     scheme, _, secret = (metadata(context, "authorization") or "").partition(" ")
     return secret.strip() or None if scheme.lower() == "bearer" else None
+
+
+def from_loopback(context: ServicerContext) -> bool:
+    """Whether the peer is this machine itself; ``ipv4:127.0.0.1:5`` and ``ipv6:[::1]:5`` are."""
+    kind, _, rest = unquote(context.peer()).partition(":")
+    return kind == "unix" or (kind in ("ipv4", "ipv6") and is_loopback(rest.rpartition(":")[0]))
 
 
 def metadata(context: ServicerContext, name: str) -> str | None:

@@ -1,0 +1,109 @@
+"""The server in the background: found by the lock that it holds, so a pid that was reused is never taken for it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import select
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.errors import ConfigurationError, DebugServerError
+from debug_server.runner.background import start_background
+
+_START_SECONDS, _STOP_SECONDS, _LOOK_SECONDS = 30.0, 20.0, 0.02
+_SERVING = re.compile(r"^serving gRPC on port (\d+)$", re.MULTILINE)
+_HTTP = re.compile(r"^serving on (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The files of one server."""
+
+    lock: Path
+    log: Path
+
+    @property
+    def state(self) -> Path:
+        """Where it answers, for those who were not told."""
+        return self.lock.with_name("server.json")
+
+
+def holder(lock: Path) -> int | None:
+    """The pid of the server that holds the lock; None when none does."""
+    try:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+        return int(text) if text.isdigit() else None
+    else:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def start(places: Places, arguments: Sequence[str]) -> dict[str, object]:
+    """Start the server and return once it answers; the error of one that does not has its last words."""
+    process = start_background([sys.executable, "-P", "-m", "debug_server", "serve", *arguments], places.log)
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        said = places.log.read_text(errors="replace")
+        if found := _SERVING.search(said):
+            web = _HTTP.search(said)
+            state: dict[str, object] = {"pid": process.pid, "grpc_port": int(found[1]), "http": web[1] if web else None}
+            places.state.write_text(json.dumps(state))
+            return state
+        if process.poll() is not None:
+            raise ConfigurationError(f"the server did not start: {_last_words(said)}")
+        if time.monotonic() > deadline:
+            process.terminate()
+            raise ConfigurationError(f"the server did not answer within {_START_SECONDS:g} s: see {places.log}")
+        time.sleep(_LOOK_SECONDS)
+
+
+def stop(places: Places) -> int | None:
+    """End the server and return its pid once it is gone; None when there was none."""
+    pid = holder(places.lock)
+    if pid is None:
+        return None
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    try:
+        if holder(places.lock) != pid:  # it left meanwhile, and the descriptor may be another process's
+            return None
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+        if not select.select([process], [], [], _STOP_SECONDS)[0]:
+            raise DebugServerError(f"server {pid} did not end within {_STOP_SECONDS:g} s: its log is {places.log}")
+    finally:
+        os.close(process)
+    places.state.unlink(missing_ok=True)
+    return pid
+
+
+def known_state(places: Places) -> dict[str, object]:
+    """Where the running server answers, as far as its starter noted it."""
+    pid = holder(places.lock)
+    if pid is None:
+        return {}
+    try:
+        state: dict[str, object] = json.loads(places.state.read_text())
+    except (OSError, ValueError):
+        return {"pid": pid}
+    return state if state.get("pid") == pid else {"pid": pid}
+
+
+def _last_words(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"

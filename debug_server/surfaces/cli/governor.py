@@ -1,0 +1,55 @@
+"""A channel to the governor: which address, which token, and what its refusals mean."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError, UnavailableError
+from debug_server.surfaces.cli import background
+from debug_server.surfaces.cli.grpc import places_of
+from debug_server.surfaces.cli.invocation import Invocation
+
+_DEFAULT_PORT = 50051
+CALL_SECONDS = 30.0
+
+
+def target_of(call: Invocation, target: str | None) -> str:
+    """As asked for, or the server that runs here, or the usual port."""
+    if target:
+        return target if ":" in target else f"{target}:{_DEFAULT_PORT}"
+    if port := os.environ.get("GOVERNOR_GRPC_PORT"):
+        return f"127.0.0.1:{port}"
+    return f"127.0.0.1:{background.known_state(places_of(call)).get('grpc_port', _DEFAULT_PORT)}"
+
+
+@contextmanager
+def channel_to(target: str) -> Iterator[Any]:
+    """A channel; what a call on it raises inside the block becomes one of our errors."""
+    import grpc
+
+    try:
+        with grpc.insecure_channel(target, options=(("grpc.enable_http_proxy", 0),)) as channel:
+            yield channel
+    except grpc.RpcError as error:
+        raise _meaning(error, target) from error
+
+
+def credentials(call: Invocation) -> tuple[tuple[str, str], ...]:
+    """The token as metadata, if there is one."""
+    token = call.connection().token
+    return (("authorization", f"Bearer {token}"),) if token else ()
+
+
+def _meaning(error: Any, target: str) -> DebugServerError:
+    name, details = error.code().name, error.details() or ""
+    if name == "UNAVAILABLE":
+        return UnavailableError(f"{target} does not answer ({details}): start it with `debug-server grpc start`")
+    kinds = {"UNAUTHENTICATED": AccessError, "PERMISSION_DENIED": AccessError, "NOT_FOUND": NotFoundError}
+    if name in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"):
+        return InvalidInputError(details)
+    if name == "UNIMPLEMENTED":
+        return NotFoundError(f"{target} has no kanban services: is config/runners.yml where the server was started?")
+    return kinds.get(name, DebugServerError)(f"{target}: {name}: {details}")

@@ -1,0 +1,48 @@
+"""``debug-server probe``: whether the probe answers, and what the governor says of its versions."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+
+from debug_server.surfaces.cli.invocation import invocation
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="The probe and the governor's versions.")
+_SECONDS = 5.0
+
+
+@app.command()
+def status(context: typer.Context) -> None:
+    """Whether a probe answers at PROBE_HOST and PROBE_GRPC_PORT."""
+    import grpc
+
+    output = invocation(context).output()
+    target = f"{os.environ.get('PROBE_HOST') or '127.0.0.1'}:{os.environ.get('PROBE_GRPC_PORT') or '50052'}"
+    with grpc.insecure_channel(target, options=(("grpc.enable_http_proxy", 0),)) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=_SECONDS)
+        except grpc.FutureTimeoutError:
+            output.say(f"probe {target} does not answer", {"target": target, "ok": False})
+            raise typer.Exit(1) from None
+    output.say(f"probe {target} answers", {"target": target, "ok": True})
+
+
+@app.command()
+def changelog(
+    context: typer.Context,
+    entries: Annotated[int, typer.Option(help="how many of the newest")] = 1,
+    target: Annotated[str | None, typer.Option(help="host:port of the governor; left out: the one here")] = None,
+) -> None:
+    """The governor's newest changes."""
+    from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
+    from debug_server.surfaces.cli.governor import CALL_SECONDS, channel_to, credentials, target_of
+
+    call = invocation(context)
+    with channel_to(target_of(call, target)) as channel:
+        stub: Any = kanban_pb2_grpc.VersionServiceStub(channel)  # type: ignore[no-untyped-call]
+        found = stub.GetChangelog(
+            kanban_pb2.GetChangelogRequest(entries=entries), timeout=CALL_SECONDS, metadata=credentials(call)
+        )
+    call.output().say(found.full_text or f"version {found.latest_version}", {"version": found.latest_version})

@@ -1,0 +1,114 @@
+"""Events over HTTP: emitted as JSON, streamed as server-sent events, delivered by signed hooks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from debug_server.dispatch.dispatcher import Outcome
+from debug_server.dispatch.governor import Governor
+from debug_server.dispatch.hooks import SECRET_VARIABLE, event_of, verify
+from debug_server.dispatch.issue_event import IssueEvent
+from debug_server.dispatch.stream import EventStream, Wish
+from debug_server.service import messages as m
+from debug_server.surfaces.http.access import identify_or_local
+from debug_server.surfaces.http.decoding import json_object
+from debug_server.surfaces.http.endpoints import Endpoint, guarded
+from debug_server.surfaces.http.streaming import Stream, with_heartbeats
+
+_HEARTBEAT_SECONDS = 15.0
+
+
+class EmitEvent(m.Request):
+    """An event, and for a push the paths that changed."""
+
+    task_id: str
+    event_type: str
+    repo_name: str
+    field: str = ""
+    payload: str = ""
+    timestamp: str = ""
+    paths: list[str] = Field(default_factory=list, max_length=10_000)
+
+
+class StreamQuery(m.Request):
+    """Which events, from where."""
+
+    repo: str = ""
+    task: str = ""
+    type: str = ""
+    cursor: str = ""
+    follow: bool = True
+    from_now: bool = False
+
+
+def kanban_routes(governor: Governor) -> list[BaseRoute]:
+    """``/kanban/events`` and ``/hooks/{repo}``."""
+    return [
+        Route("/kanban/events", guarded(_emit(governor)), methods=["POST"]),
+        Route("/kanban/events", guarded(_stream(governor)), methods=["GET"]),
+        Route("/hooks/{repo}", guarded(_hook(governor)), methods=["POST"]),
+    ]
+
+
+def _emit(governor: Governor) -> Endpoint:
+    async def handle(request: Request) -> Response:
+        caller = await identify_or_local(governor.service, request)
+        caller.require(("commands:write", "sessions:write"))
+        asked = EmitEvent.model_validate(await json_object(request))
+        event = IssueEvent(**{**asked.model_dump(), "paths": tuple(asked.paths)})
+        return _told(await governor.dispatcher.emit(event))
+
+    return handle
+
+
+def _hook(governor: Governor) -> Endpoint:
+    """The signature is the caller's proof: whoever has the secret may say that something was pushed."""
+
+    async def handle(request: Request) -> Response:
+        body = await request.body()
+        verify(os.environ.get(SECRET_VARIABLE), body, request.headers.get("x-hub-signature-256"))
+        kind = request.headers.get("x-github-event") or request.headers.get("x-gitea-event") or "push"
+        event = event_of(request.path_params["repo"], kind, body)
+        return _told([] if event is None else await governor.dispatcher.emit(event))
+
+    return handle
+
+
+def _told(outcomes: list[Outcome]) -> Response:
+    shown = [dataclasses.asdict(outcome) for outcome in outcomes]
+    return JSONResponse({"ok": True, "message": [outcome.sentence for outcome in outcomes], "runners": shown}, 202)
+
+
+def _stream(governor: Governor) -> Endpoint:
+    async def handle(request: Request) -> Response:
+        caller = await identify_or_local(governor.service, request)
+        caller.require(("sessions:read",))
+        asked = StreamQuery.model_validate(dict(request.query_params))
+        wish = Wish(
+            repo_name=asked.repo,
+            task_id=asked.task,
+            event_type=asked.type,
+            follow=asked.follow,
+            cursor=request.headers.get("last-event-id") or asked.cursor,
+            from_now=asked.from_now,
+        )
+        pieces = with_heartbeats(_frames(governor.stream(wish)), _HEARTBEAT_SECONDS)
+        return Stream(pieces, request.app.state.followers, media_type="text/event-stream", headers={})
+
+    return handle
+
+
+async def _frames(stream: EventStream) -> AsyncGenerator[bytes, None]:
+    async with aclosing(stream.entries()) as entries:
+        async for entry in entries:
+            data = json.dumps(dataclasses.asdict(entry))
+            yield f"id: {entry.cursor}\nevent: {entry.event_type}\ndata: {data}\n\n".encode()
