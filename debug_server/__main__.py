@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,23 @@ def serve(*, config: Path | None, log_level: str, **options: Any) -> int:
         return run(local, ServeOptions(**options))
 
 
+def serve_gateway(*, host: str | None, port: int | None, config: Path | None, log_level: str, **options: Any) -> int:
+    """The same server with the gateway alone, on the gateway's own address."""
+    from debug_server.gateway import refuse_insecure
+    from debug_server.parts import GATEWAY
+    from debug_server.server import ServeOptions
+    from debug_server.server import serve as run
+
+    # Whoever asks for the gateway by name need not ask a second time for its worker.
+    environ = {"PROXY_USE_APP_SERVER": "true", **os.environ}
+    with open_local(config=config, log_level=log_level, environ=environ) as local:
+        place = local.gateway_config.value.access
+        host, port = host or place.host, place.port if port is None else port
+        refuse_insecure(local.gateway_config.value, host)
+        parts = frozenset({GATEWAY})
+        return run(local, ServeOptions(host=host, port=port, grpc_port=None, parts=parts, **options))
+
+
 def mcp() -> int:
     """The Model Context Protocol over our own standard streams, with an engine of its own."""
     from debug_server.surfaces.mcp.stdio import run_stdio
@@ -41,7 +59,7 @@ def mcp() -> int:
     return 0
 
 
-PROGRAMS = Programs(open_local=open_local, serve=serve, mcp=mcp)
+PROGRAMS = Programs(open_local=open_local, serve=serve, serve_gateway=serve_gateway, mcp=mcp)
 
 
 def main() -> None:

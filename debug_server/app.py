@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from debug_server.config import RunnerConfig, load
+from debug_server.config import GatewayConfig, Loaded, RunnerConfig, load, load_workers
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
@@ -20,17 +20,29 @@ from debug_server.telemetry import configure_logging, open_telemetry
 
 if TYPE_CHECKING:
     from debug_server.service import Service
+    from debug_server.workers.spec import WorkerSpec
+    from debug_server.workers.workers import Workers
 
 __all__ = ["Local", "print_plan", "work_off"]
 
 DEFAULT_CONFIG = Path("config/runner.toml")
+GATEWAY_CONFIG = Path("config/gateway.toml")
 
 
 class Local:
     """Everything on this machine, each part made when it is first used."""
 
-    def __init__(self, settings: RunnerSettings, database_url: str) -> None:
+    def __init__(
+        self,
+        settings: RunnerSettings,
+        database_url: str,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        worker_specs: Callable[[], list[WorkerSpec]] = list,
+    ) -> None:
         self.settings = settings
+        self.environ = environ
+        self._worker_specs = worker_specs
         self._database_url = database_url
         self.telemetry = open_telemetry()
 
@@ -47,7 +59,13 @@ class Local:
         configure_logging(log_level)
         files = [Path(config)] if config is not None else [DEFAULT_CONFIG] if DEFAULT_CONFIG.is_file() else []
         settings = RunnerSettings.from_config(load(RunnerConfig, files=files, environ=environ).value)
-        return cls(settings, database_url or default_url(environ))
+        beside = (files[0] if files else DEFAULT_CONFIG).with_name("workers.toml")
+        return cls(
+            settings,
+            database_url or default_url(environ),
+            environ=environ,
+            worker_specs=lambda: _declared_workers(beside, environ),
+        )
 
     @cached_property
     def store(self) -> MetadataStore:
@@ -92,6 +110,19 @@ class Local:
         )
 
     @cached_property
+    def workers(self) -> Workers:
+        """The supervised workers that are declared beside the settings, not yet started."""
+        from debug_server.workers.workers import Workers
+
+        return Workers(runner=self.supervisor, store=self.store, specs=self._worker_specs(), telemetry=self.telemetry)
+
+    @cached_property
+    def gateway_config(self) -> Loaded[GatewayConfig]:
+        """The gateway's settings, of ``config/gateway.toml`` here and the environment."""
+        files = [GATEWAY_CONFIG] if GATEWAY_CONFIG.is_file() else []
+        return load(GatewayConfig, files=files, environ=self.environ)
+
+    @cached_property
     def service(self) -> Service:
         """Every verb, for the surfaces."""
         from debug_server.service import Service  # its messages double the start-up of a command that needs none
@@ -117,3 +148,10 @@ class Local:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _declared_workers(path: Path, environ: Mapping[str, str]) -> list[WorkerSpec]:
+    from debug_server.workers.spec import WorkerSpec
+
+    found = load_workers(path, environ) if path.is_file() else {}
+    return [WorkerSpec.from_config(name, loaded.value) for name, loaded in found.items()]

@@ -3,6 +3,8 @@
 api         sessions, commands, logs: REST, WebSocket, SSE, MCP and the gRPC service ``debug_server.v1``
 tasks       host tasks below ``/tasks``
 dispatch    events to runners: the kanban services, ``/kanban/events`` and ``/hooks``
+gateway     the OpenAI-compatible API below ``/v1`` over a codex worker
+workers     supervised long-lived processes; other parts use them, so every subset has them
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from debug_server.app import Local
     from debug_server.dispatch.governor import Governor
 
-API, TASKS, DISPATCH = "api", "tasks", "dispatch"
+API, TASKS, DISPATCH, GATEWAY, WORKERS = "api", "tasks", "dispatch", "gateway", "workers"
 
 
 def _tasks(local: Local) -> Part:
@@ -52,12 +54,41 @@ def _kanban_services(governor: Governor) -> Mapping[str, Any]:
     return KanbanServices(governor).handlers()
 
 
+def _gateway(local: Local) -> Part | None:
+    """On where its worker is asked for: by a setting of its own, or by a worker of that name."""
+    from debug_server.gateway import gateway_part
+
+    loaded = local.gateway_config
+    if loaded.source("codex.enabled") == "default" and not local.workers.declares("codex"):
+        return None
+    return gateway_part(
+        loaded.value,
+        workers=local.workers,
+        service=local.service,
+        telemetry=local.telemetry,
+        render_metrics=local.telemetry.render,
+        environ=local.environ,
+    )
+
+
+def _workers(local: Local) -> Part:
+    from debug_server.workers.part import WorkersPart
+
+    return WorkersPart(local.workers)
+
+
 # name -> how to make it; None from one that is not configured. Each is imported by its maker, when it is served.
-_MAKERS: dict[str, Callable[[Local], Part | None]] = {TASKS: _tasks, DISPATCH: _dispatch}
+# The gateway before the workers: it declares one.
+_MAKERS: dict[str, Callable[[Local], Part | None]] = {
+    TASKS: _tasks,
+    DISPATCH: _dispatch,
+    GATEWAY: _gateway,
+    WORKERS: _workers,
+}
 NAMES = frozenset({API, *_MAKERS})
 
 
 def parts_of(local: Local, names: Collection[str]) -> list[Part]:
     """Those of the names that are made of parts and configured."""
-    made = [maker(local) for name, maker in _MAKERS.items() if name in names]
+    made = [maker(local) for name, maker in _MAKERS.items() if name in names or name == WORKERS]
     return [part for part in made if part is not None]

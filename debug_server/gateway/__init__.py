@@ -4,6 +4,6 @@ Imported by the composition root; imports workers, service and what is below the
 """
 
 from debug_server.gateway.access import refuse_insecure
-from debug_server.gateway.part import GatewayPart, Surroundings
+from debug_server.gateway.wiring import gateway_part
 
-__all__ = ["GatewayPart", "Surroundings", "refuse_insecure"]
+__all__ = ["gateway_part", "refuse_insecure"]

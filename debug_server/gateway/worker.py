@@ -12,7 +12,9 @@ from typing import Any
 from debug_server.config.gateway import CodexConfig, GatewayConfig
 from debug_server.errors import ConfigurationError
 from debug_server.runner.program_probe import ask_program, find_program
+from debug_server.workers.codex import PROTOCOL
 from debug_server.workers.codex_turn import TurnRequest
+from debug_server.workers.spec import HandshakeReadiness, WorkerSpec, WorkerTiming
 
 NAME = "codex"
 # Beside what every child gets: how to reach a provider, and with which key. Never a key of the gateway's own.
@@ -41,6 +43,20 @@ def worker_argv(config: CodexConfig) -> list[str]:
     }
     given = [part for name, value in overrides.items() for part in ("-c", f"{name}={json.dumps(value)}")]
     return [config.bin, "app-server", *given]
+
+
+def worker_spec(config: CodexConfig, timing: WorkerTiming) -> WorkerSpec:
+    """Its declaration, for the supervisor; makes its folders."""
+    home, workdir = prepare_folders(config)
+    return WorkerSpec(
+        name=NAME,
+        argv=worker_argv(config),
+        cwd=workdir,
+        env=worker_variables(home),
+        inherit=INHERITED,
+        readiness=HandshakeReadiness(protocol=PROTOCOL),
+        timing=timing,
+    )
 
 
 def prepare_folders(config: CodexConfig) -> tuple[Path, Path]:

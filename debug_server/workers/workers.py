@@ -57,6 +57,10 @@ class Workers:
             raise ConfigurationError(f"worker {spec.name!r} is declared twice: give one of them another name")
         self._specs[spec.name] = spec
 
+    def declares(self, name: str) -> bool:
+        """Whether there is a worker of that name."""
+        return name in self._specs
+
     # -- for users ------------------------------------------------------------------------------------------------
 
     def named(self, name: str) -> list[ServiceSupervisor]:

@@ -27,6 +27,7 @@ class Programs:
 
     open_local: OpenLocal
     serve: Serve
+    serve_gateway: Serve
     mcp: Callable[[], int]
 
 

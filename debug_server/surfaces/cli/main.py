@@ -18,6 +18,7 @@ from debug_server.surfaces.cli.output import tell
 COMMANDS = {
     "run": ("run_line", "Run one command here and now: its streams and its exit status are ours."),
     "serve": ("serve", "Serve HTTP, WebSockets and gRPC."),
+    "gateway": ("gateway", "The OpenAI-compatible API by itself: serve."),
     "server": ("server", "Set a server up for a repository."),
     "repo": ("repo", "Registered git remotes: add, list, show."),
     "session": ("session", "Workspaces: create, list, show, logs, debug, diff, reset, fork, close."),

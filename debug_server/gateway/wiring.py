@@ -1,0 +1,69 @@
+"""Puts the gateway together over the server's workers and service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from debug_server.config import load_worker
+from debug_server.config.gateway import GatewayConfig
+from debug_server.gateway.part import GatewayPart, Surroundings
+from debug_server.gateway.protocol_log import ProtocolLog
+from debug_server.gateway.worker import NAME, base_turn, diagnose, prepare_folders, worker_spec
+from debug_server.ports import Telemetry
+from debug_server.service import Service
+from debug_server.workers.codex import PROTOCOL, CodexOptions, codex_handshake
+from debug_server.workers.spec import WorkerTiming
+from debug_server.workers.state import ReadinessReason
+from debug_server.workers.status import absent_status
+from debug_server.workers.workers import Workers
+
+_SCOPES = ("commands:write",)  # a turn may run commands
+
+
+def gateway_part(
+    config: GatewayConfig,
+    *,
+    workers: Workers,
+    service: Service,
+    telemetry: Telemetry,
+    render_metrics: Callable[[], str],
+    environ: Mapping[str, str],
+) -> GatewayPart:
+    """The part; declares its worker unless one of that name is declared already. Call it before workers start."""
+
+    async def check_token(secret: str) -> str:
+        caller = await service.authenticate(secret)
+        caller.require(_SCOPES)
+        return caller.name
+
+    since = datetime.now(UTC)
+    _, workdir = prepare_folders(config.codex)
+    if config.codex.enabled:
+        _declare(config, workers, environ)
+    return GatewayPart(
+        config,
+        Surroundings(
+            pick=(lambda: workers.pick(NAME)) if config.codex.enabled else None,
+            absent=lambda: absent_status(ReadinessReason.APP_SERVER_DISABLED, since),
+            check_token=check_token,
+            telemetry=telemetry,
+            render_metrics=render_metrics,
+            base=base_turn(config, workdir),
+            diagnose=lambda: diagnose(config.codex, environ),
+        ),
+    )
+
+
+def _declare(config: GatewayConfig, workers: Workers, environ: Mapping[str, str]) -> None:
+    path = config.observation.protocol_log
+    workers.handshakes[PROTOCOL] = codex_handshake(
+        CodexOptions(
+            handshake_seconds=config.codex.handshake_timeout_ms / 1000,
+            request_seconds=config.codex.request_timeout_ms / 1000,
+            trace=ProtocolLog(path).note if path is not None else None,
+        )
+    )
+    if not workers.declares(NAME):
+        timing = WorkerTiming.from_config(load_worker(NAME, {}, source="variables", environ=environ).value)
+        workers.add(worker_spec(config.codex, timing))

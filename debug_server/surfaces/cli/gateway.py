@@ -1,0 +1,41 @@
+"""``debug-server gateway``: the OpenAI-compatible API by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from debug_server.surfaces.cli.invocation import invocation
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """The OpenAI-compatible API over a supervised codex app-server."""
+
+
+@app.command()
+def serve(
+    context: typer.Context,
+    host: Annotated[str | None, typer.Option(help="the address to listen on; left out: PROXY_HOST")] = None,
+    port: Annotated[int | None, typer.Option(help="0 takes a free one; left out: PORT, else 11435")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,
+    grace: Annotated[float, typer.Option(help="seconds from SIGTERM to the exit")] = 10.0,
+    config: Annotated[Path | None, typer.Option(help="a settings file; left out: config/runner.toml")] = None,
+    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
+) -> None:
+    """Serve `/v1` and the probes until SIGTERM, with a worker of its own."""
+    status = invocation(context).programs.serve_gateway(
+        host=host,
+        port=port,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        grace_seconds=grace,
+        config=config,
+        log_level=log_level.upper(),
+    )
+    raise typer.Exit(status)

@@ -1,0 +1,55 @@
+"""The workers as a part of the one server: started with it, drained by its signal, in its probes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from debug_server.workers.state import CRITICAL_FAILURES
+from debug_server.workers.workers import Workers
+
+
+class WorkersPart:
+    """No routes of its own: the verbs are the service's."""
+
+    name = "workers"
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+
+    def routes(self) -> Sequence[Any]:
+        """None."""
+        return ()
+
+    def grpc_services(self) -> Mapping[str, Any]:
+        """None."""
+        return {}
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """From the start of every worker to the empty trees."""
+        return self._workers.running()
+
+    def drain(self) -> None:
+        """Every worker takes nothing new."""
+        self._workers.drain()
+
+    def health(self) -> Mapping[str, Any]:
+        """How many there are, and how many are ready."""
+        workers = self._workers.all()
+        return {"workers": {"declared": len(workers), "ready": sum(worker.is_ready for worker in workers)}}
+
+    def readiness(self) -> tuple[str, Mapping[str, Any]]:
+        """No when one crashes again and again: that is for an operator to see. One that starts keeps nobody waiting."""
+        return self._verdict(), self.health()
+
+    def liveness(self) -> tuple[str, Mapping[str, Any]]:
+        """A server outlives any worker."""
+        return "ok", self.health()
+
+    def _verdict(self) -> str:
+        bad = [worker for worker in self._workers.all() if worker.machine.failures >= CRITICAL_FAILURES]
+        if not bad:
+            return "ok"
+        worker = bad[0]
+        return f"worker {worker.name}/{worker.instance} failed {worker.machine.failures} times in a row"
