@@ -169,13 +169,14 @@ def _span_attributes(attributes: Mapping[str, Any]) -> dict[str, str | bool | in
 def open_telemetry() -> PrometheusTelemetry:
     """Metrics, and traces where the environment asks for them.
 
-    OTEL_EXPORTER_OTLP_ENDPOINT or DEBUG_SERVER_OTEL=on asks; DEBUG_SERVER_OTEL=off overrules.
+    OTEL_EXPORTER_OTLP_ENDPOINT or DEBUG_SERVER_OTEL=on asks; DEBUG_SERVER_OTEL=off overrules. The gateway's users know
+    the same as PROXY_ENABLE_OTEL and PROXY_OTEL_EXPORTER_URL.
     """
     return PrometheusTelemetry(tracing=_open_tracing() if _tracing_asked() else None)
 
 
 def _tracing_asked() -> bool:
-    wish = os.environ.get("DEBUG_SERVER_OTEL", "").lower()
+    wish = (os.environ.get("DEBUG_SERVER_OTEL") or os.environ.get("PROXY_ENABLE_OTEL") or "").lower()
     if wish not in ("", "on", "off", "1", "0", "true", "false"):
         raise ConfigurationError(f"variable DEBUG_SERVER_OTEL = {wish!r} must be on or off")
     return wish in ("on", "1", "true") or (not wish and bool(os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")))
@@ -194,7 +195,9 @@ def _open_tracing() -> TracerProvider:
         ) from error
     service = os.environ.get("OTEL_SERVICE_NAME", "debug-server")
     provider = TracerProvider(resource=Resource.create({"service.name": service}))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    provider.add_span_processor(
+        BatchSpanProcessor(OTLPSpanExporter(endpoint=os.environ.get("PROXY_OTEL_EXPORTER_URL")))
+    )
     return provider
 
 
