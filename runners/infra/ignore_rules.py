@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from runners.infra.repository_lock import LOCK_FILE
@@ -33,7 +34,7 @@ def ignore(event: Event, tree: Tree) -> Iterator[str]:
     """Write the managed block: profile, added rules, without those removed; other lines stay."""
     profile = _profile(event)
     details = event.details
-    added = _rules(details.get("rules", event.plain.splitlines() if not details else []))
+    added = _rules(details.get("rules", _listed(event.plain)))
     removed = _rules(details.get("remove", []))
     with tree.lock():
         text = (tree.read(FILE) or b"").decode("utf-8", "surrogateescape")
@@ -53,6 +54,15 @@ def _profile(event: Event) -> str | None:
     if profile and profile not in PROFILES:
         raise Refusal(f"ignore profile {single_line(str(profile), 60)!r} is not one of {', '.join(PROFILES)}")
     return str(profile) if profile else None
+
+
+def _listed(text: str) -> list[object]:
+    """The rules of a payload that is no object: a JSON list, or one a line."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return [*text.splitlines()]
+    return value if isinstance(value, list) else [value]
 
 
 def _rules(value: object) -> list[str]:

@@ -25,7 +25,8 @@ FIELDS = {
 }
 HEADING = re.compile(r"^# (TASK-[A-Za-z0-9._-]+?):?(?:\s+(.*))?$", re.MULTILINE)
 FIELD = re.compile(r"^- \*\*([^*\n]+):\*\* *(.*)$", re.MULTILINE)
-PLACE = re.compile(rf"{BOARD}/([^/]+)/(TASK-[^/]+\.md)")
+# Names that can be shown and written into a table; anything else there is no card.
+PLACE = re.compile(rf"{BOARD}/([A-Za-z0-9][A-Za-z0-9 ._-]*)/(TASK-[A-Za-z0-9 ._-]+\.md)")
 STATUS = re.compile(r"^- \*\*Status:\*\*.*$", re.MULTILINE)
 
 
@@ -74,11 +75,11 @@ def card_id(task_id: str) -> str:
     return checked if checked.startswith("TASK-") else f"TASK-{checked}"
 
 
-def all_cards(tree: Tree) -> Iterator[Card]:
-    """Every card of the board, by column and file name."""
+def all_cards(tree: Tree, beginning: str = "TASK-") -> Iterator[Card]:
+    """The cards of the board whose file names start so, by column and file name; other files are not read."""
     for column in tree.folders(BOARD):
         for file in tree.files(f"{BOARD}/{column}"):
-            if card := card_at(tree, f"{BOARD}/{column}/{file}"):
+            if file.startswith(beginning) and (card := card_at(tree, f"{BOARD}/{column}/{file}")):
                 yield card
 
 
@@ -104,7 +105,7 @@ def _id_of(file: str, text: str) -> str:
 def find_card(tree: Tree, task_id: str) -> Card | None:
     """A task's card; one that lies in two columns is refused."""
     wanted = card_id(task_id)
-    found = [card for card in all_cards(tree) if card.id == wanted]
+    found = [card for card in all_cards(tree, wanted) if card.id == wanted]
     if len(found) > 1:
         raise Refusal(f"card {wanted} is there twice: {', '.join(card.path for card in found)}; delete one")
     return found[0] if found else None
@@ -120,7 +121,8 @@ def new_card(event: Event, column: str) -> Card:
         if value := single_line(_text(details.get(member)), 500):
             lines.append(f"- **{key}:** {value}")
     lines += [f"- **Created:** {event.when.date().isoformat()}", "", "---", ""]
-    if body := paragraph(_text(details.get("description")) or event.plain, LARGEST_BODY).strip():
+    body = paragraph(_text(details.get("description")) or event.plain, LARGEST_BODY).strip()
+    if body and body != title:
         lines += [body, ""]
     return Card(id=number, column=column, file=f"{number}.md", text="\n".join(lines))
 

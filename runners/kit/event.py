@@ -33,16 +33,19 @@ class Event:
     @property
     def details(self) -> Mapping[str, Any]:
         """The payload as a JSON object; empty when it is anything else."""
-        try:
-            value = json.loads(self.payload)
-        except (ValueError, RecursionError):
-            return {}
-        return value if isinstance(value, dict) else {}
+        return self._object() or {}
 
     @property
     def plain(self) -> str:
         """The payload as text; empty when it is a JSON object."""
-        return "" if self.details else self.payload
+        return self.payload if self._object() is None else ""
+
+    def _object(self) -> dict[str, Any] | None:
+        try:
+            value = json.loads(self.payload)
+        except (ValueError, RecursionError):
+            return None
+        return value if isinstance(value, dict) else None
 
     @property
     def when(self) -> datetime:

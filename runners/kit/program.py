@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Iterator
 
@@ -15,6 +16,10 @@ Job = Callable[[Event, Tree], Iterator[str]]
 
 def run(name: str, jobs: dict[str, Job], *, on_push: Job | None = None) -> int:
     """Do the job of the event's skill in the current folder; ``on_push`` is the job when files were pushed."""
+    # Whatever the locale says: a name that it cannot show must not end a program half-way.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         event = read_event(sys.stdin.buffer)
         job = _job(event, jobs, on_push)
@@ -26,7 +31,7 @@ def run(name: str, jobs: dict[str, Job], *, on_push: Job | None = None) -> int:
         sys.stderr.write(f"{name}: {error}\n")
         return 1
     except OSError as error:
-        sys.stderr.write(f"{name}: {error.filename or 'the repository'}: {error.strerror}\n")
+        sys.stderr.write(f"{name}: {single_line(str(error.filename or 'the repository'))}: {error.strerror}\n")
         return 1
     return 0
 

@@ -28,17 +28,15 @@ if ! command -v ollama >/dev/null; then
     exit 0
 fi
 
-# One build at a time in a repository; the lock is on the folder and ends with this process.
-exec 9<.
-flock --wait 30 9 || {
-    say "another program has worked here for 30 s; try again" >&2
-    exit 1
-}
-
+# One build of a file at a time; the lock is on the file and ends with this process. It is not the lock of the folder:
+# a build takes minutes, and the other runners of the repository do not wait for it.
 failed=0
 for path in "${files[@]}"; do
     if ! name=$(name_of "$path"); then
         printf 'model: %q gives no model name: small letters, digits, ., _ and -\n' "$path" >&2
+        failed=1
+    elif ! { exec 9<"$path" && flock --wait 30 9; }; then
+        say "$path has been in use by another build for 30 s; try again" >&2
         failed=1
     elif ollama create "$name" -f "$path" </dev/null 9<&-; then
         say "$name built from $path"

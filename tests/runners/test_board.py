@@ -40,6 +40,24 @@ def test_a_card_is_created_moved_and_closed(repository: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("payload", "title"), [("{}", "untitled"), ("", "untitled"), ("Just words", "Just words")])
+def test_an_event_without_details_makes_a_card(repository: Path, payload: str, title: str) -> None:
+    """An empty object is no title; a plain text is."""
+    assert board(repository, "card.create", payload=payload).status == 0
+    text = (repository / CARD.format("backlog")).read_text()
+    assert text == f"# TASK-TEST-01: {title}\n\n- **Status:** backlog\n- **Created:** 2026-11-16\n\n---\n"
+
+
+def test_other_files_on_the_board_are_no_cards(repository: Path) -> None:
+    """Names with line breaks or bytes that are no text are passed over, whatever the locale."""
+    (repository / "kanban/wip\nx").mkdir(parents=True)
+    (repository / "kanban/wip\nx/TASK-TEST-01.md").write_text("")
+    (repository / os.fsdecode(b"kanban/\xff")).mkdir()
+    (repository / os.fsdecode(b"kanban/\xff/TASK-TEST-01.md")).write_text("")
+    done = board(repository, "card.create")
+    assert (done.status, done.lines) == (0, ["card TASK-TEST-01 created in backlog"])
+
+
 def test_a_card_written_by_hand_keeps_its_words(repository: Path) -> None:
     """A card with words in its name and bytes that are no UTF-8 is found by its number; only its status changes."""
     card = repository / "kanban/backlog/TASK-B11-execution-layer.md"

@@ -39,6 +39,9 @@ def test_rules_are_added_and_removed_and_others_stay(repository: Path) -> None:
 
     again = infra(repository, "git.ignore", payload={"rules": ["*.log"]})
     assert (again.status, again.lines[0].split(":")[0]) == (0, ".gitignore unchanged")
+    infra(repository, "git.ignore", payload=["*.tmp"])
+    infra(repository, "git.ignore", payload="*.bak\n# a remark\n*.old\n")
+    assert block(repository)[-3:] == ["*.tmp", "*.bak", "*.old"]
     infra(repository, "git.ignore", payload={"remove": ["*.log"]})
     assert "*.log" not in block(repository)
     assert ".venv/" in block(repository)
