@@ -21,13 +21,13 @@ def audit(event: Event, tree: Tree) -> Iterator[str]:
     """Scan the files that a push changed, or all files; findings end it with a status other than 0."""
     findings: list[Finding] = []
     scanned = 0
-    with Scanner(scan_patterns(event)) as scanner:
-        for path in repository_files(tree, changed_paths(event) or None):
-            scanned += 1
-            for finding in scanner.scan(tree, path):
-                findings.append(finding)
-                if len(findings) <= MOST_SHOWN:
-                    yield f"{single_line(path)}:{finding.line}: {finding.kind}: {finding.masked}"
+    scanner = Scanner(scan_patterns(event))
+    for path in repository_files(tree, changed_paths(event) or None):
+        scanned += 1
+        for finding in scanner.scan(tree, path):
+            findings.append(finding)
+            if len(findings) <= MOST_SHOWN:
+                yield f"{single_line(path)}:{finding.line}: {finding.kind}: {finding.masked}"
     yield f"{scanned} files scanned, {len(findings)} findings"
     for path in scanner.unread[:MOST_SHOWN]:
         yield f"not scanned: {single_line(path)}"

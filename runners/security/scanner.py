@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Self
 
-from detect_secrets.core.scan import scan_file
-from detect_secrets.settings import transient_settings
+from detect_secrets.core.plugins.initialize import from_plugin_classname
+from detect_secrets.filters.heuristic import is_indirect_reference, is_templated_secret
 
 from runners.kit.refusal import Refusal
 from runners.kit.tree import Tree
@@ -22,14 +20,9 @@ DETECTORS = (
     *("JwtTokenDetector", "MailchimpDetector", "NpmDetector", "PrivateKeyDetector", "SendGridDetector"),
     *("SlackDetector", "SoftlayerDetector", "SquareOAuthDetector", "StripeDetector", "TwilioKeyDetector"),
 )
-# Written out, so that no filter is among them that asks the issuer over the network whether a secret is alive.
-FILTERS = (
-    "detect_secrets.filters.allowlist.is_line_allowlisted",
-    "detect_secrets.filters.heuristic.is_indirect_reference",
-    "detect_secrets.filters.heuristic.is_templated_secret",
-)
 ALLOWED = re.compile(rb"pragma: ?allowlist[ -]secret")
 LARGEST = 8 << 20
+LONGEST_LINE = 10_000  # beyond it: generated text, in which only the listed beginnings are looked for
 # A beginning alone is a mention ("keys start with ghp_"); a credential goes on.
 REST = rb"[A-Za-z0-9_\-]{12,}"
 
@@ -49,19 +42,9 @@ class Scanner:
     def __init__(self, patterns: tuple[str, ...]) -> None:
         beginnings = b"|".join(re.escape(pattern.encode("utf-8", "replace")) for pattern in patterns)
         self._pattern = re.compile(rb"(?<![A-Za-z0-9])(?:" + beginnings + rb")" + REST)
-        config = {
-            "plugins_used": [{"name": name} for name in DETECTORS],
-            "filters_used": [{"path": p} for p in FILTERS],
-        }
-        self._settings = transient_settings(config)
+        # Asked line by line: the library's own scan of a file looks the file up again for each of its lines.
+        self._detectors = [from_plugin_classname(name) for name in DETECTORS]
         self.unread: list[str] = []
-
-    def __enter__(self) -> Self:
-        self._settings.__enter__()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._settings.__exit__(kind, error, at)
 
     def scan(self, tree: Tree, path: str) -> Iterator[Finding]:
         """A file's findings, by line; binary files are searched for the operator's beginnings only."""
@@ -72,7 +55,7 @@ class Scanner:
             return
         if data is None:
             return
-        found = {finding.line: finding for finding in self._known_formats(tree, path, data)}
+        found = {finding.line: finding for finding in self._known_formats(data)}
         for finding in self._listed(data):
             known = found.get(finding.line, finding)  # knows the kind; its value may be a part only
             found[finding.line] = replace(finding, kind=known.kind)
@@ -83,11 +66,17 @@ class Scanner:
             if (match := self._pattern.search(line)) and not ALLOWED.search(line):
                 yield Finding(line=number, kind="listed pattern", masked=mask(match[0].decode()))
 
-    def _known_formats(self, tree: Tree, path: str, data: bytes) -> Iterator[Finding]:
+    def _known_formats(self, data: bytes) -> Iterator[Finding]:
         if b"\0" in data[:8192]:
             return
-        for secret in scan_file(str(tree.path / path)):
-            yield Finding(line=secret.line_number, kind=secret.type, masked=mask(secret.secret_value or ""))
+        for number, raw in enumerate(data.split(b"\n"), start=1):
+            if len(raw) > LONGEST_LINE or len(raw) < 8 or ALLOWED.search(raw):
+                continue
+            line = raw.decode("utf-8", "replace")
+            for detector in self._detectors:
+                for value in detector.analyze_string(line):
+                    if not is_templated_secret(value) and not is_indirect_reference(line):
+                        yield Finding(line=number, kind=detector.secret_type, masked=mask(value))
 
 
 def mask(value: str) -> str:
