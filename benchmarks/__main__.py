@@ -17,6 +17,7 @@ from benchmarks import (
     parallel,
     pipeline,
     report,
+    service,
     start,
     throughput,
     worktrees,
@@ -34,6 +35,7 @@ SUBJECTS: dict[str, Callable[[Size], list[Result]]] = {
     "worktrees": worktrees.measure,
     "environments": environments.measure,
     "pipeline": pipeline.measure,
+    "service": service.measure,
 }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from debug_server.model import Event
+from debug_server.model import Event, Notice
 
 REPAIR_SECONDS = 0.25
 
@@ -34,8 +34,8 @@ class EventStore(Protocol):
     def read_events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """Events numbered above ``after``."""
 
-    def add_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have ``listener`` called after a commit that brought events; returns its removal."""
+    def add_listener(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
+        """Have ``listener`` called after a commit that brought an event; returns its removal."""
 
 
 class EventFeed:
@@ -46,7 +46,7 @@ class EventFeed:
         self._changed = threading.Condition()
         self._wakes = 0
         self._closed = False
-        self._remove = store.add_listener(self.wake)
+        self._remove = store.add_listener(lambda _: self.wake())
 
     def append(
         self,

@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from debug_server.engine.queued_run import QueuedRun
 from debug_server.engine.schedules import Scheduler
 from debug_server.engine.sessions import Sessions
 from debug_server.errors import DebugServerError, KeeperError
-from debug_server.events import EventFeed
-from debug_server.model import Command, Session, SessionStatus
+from debug_server.events import REPAIR_SECONDS, EventFeed
+from debug_server.model import Command, Notice, Session, SessionStatus
 from debug_server.ports import Telemetry
 from debug_server.runner.launch import DetachedError, run_dir_for
 from debug_server.runner.launcher import KeeperConnection
@@ -30,6 +31,7 @@ from debug_server.runner.recovery import Adopted, recover
 from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
+from debug_server.store.commands import STARTED
 
 _LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_SECONDS = 1.0
@@ -56,8 +58,13 @@ class LocalEngine:
         self._feed = EventFeed(store)
         self._lock = threading.Condition()
         self._at_work: set[int] = set()
+        self._reserved = 0  # places for commands that are being added
+        self._keyed = threading.Lock()
+        self._stirred = True  # whether something may be to claim
+        self._backlog = True  # whether something waited when last seen: then each end may make room for it
         self._stopping = False
         self._dispatcher: threading.Thread | None = None
+        self._unlisten = store.add_listener(self._noticed)
         self._housekeeper = Housekeeper(store=store, sessions=self._sessions, cancel=self.cancel, wait=self.wait)
         self.schedules = Scheduler(store)
 
@@ -91,8 +98,12 @@ class LocalEngine:
         subject: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Command:
-        """Put a command into the queue; QueueFullError when it is at its bound."""
-        return self._store.add_command(
+        """Put a command into the queue; QueueFullError when it is at its bound.
+
+        One whose turn it is at once is claimed as it is added, and begun here instead of by way of the dispatcher.
+        """
+        add = partial(
+            self._store.add_command,
             session_id=session_id,
             **self._columns(spec),
             priority=priority,
@@ -103,7 +114,38 @@ class LocalEngine:
             subject=subject,
             idempotency_key=idempotency_key,
             metadata={**(metadata or {}), "spec": spec.details()},
+            in_turn=True,
         )
+        if idempotency_key is None:
+            return self._begin(add)
+        with self._keyed:  # of two with one key in this process the second finds the first: what is added is new
+            return self._store.find_command(session_id, idempotency_key) or self._begin(add)
+
+    def _begin(self, add: Callable[..., Command]) -> Command:
+        """Add a command and, if there is room and it was claimed with that, run it."""
+        room = self._reserve()
+        try:
+            command = add(claim_owner=self.owner if room else None)
+        except BaseException:
+            self._give_back(room)
+            raise
+        if room and command.owner == self.owner:
+            self._spawn(self._run, command, reserved=True)
+        else:
+            self._give_back(room)
+        return command
+
+    def _reserve(self) -> bool:
+        """Whether one more may run here; if so, its place is held."""
+        with self._lock:
+            room = self._has_room() and self._dispatcher is not None and not self._stopping
+            self._reserved += room
+        return room
+
+    def _give_back(self, room: bool) -> None:
+        with self._lock:
+            self._reserved -= room
+            self._lock.notify_all()
 
     def queue_run(self, run: QueuedRun) -> Command:
         """Open a session and put its one command into the queue, in one commit.
@@ -238,6 +280,7 @@ class LocalEngine:
         self.schedules.stop()
         self._housekeeper.stop()
         self._feed.close()
+        self._unlisten()
         with self._lock:
             self._lock.notify_all()
         if self._dispatcher is not None:
@@ -252,27 +295,45 @@ class LocalEngine:
 
     # -- the dispatcher -------------------------------------------------------------------------------------------
 
+    def _noticed(self, notice: Notice) -> None:
+        """A command came that waits, or what it waited for may be over."""
+        if notice.waits or (self._backlog and notice.kind != STARTED):
+            with self._lock:
+                self._stirred = self._backlog = True
+                self._lock.notify_all()
+
     def _dispatch(self) -> None:
-        after = self._store.last_event()
         while not self._stopping:
             with self._lock:
-                self._lock.wait_for(lambda: self._stopping or len(self._at_work) < self._settings.max_concurrency)
+                self._lock.wait_for(lambda: self._stopping or self._has_room())
+                self._stirred = False  # before the claim: what comes in between is not slept over
             command = None if self._stopping else self._claim()
             if command is not None:
                 self._spawn(self._run, command)
-                continue
-            after = self._pause(after)
+            else:
+                self._pause()
 
-    def _pause(self, after: int) -> int:
-        """Until something happened, or a while; a store that is away for a moment must not end the dispatcher."""
+    def _has_room(self) -> bool:
+        return len(self._at_work) + self._reserved < self._settings.max_concurrency
+
+    def _pause(self) -> None:
+        """Until this process has something new, or, every now and then, another one has."""
+        while not self._stopping:
+            depth = self._depth()
+            with self._lock:
+                if not self._stirred:
+                    self._backlog = depth > 0
+                if self._lock.wait_for(lambda: self._stopping or self._stirred, REPAIR_SECONDS) or depth:
+                    return
+
+    def _depth(self) -> int:
         try:
-            self._gauge("debug_server_queue_depth", self._store.queue_depth())
-            for event in self._feed.wait(after, _LOOK_AGAIN_SECONDS):
-                after = event.seq
-        except DebugServerError as error:
+            depth = self._store.queue_depth()
+        except DebugServerError as error:  # away for a moment, which must not end the dispatcher
             _LOG.warning("dispatch_failed", extra={"error": str(error)})
-            time.sleep(_LOOK_AGAIN_SECONDS)
-        return after
+            return 0
+        self._gauge("debug_server_queue_depth", depth)
+        return depth
 
     def _claim(self) -> Command | None:
         try:
@@ -282,10 +343,11 @@ class LocalEngine:
             time.sleep(_LOOK_AGAIN_SECONDS)
             return None
 
-    def _spawn(self, work: Callable[[Any], None], item: Command | Adopted) -> None:
+    def _spawn(self, work: Callable[[Any], None], item: Command | Adopted, *, reserved: bool = False) -> None:
         number = item.command.id if isinstance(item, Adopted) else item.id
         with self._lock:
             self._at_work.add(number)
+            self._reserved -= reserved
             self._gauge("debug_server_keepers_live", len(self._at_work))
         threading.Thread(target=self._work, args=(work, item, number), name="command", daemon=True).start()
 

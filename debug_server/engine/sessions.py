@@ -136,7 +136,7 @@ class Sessions:
             commit_sha=session.commit_sha or "",
             environment_hash=row.environment_hash,
             needs_dependency_sync=False,
-            pool=self.pool(self._store.get_repository(session.repository_id)),
+            pool=self._pools.get(session.repository_id) or self.pool(self._store.get_repository(session.repository_id)),
             generation=row.generation,
         )
 
@@ -187,6 +187,8 @@ class Sessions:
 
     def conclude(self, command: Command, workspace: Path) -> None:
         """What a command asked for after its end: files to keep, its session to close."""
+        if not {ARTIFACTS, CLOSES_SESSION} & command.metadata.keys():
+            return
         session = self._store.get_session(command.session_id)
         if patterns := command.metadata.get(ARTIFACTS):
             _, refused = self.collect(session, workspace, patterns, command_id=command.id)

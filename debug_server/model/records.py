@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class WorktreeStatus(StrEnum):
@@ -117,6 +117,15 @@ class Token:
     last_used_at: datetime | None
     quotas: dict[str, Any] = field(default_factory=dict)
     created_at: datetime
+
+
+class Notice(NamedTuple):
+    """What an event is about, for those who wait for it; the event itself is in the store."""
+
+    kind: str
+    session_id: int | None = None
+    command_id: int | None = None
+    waits: bool = False  # whether that command waits for somebody to claim it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,8 @@ from debug_server.store import MetadataStore
 
 _THREADS = 32  # opening a session may take minutes; a few of them must not hold up everybody's writes
 
+_OWNERS = 10_000  # sessions whose owner is remembered
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -34,6 +36,7 @@ class ServicePart:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="service")
         self._wakeups = Wakeups(store, read=partial(self._read, store.read_events), last=self._last_event)
         self._quotas = Quotas(store, self._read)
+        self._owners: dict[int, int | None] = {}
         self.draining = False
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -63,6 +66,16 @@ class ServicePart:
         if self.draining:
             raise UnavailableError("the server is shutting down: try again in a moment", retry_after=2.0)
 
+    async def _may_see(self, caller: Caller, session_id: int) -> bool:
+        """Whether a session is the caller's to see; whose it is never changes, so it is read once."""
+        if caller.is_admin:
+            return True
+        if session_id not in self._owners:
+            if len(self._owners) >= _OWNERS:
+                self._owners.clear()
+            self._owners[session_id] = (await self._read(self._store.get_session, session_id)).owner_token_id
+        return caller.token_id is not None and self._owners[session_id] == caller.token_id
+
     async def _session(self, caller: Caller, session_id: int) -> Session:
         """A session that the caller may see; another's looks as if it did not exist."""
         session = await self._read(self._store.get_session, session_id)
@@ -73,8 +86,6 @@ class ServicePart:
     async def _command(self, caller: Caller, command_id: int) -> Command:
         """A command of a session that the caller may see."""
         command = await self._read(self._store.get_command, command_id)
-        try:
-            await self._session(caller, command.session_id)
-        except NotFoundError as error:
-            raise NotFoundError(f"there is no command {command_id}") from error
+        if not await self._may_see(caller, command.session_id):
+            raise NotFoundError(f"there is no command {command_id}")
         return command

@@ -122,7 +122,7 @@ class LogVerbs(CommandVerbs):
             return True
         if event.session_id is None:
             return False
-        return caller.may_see(await self._read(self._store.get_session, event.session_id))
+        return await self._may_see(caller, event.session_id)
 
 
 def _subject(request: m.ReadEvents) -> Subject:

@@ -1,21 +1,21 @@
-"""Wakes coroutines when something happened to what they wait for: one reader of the event log for all of them.
+"""Wakes coroutines when something happened to what they wait for.
 
-Nobody holds a thread while it waits, and an event wakes only those whom it concerns.
+What this process commits wakes those whom it concerns at once, without a look at the store. What others commit is found
+by one reader of the event log for all who wait. Nobody holds a thread while it waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Literal
 
 from debug_server.errors import DebugServerError
-from debug_server.model import Event
+from debug_server.model import Event, Notice
 from debug_server.store import MetadataStore
 
-# Events of this process wake at once; those of another one are found within this time.
-REPAIR_SECONDS = 0.25
+REPAIR_SECONDS = 0.25  # within this time events of another process are found
 _PAGE = 1000
 
 Subject = tuple[Literal["command", "session", "anything"], int]
@@ -31,7 +31,6 @@ class Wakeups:
         self._read = read
         self._last = last
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._changed = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
         self._waiting: dict[Subject, set[asyncio.Event]] = {}
         self._remove = store.add_listener(self._committed)
@@ -49,9 +48,7 @@ class Wakeups:
 
     def wake_all(self) -> None:
         """Make everybody look again; call it in the loop."""
-        for waiting in self._waiting.values():
-            for woken in waiting:
-                woken.set()
+        self._wake(list(self._waiting))
 
     def close(self) -> None:
         """Listen no more."""
@@ -60,37 +57,41 @@ class Wakeups:
     async def _join(self) -> None:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            self._loop, self._changed, self._reader, self._waiting = loop, asyncio.Event(), None, {}
+            self._loop, self._reader, self._waiting = loop, None, {}
         if self._reader is None or self._reader.done():
             after = await self._last()  # before the caller looks: nothing falls in between
             if self._reader is None or self._reader.done():
-                self._reader = loop.create_task(self._follow(after))
+                self._reader = loop.create_task(self._repair(after))
 
     def _leave(self, subject: Subject, woken: asyncio.Event) -> None:
         waiting = self._waiting.get(subject, set())
         waiting.discard(woken)
         if not waiting:
             self._waiting.pop(subject, None)
-        if not self._waiting:
-            self._changed.set()
 
-    def _committed(self) -> None:
-        """In whichever thread committed."""
+    def _committed(self, notice: Notice) -> None:
+        """In whichever thread committed; one who enters after this look sees the fact itself."""
         loop = self._loop
-        if loop is not None and self._waiting:
+        concerned = [subject for subject in _subjects(notice) if subject in self._waiting]
+        if loop is not None and concerned:
             with suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(self._changed.set)
+                loop.call_soon_threadsafe(self._wake, concerned)
 
-    async def _follow(self, after: int) -> None:
-        await asyncio.sleep(0)  # let whoever started this enter its name
-        while self._waiting:
-            self._changed.clear()
-            events = await self._events(after)
-            for event in events:
-                after = event.seq
-                self._tell(event)
-            if len(events) < _PAGE:
-                await wait_for(self._changed, REPAIR_SECONDS)
+    def _wake(self, subjects: Iterable[Subject]) -> None:
+        for subject in subjects:
+            for woken in self._waiting.get(subject, ()):
+                woken.set()
+
+    async def _repair(self, after: int) -> None:
+        """Look for events of others until a look finds nobody waiting."""
+        while True:
+            await asyncio.sleep(REPAIR_SECONDS)
+            if not self._waiting:
+                return
+            while events := await self._events(after):
+                after = events[-1].seq
+                for event in events:
+                    self._wake(_subjects(Notice(event.kind, event.session_id, event.command_id)))
 
     async def _events(self, after: int) -> list[Event]:
         try:
@@ -99,15 +100,14 @@ class Wakeups:
             self.wake_all()
             return []
 
-    def _tell(self, event: Event) -> None:
-        subjects: list[Subject] = [ANYTHING]
-        if event.command_id is not None:
-            subjects.append(("command", event.command_id))
-        if event.session_id is not None:
-            subjects.append(("session", event.session_id))
-        for subject in subjects:
-            for woken in self._waiting.get(subject, ()):
-                woken.set()
+
+def _subjects(notice: Notice) -> list[Subject]:
+    found: list[Subject] = [ANYTHING]
+    if notice.command_id is not None:
+        found.append(("command", notice.command_id))
+    if notice.session_id is not None:
+        found.append(("session", notice.session_id))
+    return found
 
 
 async def wait_for(woken: asyncio.Event, seconds: float) -> bool:

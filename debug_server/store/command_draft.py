@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from debug_server.errors import InvalidInputError
@@ -24,6 +24,8 @@ class Draft:
     rest: tuple[object, ...]
     bound: int | None  # on those that wait; None for one that is born claimed
     key_bound: int | None
+    in_turn: bool  # claimed only if it is its turn
+    key_limit: int
 
     @classmethod
     def of(
@@ -45,6 +47,7 @@ class Draft:
         subject: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         claim_owner: str | None = None,
+        in_turn: bool = False,
         max_pending: int | None = None,
     ) -> Draft:
         """The arguments of ``add_command``."""
@@ -64,11 +67,24 @@ class Draft:
             first=(name, bounds, CommandStatus.PENDING.value, attempt, claim_owner, priority),
             queue_key=queue_key,
             rest=(key_limit, order_key, int(tty), idempotency_key, subject, text),
-            bound=max_pending if claim_owner is None else None,
+            bound=max_pending if claim_owner is None or in_turn else None,
             key_bound=key_bound,
+            in_turn=in_turn and claim_owner is not None,
+            key_limit=key_limit if order_key is None else 0,
         )
 
     def after(self, session_id: int) -> tuple[object, ...]:
         """The columns behind the sealed environment."""
-        key = f"session:{session_id}" if self.queue_key is None else self.queue_key
-        return (*self.first, key, *self.rest)
+        return (*self.first, self._key(session_id), *self.rest)
+
+    def turn(self, session_id: int) -> tuple[object, ...]:
+        """Its key, and how many may be under way with it; none of those that wait for the one before."""
+        return self._key(session_id), self.key_limit
+
+    def unclaimed(self) -> Draft:
+        """The same, waiting for somebody to claim it."""
+        name, bounds, status, _, _, priority = self.first
+        return replace(self, first=(name, bounds, status, 0, None, priority))
+
+    def _key(self, session_id: int) -> str:
+        return f"session:{session_id}" if self.queue_key is None else self.queue_key

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from debug_server.errors import ConflictError, QueueFullError
-from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord, Limits, status_for
+from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord, Limits, Notice, status_for
 from debug_server.store import artifacts, event_log
 from debug_server.store.command_draft import Draft
 from debug_server.store.command_rows import (
@@ -19,6 +19,8 @@ from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import decode, mapping_text
 from debug_server.store.part import StorePart, found
 
+PENDING, STARTED, FINISHED = "command.pending", "command.started", "command.finished"  # kinds of events
+CANCEL_REQUESTED = "command.cancel_requested"
 WAITING = "owner IS NULL AND finished_at IS NULL"
 ACTIVE = "owner IS NOT NULL AND finished_at IS NULL"
 
@@ -26,6 +28,11 @@ _GET = f"SELECT {COLUMNS} FROM commands WHERE id = ?"
 _LIST = f"SELECT {COLUMNS} FROM commands WHERE session_id = ? ORDER BY sequence"
 _LIST_STATUS = f"SELECT {COLUMNS} FROM commands WHERE session_id = ? AND status = ? ORDER BY sequence"
 _BY_KEY = f"SELECT {COLUMNS} FROM commands WHERE session_id = ? AND idempotency_key = ?"
+_TURN = (
+    f"SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM commands WHERE {WAITING})"
+    " AND NOT EXISTS (SELECT 1 FROM session_claims WHERE session_id = ?)"
+    f" AND (SELECT COUNT(*) FROM commands WHERE queue_key = ? AND {ACTIVE}) < ?"
+)
 _SEQUENCE = (
     "SELECT (SELECT COALESCE(MAX(sequence), 0) + 1 FROM commands WHERE session_id = sessions.id)"
     " FROM sessions WHERE id = ?"
@@ -78,14 +85,15 @@ class Commands(StorePart):
         subject: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         claim_owner: str | None = None,
+        in_turn: bool = False,
         max_pending: int | None = None,
     ) -> Command:
         """Insert a pending command; with ``claim_owner`` it is born claimed (attempt 1).
 
-        A repeated ``idempotency_key`` of the session returns the first command. ``max_pending`` bounds the commands
-        that wait, ``key_bound`` those of them with its ``queue_key``, so neither concerns one that is born claimed.
-        Commands with the same ``order_key`` start in the order in which they were added, each when the one before has
-        ended, whatever their priorities. Its events carry the ``subject``.
+        ``in_turn``: claimed only if nobody waits and nothing of its own is to be waited for. A repeated
+        ``idempotency_key`` of the session returns the first command. ``max_pending`` bounds the commands that wait,
+        ``key_bound`` those with its ``queue_key``; neither concerns one that is born claimed. Those with one
+        ``order_key`` start as they were added, each when the one before has ended. Its events carry the ``subject``.
         """
         draft = Draft.of(
             argv=argv,
@@ -104,6 +112,7 @@ class Commands(StorePart):
             subject=subject,
             metadata=metadata,
             claim_owner=claim_owner,
+            in_turn=in_turn,
             max_pending=max_pending,
         )
         with self._database.write() as transaction:
@@ -111,7 +120,7 @@ class Commands(StorePart):
             if known := _admit(transaction, session_id, idempotency_key, draft):
                 return command_from(known)
             command = self._insert_command(transaction, now, session_id, draft)
-        self._announce()
+        self._announce(Notice(PENDING, session_id, command.id, waits=command.owner is None))
         return command
 
     def _insert_command(self, transaction: Transaction, now: float, session_id: int, draft: Draft) -> Command:
@@ -122,16 +131,23 @@ class Commands(StorePart):
         place = _place(session_id, sequence)
         sealed = self._sealer.seal(draft.env, place) if draft.env else None
         stdin = self._sealer.seal({_STDIN: draft.stdin_text}, place) if draft.stdin_text else None
+        if draft.in_turn and transaction.one(_TURN, (session_id, *draft.turn(session_id))) is None:
+            draft = draft.unclaimed()
         after = draft.after(session_id)
         row = transaction.one(_INSERT, (session_id, sequence, *draft.before, sealed, *after, stdin, now, now))
         command = command_from(found(row, "session", session_id))
-        _append(transaction, now, "command.pending", command, f'{{"sequence":{sequence}}}')
+        _append(transaction, now, PENDING, command, f'{{"sequence":{sequence}}}')
         return command
 
     def count_ordered(self, order_key: str) -> int:
         """How many commands were ever added with this ``order_key``."""
         row = self._one("SELECT COUNT(*) FROM commands WHERE order_key = ?", (order_key,))
         return row[0] if row else 0
+
+    def find_command(self, session_id: int, idempotency_key: str) -> Command | None:
+        """The session's command that was added under this key."""
+        row = self._one(_BY_KEY, (session_id, idempotency_key))
+        return None if row is None else command_from(row)
 
     def get_command(self, command_id: int) -> Command:
         """The row, or NotFoundError."""
@@ -177,8 +193,8 @@ class Commands(StorePart):
             if row is None:
                 raise conflict(_current(transaction, command_id), attempt, owner, "started")
             command = command_from(row)
-            _append(transaction, now, "command.started", command, f'{{"attempt":{attempt}}}')
-        self._announce()
+            _append(transaction, now, STARTED, command, f'{{"attempt":{attempt}}}')
+        self._announce(Notice(STARTED, command.session_id, command_id))
         return command
 
     def finish_command(
@@ -196,7 +212,7 @@ class Commands(StorePart):
             if log_path is not None:
                 artifacts.insert_log(transaction, now, command.session_id, command_id, log_path)
             _append_end(transaction, now, command)
-        self._announce()
+        self._announce(Notice(FINISHED, command.session_id, command_id))
         return command
 
     def request_cancel(self, command_id: int) -> Command:
@@ -210,8 +226,9 @@ class Commands(StorePart):
             if command.owner is None:
                 command = end_waiting(transaction, now, command_id)
             elif row[0] == 1:
-                _append(transaction, now, "command.cancel_requested", command, "{}")
-        self._announce()
+                _append(transaction, now, CANCEL_REQUESTED, command, "{}")
+        kind = FINISHED if command.status.terminal else CANCEL_REQUESTED
+        self._announce(Notice(kind, command.session_id, command_id))
         return command
 
 
@@ -231,7 +248,7 @@ def _end_values(record: ExitRecord, log_path: str | None, now: float) -> tuple[o
 def _append_end(transaction: Transaction, now: float, command: Command) -> None:
     code = "null" if command.exit_code is None else command.exit_code
     data = f'{{"status":"{command.status}","reason":"{command.exit_reason}","exit_code":{code}}}'
-    _append(transaction, now, "command.finished", command, data)
+    _append(transaction, now, FINISHED, command, data)
 
 
 def _append(transaction: Transaction, now: float, kind: str, command: Command, data: str) -> None:

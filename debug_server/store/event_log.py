@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from debug_server.model import Event
+from debug_server.model import Event, Notice
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import mapping_from, mapping_text, moment
 from debug_server.store.part import StorePart, filters, found
@@ -58,7 +58,7 @@ class EventLog(StorePart):
             seq = append(
                 transaction, self._now(), kind, text, session_id=session_id, command_id=command_id, subject=subject
             )
-        self._announce()
+        self._announce(Notice(kind, session_id, command_id))
         return seq
 
     def read_events(
@@ -88,8 +88,8 @@ class EventLog(StorePart):
         row = self._one("SELECT COALESCE(MAX(seq), 0) FROM events", ())
         return row[0] if row else 0
 
-    def add_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call ``listener`` in the committing thread after events were added by this store; returns its removal.
+    def add_listener(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
+        """Call ``listener`` in the committing thread after this store added an event; returns its removal.
 
         It must be quick and must not raise. Events of other processes are not announced.
         """

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from debug_server.errors import NotFoundError
+from debug_server.model import Notice
 from debug_server.store.connection import Database, Row, Transaction
 from debug_server.store.encoding import epoch
 from debug_server.store.sealing import Sealer
@@ -20,15 +21,15 @@ class StorePart:
         self._sealer = sealer
         self._clock = now
         self._listening = threading.Lock()
-        self._listeners: tuple[Callable[[], None], ...] = ()
+        self._listeners: tuple[Callable[[Notice], None], ...] = ()
 
     def _now(self) -> float:
         return epoch(self._clock())
 
-    def _announce(self) -> None:
-        """Called after the commit of a transaction that appended events."""
+    def _announce(self, notice: Notice) -> None:
+        """Called after the commit of a transaction that appended an event."""
         for listener in self._listeners:
-            listener()
+            listener(notice)
 
     def _one(self, sql: str, params: tuple[object, ...]) -> Row | None:
         with self._database.read() as reader:

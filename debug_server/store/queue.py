@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from debug_server.model import Command
+from debug_server.model import Command, Notice
 from debug_server.store.claims import BLOCKED
 from debug_server.store.command_rows import COLUMNS, command_from
-from debug_server.store.commands import ACTIVE, WAITING, end_waiting
+from debug_server.store.commands import ACTIVE, FINISHED, WAITING, end_waiting
 from debug_server.store.part import StorePart
 
 
@@ -65,12 +65,13 @@ class Queue(StorePart):
         with self._database.write() as transaction:
             now = self._now()
             row = transaction.one(_REQUEUE, (now, command_id, attempt, owner))
-            cancelled = row is not None and command_from(row).cancel_requested
+            command = None if row is None else command_from(row)
+            cancelled = command is not None and command.cancel_requested
             if cancelled:
                 end_waiting(transaction, now, command_id)
-        if cancelled:
-            self._announce()
-        return row is not None
+        if command is not None and cancelled:
+            self._announce(Notice(FINISHED, command.session_id, command_id))
+        return command is not None
 
     def list_claimed(self) -> list[Command]:
         """Commands that have an owner and no terminal state."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from debug_server.errors import NotFoundError
-from debug_server.model import Claim, Command, Session
+from debug_server.model import Claim, Command, Notice, Session
 from debug_server.store import claims as claims_table
 from debug_server.store.command_draft import Draft
 from debug_server.store.command_rows import COLUMNS, command_from
-from debug_server.store.commands import Commands
+from debug_server.store.commands import PENDING, Commands
 from debug_server.store.encoding import mapping_text
 from debug_server.store.part import filters, found, require
 from debug_server.store.sessions import Sessions
@@ -53,7 +53,7 @@ class Runs(Sessions, Commands):
                 sealed = self._sealer.seal(secrets, _place(session.id))
                 transaction.run("UPDATE sessions SET sealed_secrets = ? WHERE id = ?", (sealed, session.id))
             row = self._insert_command(transaction, now, session.id, draft)
-        self._announce()
+        self._announce(Notice(PENDING, session.id, row.id, waits=row.owner is None))
         return session, row
 
     def newest_about(self, subject: str) -> Command:

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from debug_server.errors import ConflictError
-from debug_server.model import Session, SessionStatus
+from debug_server.model import Notice, Session, SessionStatus
 from debug_server.store import claims, event_log
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import (
@@ -79,7 +79,7 @@ class Sessions(StorePart):
             require(transaction, "worktrees", "worktree", worktree_id)
             require(transaction, "tokens", "token", owner_token_id)
             session = self._insert_session(transaction, self._now(), (*values, optional_epoch(expires_at)), text)
-        self._announce()
+        self._announce(Notice("session.created", session.id))
         return session
 
     def _insert_session(
@@ -138,7 +138,8 @@ class Sessions(StorePart):
                 claims.release(transaction, session_id)
             if status is not None:
                 event_log.append(transaction, now, f"session.{status}", "{}", session_id=session_id)
-        self._announce()
+        if status is not None:
+            self._announce(Notice(f"session.{status}", session_id))
         return _session(row)
 
     def touch_session(self, session_id: int) -> None:

@@ -1,0 +1,53 @@
+"""How long a server takes to start, and what it uses while nobody wants anything."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from benchmarks.figures import Figure, Result, Samples, Size, at_most
+from benchmarks.service.serving import Server, serving
+from debug_server.runner.keeper.tree import descendants
+
+_STARTS = {Size.FULL: 5, Size.QUICK: 3, Size.SMALLEST: 1}
+_SECONDS = {Size.FULL: 20.0, Size.QUICK: 5.0, Size.SMALLEST: 0.1}
+_SETTLE = 2.0
+
+
+def measure(size: Size) -> list[Result]:
+    """Start-up time of servers after each other, processor time of the last one."""
+    starts = []
+    for _ in range(_STARTS[size] - 1):
+        with serving() as server:
+            starts.append(server.started_seconds)
+    with serving() as server:
+        starts.append(server.started_seconds)
+        share = _idle_share(server, _SECONDS[size])
+    found = Samples.of(starts)
+    return [
+        Figure(name="start_up", value=found.p50, unit="s", bar=at_most(1), facts=found.facts("start")),
+        Figure(name="idle_cpu", value=share * 100, unit="%", bar=at_most(1)),
+    ]
+
+
+def _idle_share(server: Server, seconds: float) -> float:
+    """Of one processor, by the server and everything that it started; one command has run."""
+    connection = server.connect()
+    command = connection.submit(connection.open_session(), "true")
+    connection.bytes("GET", f"/commands/{command}/wait")
+    time.sleep(min(_SETTLE, seconds))
+    pids = [server.pid, *descendants(server.pid)]
+    before, began = sum(map(_ticks, pids)), time.monotonic()
+    time.sleep(seconds)
+    used = sum(map(_ticks, pids)) - before
+    connection.close()
+    return used / os.sysconf("SC_CLK_TCK") / (time.monotonic() - began)
+
+
+def _ticks(pid: int) -> int:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])

@@ -1,0 +1,133 @@
+"""Server processes for one measurement, in a temporary folder that is gone afterwards."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.repository import Amounts, generate
+from debug_server.worktrees.mount import detach, list_mounts
+
+_SERVING = re.compile(rb"serving on http://127\.0\.0\.1:(\d+)\n")
+_TOKEN = re.compile(rb"shown this once: (\S+)\n")
+_LEAVE_SECONDS = 30.0
+_REPOSITORY = "bench"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A server that answers."""
+
+    pid: int
+    port: int
+    token: str
+    started_seconds: float  # from the start of the process to its first answer
+
+    def connect(self) -> Connection:
+        """A connection that is kept."""
+        return Connection(self.port, self.token)
+
+
+class Connection:
+    """Requests after each other over one connection."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """The decoded answer, which must be a success."""
+        data = self.bytes(method, path, None if body is None else json.dumps(body).encode())
+        return json.loads(data)
+
+    def bytes(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        """The answer to its end."""
+        self._http.request(method, path, body, self._headers)
+        response = self._http.getresponse()
+        data = response.read()
+        if response.status >= http.client.BAD_REQUEST:
+            raise OSError(f"{method} {path}: {response.status} {data[:200]!r}")
+        return data
+
+    def open_session(self) -> int:
+        """A session in the server's repository."""
+        session = self.ask("POST", "/sessions", {"repository": _REPOSITORY, "commit_sha": "main"})
+        return int(session["id"])
+
+    def submit(self, session_id: int, *argv: str) -> int:
+        """The number of a command that waits."""
+        return int(self.ask("POST", f"/sessions/{session_id}/commands", {"argv": argv})["id"])
+
+    def close(self) -> None:
+        """Hang up."""
+        self._http.close()
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    """``debug-server serve`` with its defaults, and a repository that it knows."""
+    with tempfile.TemporaryDirectory(prefix="debug-server-bench-") as name:
+        folder = Path(name)
+        generate(folder / "repository", Amounts(files=20, commits=2))
+        argv = [sys.executable, "-m", "debug_server", "serve", "--port", "0", "--grpc-port", "0"]
+        try:
+            with _process([*argv, "--log-level", "WARNING"], folder) as server:
+                connection = server.connect()
+                remote = {"name": _REPOSITORY, "remote_url": str(folder / "repository")}
+                connection.ask("POST", "/repository/init", remote)
+                connection.close()
+                yield server
+        finally:
+            for mount in reversed(list_mounts(folder)):
+                detach(mount.target)
+
+
+@contextmanager
+def bare_server() -> Iterator[Server]:
+    """The smallest application on the same HTTP server."""
+    with _process([sys.executable, "-m", "benchmarks.service.bare_app"], Path.cwd()) as server:
+        yield server
+
+
+@contextmanager
+def _process(argv: Sequence[str], folder: Path) -> Iterator[Server]:
+    began = time.perf_counter()
+    child = subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, start_new_session=True)
+    assert child.stdout is not None
+    try:
+        said = b""
+        while not (port := _SERVING.search(said)):
+            line = child.stdout.readline()
+            if not line:
+                raise OSError(f"{argv[2]} ended with {child.wait()} before it served")
+            said += line
+        connection = Connection(int(port[1]), "")
+        _answers(connection)
+        token = _TOKEN.search(said)
+        yield Server(
+            pid=child.pid,
+            port=int(port[1]),
+            token=token[1].decode() if token else "",
+            started_seconds=time.perf_counter() - began,
+        )
+    finally:
+        child.send_signal(signal.SIGTERM)
+        child.wait(_LEAVE_SECONDS)
+        child.stdout.close()
+
+
+def _answers(connection: Connection) -> None:
+    connection._http.request("GET", "/health")
+    connection._http.getresponse().read()
+    connection.close()
