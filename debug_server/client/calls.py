@@ -298,6 +298,21 @@ def list_workers() -> Call[r.WorkerList]:
     return _call("list_workers", r.WorkerList)
 
 
+def restart_worker(worker: str, *, instance: int | None = None) -> Call[r.WorkerList]:
+    """Replace a worker's process, or start one that is down."""
+    return _call("restart_worker", r.WorkerList, worker=worker, instance=instance)
+
+
+def reset_worker(worker: str, *, instance: int | None = None) -> Call[r.WorkerList]:
+    """Forget a worker's failures; one that gave up starts again."""
+    return _call("reset_worker", r.WorkerList, worker=worker, instance=instance)
+
+
+def stop_worker(worker: str, *, instance: int | None = None) -> Call[r.WorkerList]:
+    """Drain a worker and keep it down."""
+    return _call("stop_worker", r.WorkerList, worker=worker, instance=instance)
+
+
 def create_token(
     name: str,
     *,

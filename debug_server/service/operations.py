@@ -107,6 +107,23 @@ _ALL = [
     ),
     _read("list_leases", m.Nothing, m.LeaseList, "Every workspace and who holds it.", ADMIN),
     _read("list_workers", m.Nothing, m.WorkerList, "Supervised long-lived processes.", ADMIN),
+    _write("restart_worker", m.WorkerChoice, m.WorkerList, "Replace a worker's process, or start one.", ADMIN),
+    Operation(
+        name="reset_worker",
+        request=m.WorkerChoice,
+        reply=m.WorkerList,
+        scopes=(ADMIN,),
+        idempotent=True,
+        sentence="Forget a worker's failures; one that gave up starts again.",
+    ),
+    Operation(
+        name="stop_worker",
+        request=m.WorkerChoice,
+        reply=m.WorkerList,
+        scopes=(ADMIN,),
+        idempotent=True,
+        sentence="Drain a worker and keep it down.",
+    ),
     _write("create_token", m.CreateToken, m.TokenReply, "A new token; its secret is shown once.", ADMIN),
     _read("list_tokens", m.Nothing, m.TokenList, "Every token, without secrets.", ADMIN),
     Operation(

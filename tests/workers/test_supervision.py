@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import signal
+from pathlib import Path
 
+import pytest
+
+from debug_server.errors import ConfigurationError, WorkerNotReadyError
 from debug_server.workers.interface import WorkerChange
-from debug_server.workers.spec import HandshakeReadiness
+from debug_server.workers.spec import HandshakeReadiness, Recycling
 from tests.running import Bench
 from tests.workers.supervising import Echo, shake_hands, spec, supervised, timing, until
+
+
+def environment_of(pid: int) -> list[bytes]:
+    """As the kernel keeps it."""
+    return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+
 
 HANDSHAKE = HandshakeReadiness(protocol="echo")
 
@@ -82,3 +93,132 @@ def test_a_crash_loop_ends_in_the_failed_state(bench: Bench) -> None:
             await until(lambda: worker.status()["phase"] == "failed")
 
     asyncio.run(check())
+
+
+def test_a_program_that_is_not_there_says_so(bench: Bench) -> None:
+    """spawn_failed with the program's name, counted and tried again like any failure."""
+
+    async def check() -> None:
+        missing = dataclasses.replace(spec(bench, timing=timing(restart_max=1)), argv=["/no/such/program"])
+        async with supervised(bench, missing) as workers:
+            worker = workers.pick("echo")
+            await until(lambda: worker.status()["phase"] == "failed")
+            last = worker.status()["last_exit"]
+            assert last["reason"] == "spawn_failed" and "/no/such/program" in last["error"]
+
+    asyncio.run(check())
+
+
+def test_a_drain_lets_requests_finish_and_refuses_new_ones(bench: Bench) -> None:
+    """Readiness is false first; whoever has borrowed goes on; then TERM, KILL, and a tree with stubborn children is
+    empty."""
+
+    async def check() -> None:
+        stubborn = spec(
+            bench, "mute", "--deaf", "--children", 3, readiness=HANDSHAKE, timing=timing(shutdown_grace=2.0)
+        )
+        async with supervised(bench, stubborn, handshakes={"echo": shake_hands}) as workers:
+            worker = workers.pick("echo")
+            assert await worker.wait_for_ready(10)
+            with worker.borrow() as generation:
+                workers.drain()
+                assert not worker.is_ready
+                assert worker.status()["health"]["readiness"]["reason"] == "shutdown_initiated"
+                with pytest.raises(WorkerNotReadyError) as caught, worker.borrow():
+                    pass
+                assert caught.value.status["shutdown_in_flight"] is True
+                leaving = asyncio.ensure_future(worker.shutdown())
+                await asyncio.sleep(0)
+                echo = generation.conversation
+                assert isinstance(echo, Echo)
+                assert await echo.ask(b"still here") == b"still here"
+            await leaving
+            assert worker.status()["phase"] == "stopped"
+            assert worker.status()["last_exit"]["reason"] == "cancelled"
+
+    asyncio.run(check())
+
+
+def test_an_operator_restarts_stops_and_starts(bench: Bench) -> None:
+    """A restart is no failure and waits for nothing; a stopped worker rests until it is asked for."""
+
+    async def check() -> None:
+        async with supervised(bench, spec(bench, timing=timing(backoff_initial=60.0, backoff_maximum=60.0))) as workers:
+            worker = workers.pick("echo")
+            assert await worker.wait_for_ready(10)
+            first = worker.status()["pid"]
+            await worker.restart()
+            await until(lambda: worker.is_ready and worker.status()["pid"] != first)
+            assert (worker.status()["restarts_total"], worker.status()["consecutive_failures"]) == (1, 0)
+            await worker.halt()
+            assert (worker.status()["phase"], worker.status()["pid"]) == ("stopped", None)
+            assert await worker.wait_for_ready(5) is False
+            await worker.restart()
+            assert await worker.wait_for_ready(10)
+
+    asyncio.run(check())
+
+
+def test_recycled_by_age_and_by_what_it_writes(bench: Bench) -> None:
+    """An old worker is replaced without counting as a failure; one that floods stderr at once counts as one."""
+
+    async def check() -> None:
+        old = spec(bench, name="old", recycling=Recycling(age=0.2))
+        loud = spec(bench, "stdout", "--chatter", 1 << 20, name="loud", recycling=Recycling(log_bytes=64 << 10))
+        async with supervised(bench, old, loud) as workers:
+            ageing, chattering = workers.pick("old"), workers.pick("loud")
+            await until(lambda: ageing.status()["restarts_total"] >= 2)
+            assert ageing.status()["consecutive_failures"] == 0
+            await until(lambda: chattering.status()["consecutive_failures"] >= 1)
+            assert "to stderr" in chattering.status()["last_exit"]["error"]
+            assert chattering.status()["last_log_sample"]["stream"] in ("stdout", "stderr")
+
+    asyncio.run(check())
+
+
+def test_the_environment_is_an_allow_list(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker sees what it inherits by name and what is set for it; the front's secrets are refused outright."""
+    monkeypatch.setenv("PROXY_API_KEY", "hidden")
+    monkeypatch.setenv("SOME_TOKEN", "hidden")
+    monkeypatch.setenv("WANTED", "seen")
+
+    async def check() -> None:
+        showing = spec(bench, env={"MINE": "1"}, inherit=["WANTED"])
+        async with supervised(bench, showing) as workers:
+            worker = workers.pick("echo")
+            assert await worker.wait_for_ready(10)
+            seen = environment_of(worker.status()["pid"])
+            assert {b"WANTED=seen", b"MINE=1", b"CODEX_WORKER_SUPERVISED=true"} <= set(seen)
+            assert not [item for item in seen if b"hidden" in item]
+
+    asyncio.run(check())
+    for wrong in ({"env": {"PROXY_API_KEY": "x"}}, {"inherit": ["PROXY_METRICS_TOKEN"]}):
+        with pytest.raises(ConfigurationError, match="the server's own secret"):
+            spec(bench, **wrong)
+
+
+def test_what_is_logged_names_lengths_and_no_words(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Launch, spawn, stream, ready and exit are told with the fields that operators know; output is never quoted."""
+
+    async def check() -> None:
+        async with supervised(bench, spec(bench, "stdout", "--chatter", 4096)) as workers:
+            worker = workers.pick("echo")
+            assert await worker.wait_for_ready(10)
+            await until(lambda: worker.status()["last_log_sample"]["stream"] == "stderr")
+            os.kill(worker.status()["pid"], signal.SIGKILL)
+            await until(lambda: worker.status()["restarts_total"] == 1)
+            assert await worker.wait_for_ready(10)
+
+    with caplog.at_level("INFO", logger="debug_server.worker"):
+        asyncio.run(check())
+    found = {record.getMessage() for record in caplog.records}
+    assert {"worker_launch", "worker_spawned", "worker_stream", "worker_ready", "worker_exit"} <= found
+    assert {"worker_restart_scheduled", "shutdown_initiated", "worker_exit_during_shutdown"} <= found
+    streams = [record for record in caplog.records if record.getMessage() == "worker_stream"]
+    assert all(record.__dict__["stream_len"] > 0 and record.__dict__["component"] == "worker" for record in streams)
+    assert not [record for record in caplog.records if "serving requests" in str(record.__dict__)]
+    kinds = [event.kind for event in bench.store.read_events() if event.kind.startswith("worker.")]
+    assert kinds == [
+        "worker.spawned", "worker.ready", "worker.exited",
+        "worker.spawned", "worker.ready", "worker.exited", "worker.stopped",
+    ]  # fmt: skip

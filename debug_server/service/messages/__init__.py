@@ -38,6 +38,7 @@ from debug_server.service.messages.operators import (
     TokenList,
     TokenReply,
     WhoAmI,
+    WorkerChoice,
     WorkerList,
 )
 from debug_server.service.messages.sessions import (
@@ -103,5 +104,6 @@ __all__ = [
     "TokenList",
     "TokenReply",
     "WhoAmI",
+    "WorkerChoice",
     "WorkerList",
 ]

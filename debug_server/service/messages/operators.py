@@ -35,6 +35,13 @@ class WorkerList(Reply):
     items: list[dict[str, Any]]
 
 
+class WorkerChoice(Request):
+    """A declared worker: one of its instances, or all of them."""
+
+    worker: Annotated[str, Field(min_length=1, max_length=128)]
+    instance: Annotated[int, Field(ge=0, le=1 << 31)] | None = None
+
+
 class CreateToken(Request):
     """A new access token."""
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "command": ("command", "Commands in sessions: submit, run, list, show, cancel, signal, stdin, wait."),
     "logs": ("logs", "What a command said, from any byte on."),
     "artifact": ("artifact", "Files that commands left: list, show, download."),
+    "worker": ("worker", "Supervised long-lived processes: list, restart, reset, stop."),
     "token": ("token", "Access tokens: create, list, revoke."),
     "events": ("events", "What happened, and what happens."),
     "grpc": ("grpc", "The server in the background: start, stop, status."),

@@ -14,6 +14,7 @@ from debug_server.errors import AccessError
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column, Output
+from debug_server.surfaces.cli.worker import COLUMNS as WORKERS
 
 app = typer.Typer(add_completion=False)
 T = TypeVar("T")
@@ -83,4 +84,4 @@ def _show(output: Output, found: Status, *, leases: bool, workers: bool) -> None
     if leases and found.leases is not None:
         output.table(found.leases.items, LEASES)
     if workers and found.workers is not None:
-        output.table(found.workers.items, [("worker", lambda row: row)])
+        output.table(found.workers.items, WORKERS)

@@ -46,6 +46,9 @@ ROUTES = tuple(
         GET    /events                                             read_events
         GET    /leases                                             list_leases
         GET    /workers                                            list_workers
+        POST   /workers/{worker}/restart                           restart_worker
+        POST   /workers/{worker}/reset                             reset_worker
+        POST   /workers/{worker}/stop                              stop_worker
         POST   /auth/tokens                                        create_token        201
         GET    /auth/tokens                                        list_tokens
         DELETE /auth/tokens/{token_id}                             revoke_token

@@ -598,6 +598,30 @@ class ListWorkersRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class RestartWorkerRequest(_message.Message):
+    __slots__ = ("worker", "instance")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    instance: int
+    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[int] = ...) -> None: ...
+
+class ResetWorkerRequest(_message.Message):
+    __slots__ = ("worker", "instance")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    instance: int
+    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[int] = ...) -> None: ...
+
+class StopWorkerRequest(_message.Message):
+    __slots__ = ("worker", "instance")
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    worker: str
+    instance: int
+    def __init__(self, worker: _Optional[str] = ..., instance: _Optional[int] = ...) -> None: ...
+
 class WorkerList(_message.Message):
     __slots__ = ("items",)
     ITEMS_FIELD_NUMBER: _ClassVar[int]

@@ -1,0 +1,122 @@
+"""One conformance suite for every way to say ready."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debug_server.workers import spec as declared
+from debug_server.workers.spec import Readiness, WorkerSpec
+from tests.running import Bench
+from tests.workers.supervising import argv, shake_hands, supervised, timing, until
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind: its declaration, and the program's word for it."""
+
+    name: str
+    make: Callable[[Path], tuple[Readiness, str]]
+    asks: bool = False  # whether its watchdog can tell a worker that hangs
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _http(_: Path) -> tuple[Readiness, str]:
+    port = _free_port()
+    return declared.HttpReadiness(url=f"http://127.0.0.1:{port}/", interval=0.02), f"http:{port}"
+
+
+def _exec(root: Path) -> tuple[Readiness, str]:
+    mark = root / "mark"
+    probe = [sys.executable, "-I", "-S", "-c", f"import os,sys; sys.exit(not os.path.exists({str(mark)!r}))"]
+    return declared.ExecReadiness(argv=probe, interval=0.02), f"exec:{mark}"
+
+
+KINDS = [
+    Kind("handshake", lambda _: (declared.HandshakeReadiness(protocol="echo"), "mute")),
+    Kind("line", lambda _: (declared.StdoutReadiness(line="serving requests"), "stdout")),
+    Kind("json", lambda _: (declared.StdoutReadiness(), "json")),
+    Kind("notify", lambda _: (declared.NotifyReadiness(), "notify"), asks=True),
+    Kind("fd", lambda _: (declared.FdReadiness(fd=3), "fd")),
+    Kind("http", _http, asks=True),
+    Kind("exec", _exec),
+]
+
+
+@pytest.fixture(params=KINDS, ids=[kind.name for kind in KINDS])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Each in turn."""
+    found: Kind = request.param
+    return found
+
+
+def _spec(bench: Bench, kind: Kind, *words: object, **times: Any) -> WorkerSpec:
+    readiness, word = kind.make(bench.root)
+    return WorkerSpec(
+        name="probed", argv=argv(word, *words), readiness=readiness, cwd=bench.workspace, timing=timing(**times)
+    )
+
+
+def test_it_is_ready_when_it_says_so_and_not_before(bench: Bench, kind: Kind) -> None:
+    """Pending while it warms up, ready after its word, not ready at once when it is killed, ready again."""
+
+    async def check() -> None:
+        async with supervised(bench, _spec(bench, kind, "--delay", 0.15), handshakes={"echo": shake_hands}) as workers:
+            worker = workers.pick("probed")
+            await until(lambda: worker.status()["health"]["readiness"]["reason"] == "handshake_pending")
+            assert await worker.wait_for_ready(10)
+            status = worker.status()
+            assert status["startup_latency_ms"] >= 150
+            assert status["health"]["readiness"]["reason"] == "handshake_complete"
+            (bench.root / "mark").unlink(missing_ok=True)
+            os.kill(status["pid"], signal.SIGKILL)
+            await until(lambda: not worker.is_ready)
+            assert await worker.wait_for_ready(10)
+            assert worker.status()["restarts_total"] == 1
+
+    asyncio.run(check())
+
+
+def test_one_that_never_says_so_is_ended_and_tried_again(bench: Bench, kind: Kind) -> None:
+    """KILL where TERM does not help; the reason is handshake_failed, and the restarts are bounded."""
+
+    async def check() -> None:
+        late = _spec(bench, kind, "--delay", 60, "--deaf", startup_timeout=0.2, restart_max=1)
+        async with supervised(bench, late, handshakes={"echo": shake_hands}) as workers:
+            worker = workers.pick("probed")
+            await until(lambda: worker.status()["phase"] == "failed")
+            status = worker.status()
+            assert status["health"]["readiness"]["reason"] == "handshake_failed"
+            assert "not ready within 200 ms" in status["last_exit"]["error"]
+            assert (status["restarts_total"], status["last_ready_at"]) == (1, None)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.asks], ids=lambda kind: kind.name)
+def test_one_that_stops_answering_is_replaced(bench: Bench, kind: Kind) -> None:
+    """The watchdog asks again and again, and a row of failed checks is a failure."""
+
+    async def check() -> None:
+        hanging = _spec(bench, kind, "--hang-after", 0.3, watchdog_interval=0.1, watchdog_failures=2)
+        async with supervised(bench, hanging) as workers:
+            worker = workers.pick("probed")
+            assert await worker.wait_for_ready(10)
+            await until(lambda: worker.status()["restarts_total"] >= 1)
+            assert "2 checks in a row failed" in worker.status()["last_exit"]["error"]
+
+    asyncio.run(check())
