@@ -20,6 +20,7 @@ from benchmarks import (
     service,
     start,
     throughput,
+    workers,
     worktrees,
 )
 from benchmarks.figures import Result, Size, Skipped
@@ -36,6 +37,7 @@ SUBJECTS: dict[str, Callable[[Size], list[Result]]] = {
     "environments": environments.measure,
     "pipeline": pipeline.measure,
     "service": service.measure,
+    "workers": workers.measure,
 }
 
 

@@ -119,7 +119,7 @@ class WorkerNotReadyError(UnavailableError):
 
     def __init__(self, message: str, *, status: Mapping[str, Any] | None = None, retry_after: float = 1.0) -> None:
         super().__init__(message, retry_after=retry_after)
-        self.status = dict(status or {})
+        self.status: Mapping[str, Any] = {} if status is None else status
 
 
 class WorkerExitedError(UnavailableError):

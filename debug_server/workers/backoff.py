@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+JITTER = 0.2  # the share of a wait that chance may take away
 _MOST_DOUBLINGS = 64  # beyond that a float says infinity, and the maximum stands in any case
 
 
@@ -14,12 +15,11 @@ class Backoff:
 
     initial: float  # seconds
     maximum: float
-    jitter: float = 0.2  # the share of a wait that chance may take away
 
     def delay(self, failures: int, chance: float) -> float:
         """Seconds to wait after so many failures in a row (1 or more); ``chance`` is in [0, 1)."""
         whole = min(self.maximum, self.initial * 2.0 ** min(failures - 1, _MOST_DOUBLINGS))
-        return whole * (1.0 - self.jitter * chance)
+        return whole * (1.0 - JITTER * chance)
 
 
 class RestartBudget:

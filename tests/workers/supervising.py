@@ -75,6 +75,7 @@ class Echo:
     def __init__(self, channel: WorkerChannel) -> None:
         self._channel = channel
         self._rest = b""
+        self._turn = asyncio.Lock()
         self.closed = 0
 
     @property
@@ -91,6 +92,11 @@ class Echo:
             self._rest += piece
         answer, _, self._rest = self._rest.partition(b"\n")
         return answer
+
+    async def ask_in_turn(self, line: bytes) -> bytes:
+        """For several users of one conversation."""
+        async with self._turn:
+            return await self.ask(line)
 
     async def ping(self) -> None:
         await self.ask(b"ping")
