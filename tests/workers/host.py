@@ -1,4 +1,4 @@
-"""A server with one worker, to be killed: ``python -m tests.workers.host ROOT KIND SECONDS`` prints the worker's pid."""
+"""A server with a worker, to be killed: ``python -m tests.workers.host ROOT KIND SECONDS`` prints the worker's pid."""
 
 from __future__ import annotations
 
