@@ -132,6 +132,7 @@ class Local:
             engine=self.engine,
             sessions=self.sessions,
             paths=self.settings.paths,
+            workers=self.workers,
         )
 
     def close(self) -> None:

@@ -19,17 +19,28 @@ from debug_server.service.idempotency import Attempt, KeyedReplies
 from debug_server.service.operations import Operation
 from debug_server.service.outgoing import OutgoingVerbs
 from debug_server.service.quotas import check_quotas
+from debug_server.service.workers import WorkerVerbs
 from debug_server.store import MetadataStore
+from debug_server.workers.workers import Workers
 
 _MIN_FREE_BYTES = 64 << 20
 _KEYED = frozenset({"open_session", "submit_command", "start_run"})  # the store knows what they made by their key
 
 
-class Service(OutgoingVerbs):
+class Service(OutgoingVerbs, WorkerVerbs):
     """All verbs; the operators' ones are here."""
 
-    def __init__(self, *, store: MetadataStore, engine: LocalEngine, sessions: Sessions, paths: RunnerPaths) -> None:
+    def __init__(
+        self,
+        *,
+        store: MetadataStore,
+        engine: LocalEngine,
+        sessions: Sessions,
+        paths: RunnerPaths,
+        workers: Workers | None = None,
+    ) -> None:
         super().__init__(store=store, engine=engine, sessions=sessions, paths=paths)
+        self._workers = workers
         self._keyed = KeyedReplies(
             store, call=self._call, owner=lambda: engine.owner, is_alive=partial(is_alive, paths.owners_dir)
         )
@@ -124,10 +135,6 @@ class Service(OutgoingVerbs):
         repositories = await self._call(self._store.list_repositories)
         rows = [row for item in repositories for row in await self._call(self._store.list_worktrees, item.id)]
         return m.LeaseList(items=[views.lease(row) for row in rows])
-
-    async def list_workers(self, caller: Caller, request: m.Nothing) -> m.WorkerList:
-        """None are declared yet."""
-        return m.WorkerList(items=[])
 
     async def health(self, caller: Caller | None, request: m.Nothing) -> m.Health:
         """Store, disk and keepers, checked now."""
