@@ -17,6 +17,7 @@ from tests.running import Bench
 from tests.workers.supervising import Echo, Supervised, shake_hands, spec, supervised, timing, until
 
 _USERS = 4
+_WORKING = 0.6  # of the kills strike a worker that was ready
 
 
 @dataclass(slots=True)
@@ -62,6 +63,8 @@ async def _kill(worker: ServiceSupervisor, chance: random.Random, tally: Tally) 
     """One life, ended at a moment between its spawn and some work."""
     generation = worker.machine.generation
     pid = await until(lambda: worker.machine.generation > tally.kills and worker.machine.pid, 30, "a process")
+    if chance.random() < _WORKING:
+        assert await worker.wait_for_ready(30)
     await asyncio.sleep(chance.choice([0.0, 0.001, 0.01, 0.05]))
     if worker.machine.pid != pid:
         tally.wrong.append(f"generation {generation} ended although nobody killed it")
