@@ -41,7 +41,7 @@ _TIMEOUT = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _AT_ONCE = 16
 _GIVE_UP = timedelta(hours=24)
-_REFUSED_ATTEMPTS = 5  # of a receiver that says that the message itself is wrong
+_REFUSED_ATTEMPTS = 3  # of a receiver that says that the message itself is wrong
 _PATIENT = (408, 425, 429)
 _LOOK_AGAIN = 5.0
 _BODY = (

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from debug_server.service.messages import Page, Reply, Request
 
@@ -86,6 +86,13 @@ def _prompt(value: str) -> str:
     return value
 
 
+def _mode(value: object) -> object:
+    known = [mode.value for mode in ExecutionMode]
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"must be one of {', '.join(known)}")
+    return ExecutionMode(value)
+
+
 def _names(value: dict[str, str]) -> dict[str, str]:
     for name, text in value.items():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -134,7 +141,7 @@ class RunnerSubmit(Request):
     task_id: Identifier
     run_id: Identifier
     prompt: Annotated[str, Field(min_length=1), AfterValidator(_prompt)]
-    execution_mode: ExecutionMode = Field(default=ExecutionMode.NO_WORKSPACE, strict=False)
+    execution_mode: Annotated[ExecutionMode, BeforeValidator(_mode)] = ExecutionMode.NO_WORKSPACE
     workspace: RunnerWorkspace | None = None
     sandbox: RunnerSandbox | None = None
     status_callback_url: Annotated[str, Field(max_length=_MAX_TEXT), AfterValidator(_url)] | None = None
@@ -195,7 +202,7 @@ class TaskId(Request):
 class TaskPage(Page):
     """Part of the list."""
 
-    status: TaskStatus | None = Field(default=None, strict=False)
+    status: TaskStatus | None = None
 
 
 class WaitTask(TaskId):

@@ -1,0 +1,120 @@
+"""Callbacks: what is told, to whom, in which order, and until when."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import sqlite3
+from collections.abc import Callable
+from ipaddress import ip_address
+
+import pytest
+
+from debug_server.tasks.targets import TargetRefusedError, Targets
+from tests.running import eventually
+from tests.tasks.serving import Receiver, TaskServer
+
+MakeServer = Callable[..., TaskServer]
+BODY = {
+    *("status", "message", "started_at", "finished_at", "exit_code", "stdout", "stderr", "container_id"),
+    *("worktree_cleanup_attempted", "worktree_cleanup_succeeded", "worktree_cleanup_message"),
+}
+ALLOWED = {"callback_allow": "127.0.0.1"}
+
+
+def test_running_and_the_end_are_told(make_server: MakeServer, receiver: Receiver) -> None:
+    """Two callbacks in order, with the token, a signature over the body, and every field of the contract."""
+    server = make_server(**ALLOWED)
+    server.run("t", status_callback_url=f"{receiver.url}/cb?x=1", status_callback_token="s3cret")
+    eventually(lambda: len(receiver.seen) == 2, what="two callbacks")
+    assert receiver.statuses("/cb?x=1") == ["running", "success"]
+    for (_, headers, body), raw in zip(receiver.seen, receiver.raw, strict=True):
+        assert headers["X-Runner-Token"] == "s3cret" and set(body) >= BODY
+        signed = hmac.new(b"s3cret", headers["X-Runner-Timestamp"].encode() + b"." + raw, hashlib.sha256).hexdigest()
+        assert headers["X-Runner-Signature"] == f"sha256={signed}"
+    assert receiver.seen[1][2]["stdout"] == "hello" and receiver.seen[1][2]["exit_code"] == 0
+    assert receiver.seen[0][2]["finished_at"] is None and receiver.seen[0][2]["started_at"]
+
+
+def test_a_canceled_task_is_told(make_server: MakeServer, receiver: Receiver) -> None:
+    """A queued one has its end alone; a running one both."""
+    server = make_server(executor="shell", cmd_template="sleep 1000", max_concurrency=1, **ALLOWED)
+    for name in ("a", "b"):
+        server.accepted(name, status_callback_url=f"{receiver.url}/{name}")
+    server.running("a")
+    server.cancel("b")
+    server.cancel("a")
+    eventually(lambda: len(receiver.seen) == 3, what="three callbacks")
+    assert receiver.statuses("/a") == ["running", "canceled"] and receiver.statuses("/b") == ["canceled"]
+
+
+def test_a_receiver_that_is_away_is_tried_again(make_server: MakeServer, receiver: Receiver) -> None:
+    """Errors are retried in order: the end is not told before the start; a token survives until the last."""
+    receiver.answers = [500, 503]
+    server = make_server(**ALLOWED)
+    server.run("t", status_callback_url=f"{receiver.url}/cb", status_callback_token="tok")
+    eventually(lambda: len(receiver.seen) == 2, 20, what="two callbacks")
+    assert receiver.statuses("/cb") == ["running", "success"]
+    assert {headers["X-Runner-Token"] for _, headers, _ in receiver.seen} == {"tok"}
+
+
+def test_the_token_is_never_in_the_clear(make_server: MakeServer, receiver: Receiver) -> None:
+    """Not in the database while it is needed, and gone from it afterwards; nor in any log or file of ours."""
+    secret = "tok-3f9c-very-secret"
+    receiver.answers = [500]
+    server = make_server(**ALLOWED)
+    server.run("t", status_callback_url=f"{receiver.url}/cb", status_callback_token=secret)
+    eventually(lambda: len(receiver.seen) == 2, 20, what="two callbacks")
+    database = server.root / "data" / "metadata.db"
+
+    def sealed() -> int:
+        with sqlite3.connect(database) as rows:
+            return int(rows.execute("SELECT COUNT(*) FROM sessions WHERE sealed_secrets IS NOT NULL").fetchone()[0])
+
+    eventually(lambda: sealed() == 0, what="the secret's removal")
+    for path in server.root.rglob("*"):
+        if path.is_file():
+            assert secret.encode() not in path.read_bytes(), path
+
+
+def test_a_refusing_receiver_is_given_up(make_server: MakeServer, receiver: Receiver) -> None:
+    """A receiver that says no three times is left alone, and the next message goes out."""
+    receiver.answers = [404] * 3
+    server = make_server(**ALLOWED)
+    server.run("t", status_callback_url=f"{receiver.url}/cb")
+    eventually(lambda: receiver.statuses("/cb") == ["success"], 30, what="the second message")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "host", "address", "ok"),
+    [
+        (None, "example.org", "93.184.216.34", True),
+        (None, "orchestrator", "172.17.0.2", True),
+        (None, "rebound.example", "127.0.0.1", False),
+        (None, "rebound.example", "169.254.169.254", False),
+        (None, "rebound.example", "::1", False),
+        (None, "rebound.example", "::ffff:127.0.0.1", False),
+        (None, "rebound.example", "64:ff9b::7f00:1", False),
+        (None, "rebound.example", "fd00:ec2::254", False),
+        (None, "rebound.example", "224.0.0.1", False),
+        ("10.0.0.0/8", "a", "10.1.2.3", True),
+        ("10.0.0.0/8", "a", "93.184.216.34", False),
+        ("10.0.0.0/8,public", "a", "93.184.216.34", True),
+        ("127.0.0.1", "localhost", "127.0.0.1", True),
+        ("localhost", "localhost", "127.0.0.1", True),
+        ("localhost", "elsewhere", "127.0.0.1", False),
+    ],
+)
+def test_targets_are_judged_by_address(allowed: str | None, host: str, address: str, ok: bool) -> None:
+    """Loopback, the link and metadata services are refused whatever the name; a list allows what it names."""
+    assert Targets(allowed)._allows(host, ip_address(address)) is ok
+
+
+def test_a_name_is_judged_when_it_is_connected_to() -> None:
+    """localhost is refused at delivery, too; the address that was judged is the one that is used."""
+    import asyncio
+
+    with pytest.raises(TargetRefusedError, match="localhost"):
+        asyncio.run(Targets(None).resolve("http://localhost:1/x"))
+    target = asyncio.run(Targets("localhost").resolve("http://localhost:1/x?y=1"))
+    assert target.address.is_loopback and (target.host, target.port, target.path) == ("localhost", 1, "/x?y=1")

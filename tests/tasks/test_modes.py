@@ -1,0 +1,197 @@
+"""Where tasks run: locks on shared paths, worktrees on branches of their own."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.running import eventually
+from tests.tasks.serving import TaskServer
+
+MakeServer = Callable[..., TaskServer]
+HOLD = {"executor": "shell", "cmd_template": 'echo {prompt}; while [ ! -e "$PWD/go-{task_id}" ]; do sleep 0.02; done'}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """git in somebody's own repository."""
+    identity = ["-c", "user.name=u", "-c", "user.email=u@localhost"]
+    done = subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Somebody's repository with a commit."""
+    root = tmp_path / "project"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    (root / "file").write_text("one\n")
+    git(root, "add", "file")
+    git(root, "commit", "-q", "-m", "first")
+    return root
+
+
+def shared(root: Path, *locks: Path) -> dict[str, Any]:
+    workspace = {"project_id": 1, "project_root": str(root), "lock_paths": [str(path) for path in locks]}
+    return {"execution_mode": "shared-workspace", "workspace": workspace}
+
+
+def isolated(root: Path, path: Path, branch: str) -> dict[str, Any]:
+    workspace = {"project_id": 1, "project_root": str(root), "worktree_path": str(path), "git_branch": branch}
+    return {"execution_mode": "isolated-worktree", "workspace": workspace}
+
+
+def test_no_workspace_is_an_empty_folder_of_its_own(make_server: MakeServer) -> None:
+    """Nothing of another task is there, and nothing stays."""
+    server = make_server(executor="shell", cmd_template="ls -A; touch left; pwd")
+    places = [server.run(name)["stdout"].strip() for name in ("a", "b")]
+    assert len(set(places)) == 2 and not any(Path(place).exists() for place in places)
+
+
+def test_locks_are_held_and_waited_for(make_server: MakeServer, tmp_path: Path) -> None:
+    """A path below a locked one, above it, or another name of it waits; a stranger does not; order is kept."""
+    root = tmp_path / "p"
+    (root / "a" / "b").mkdir(parents=True)
+    (root / "link").symlink_to(root / "a")
+    server = make_server(**HOLD)
+    server.accepted("first", **shared(root, root / "a"))
+    server.running("first")
+    waiting = {
+        "same": root / "a",
+        "below": root / "a" / "b" / "new",
+        "above": root,
+        "linked": root / "link" / "b",
+    }
+    for name, path in waiting.items():
+        server.accepted(name, **shared(root, path))
+    (root / "ab").mkdir()
+    server.accepted("queued behind above", **shared(root, root / "ab"))
+    other = tmp_path / "other"
+    other.mkdir()
+    server.accepted("stranger", **shared(other, other))
+    server.running("stranger")
+    assert {server.get(name)["status"] for name in (*waiting, "queued behind above")} == {"queued"}
+    assert server.cancel("below")["status"] == "canceled"
+    order = ["first", "same", "above", "linked"]
+    for before, after in zip(order, order[1:], strict=False):
+        assert server.get(after)["status"] == "queued"
+        (root / f"go-{before}").touch()
+        server.running(after)
+    server.running("queued behind above")
+    assert server.cancel("linked")["status"] == server.cancel("queued behind above")["status"] == "canceled"
+    (other / "go-stranger").touch()
+    assert server.ended("stranger")["status"] == "success"
+
+
+def test_a_symlinked_root_is_its_target(make_server: MakeServer, project: Path, tmp_path: Path) -> None:
+    """The task runs in the real directory."""
+    (tmp_path / "link").symlink_to(project)
+    server = make_server(executor="shell", cmd_template="pwd -P")
+    assert server.run("t", **shared(tmp_path / "link", tmp_path / "link"))["stdout"] == f"{project}\n"
+
+
+def test_a_worktree_of_its_own(make_server: MakeServer, project: Path, tmp_path: Path) -> None:
+    """A new branch from HEAD; commits stay on it, what was not committed is kept as a patch, the tree goes."""
+    script = (
+        "echo two >> file; git -c user.name=a -c user.email=a@b commit -qam second; echo three >> file; echo x > new"
+    )
+    server = make_server(executor="shell", cmd_template=script)
+    path = tmp_path / "deep" / "wt"
+    found = server.run("t", **isolated(project, path, "agent/1"))
+    assert (found["status"], found["worktree_cleanup_attempted"]) == ("success", True), found
+    assert found["worktree_cleanup_succeeded"] is True and "uncommitted.patch" in found["worktree_cleanup_message"]
+    assert not path.exists() and git(project, "worktree", "list").count("\n") == 0
+    assert git(project, "show", "agent/1:file") == "one\ntwo"
+    artifact = server.local.store.get_artifact(found["patch_artifact_id"])
+    git(project, "checkout", "-q", "agent/1")
+    git(project, "apply", artifact.path)
+    assert (project / "file").read_text() == "one\ntwo\nthree\n" and (project / "new").read_text() == "x\n"
+
+
+def test_a_branch_that_exists_is_never_reset(make_server: MakeServer, project: Path, tmp_path: Path) -> None:
+    """Its own commit is what the task sees, and it is still there afterwards; a detached commit keeps a ref."""
+    git(project, "checkout", "-q", "-b", "theirs")
+    (project / "file").write_text("theirs\n")
+    git(project, "commit", "-q", "-am", "theirs")
+    head = git(project, "rev-parse", "theirs")
+    git(project, "checkout", "-q", "main")
+    script = "cat file; git checkout -q --detach; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m lost"
+    server = make_server(executor="shell", cmd_template=script)
+    assert server.run("t", **isolated(project, tmp_path / "wt", "theirs"))["stdout"] == "theirs\n"
+    assert git(project, "rev-parse", "theirs") == head
+    kept = git(project, "for-each-ref", "--format=%(subject)", "refs/debug-server")
+    assert kept == "lost"
+
+
+def test_two_tasks_on_one_branch_or_path(make_server: MakeServer, project: Path, tmp_path: Path) -> None:
+    """409 while the first one lives, also when it only waits; free afterwards. The user's own checkout counts."""
+    server = make_server(**HOLD)
+    server.accepted("a", **isolated(project, tmp_path / "wa", "one"))
+    for name, path, branch in (("b", "wb", "one"), ("c", "wa", "two"), ("d", "wa/below", "three"), ("e", "we", "main")):
+        refused = server.submit(name, **isolated(project, tmp_path / path, branch))
+        assert refused.status_code == 409 and f"'{name}'" in refused.text or name == "e", refused.text
+        assert refused.status_code == 409
+    server.running("a")
+    (tmp_path / "wa" / "go-a").touch()
+    assert server.ended("a")["status"] == "success"
+    server.accepted("b", **isolated(project, tmp_path / "wb", "one"))
+    server.running("b")
+    assert server.cancel("b")["worktree_cleanup_succeeded"] is True
+    assert not (tmp_path / "wb").exists()
+
+
+def test_what_is_not_ours_is_left_alone(make_server: MakeServer, project: Path, tmp_path: Path) -> None:
+    """A directory or a worktree that somebody else made is a conflict, never removed."""
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "precious").write_text("mine")
+    git(project, "worktree", "add", "-q", "-b", "user", str(tmp_path / "user"))
+    server = make_server()
+    for path, branch in ((taken, "x"), (tmp_path / "user", "user"), (tmp_path / "user", "y"), (tmp_path / "z", "user")):
+        assert server.submit("t", **isolated(project, path, branch)).status_code == 409
+    assert (taken / "precious").read_text() == "mine" and (tmp_path / "user" / "file").exists()
+    for branch in ("a..b", "refs/", "x y"):
+        refused = server.submit("t", **isolated(project, tmp_path / "w", branch)).json()["error"]
+        assert refused["field"] == "workspace.git_branch"
+    for path in (project, tmp_path, project / ".git" / "w"):
+        refused = server.submit("t", **isolated(project, path, "b")).json()["error"]
+        assert refused["field"] == "workspace.worktree_path"
+
+
+def test_a_worktree_that_cannot_be_made(make_server: MakeServer, project: Path, tmp_path: Path) -> None:
+    """A collision that comes between submission and start fails the task with its reason, and removes nothing."""
+    server = make_server(max_concurrency=1, **HOLD)
+    server.accepted("busy", **shared(tmp_path, tmp_path))
+    server.running("busy")
+    server.accepted("t", **isolated(project, tmp_path / "wt", "b"))
+    (tmp_path / "wt").mkdir()
+    (tmp_path / "wt" / "precious").write_text("mine")
+    (tmp_path / "go-busy").touch()
+    found = server.ended("t")
+    assert (found["status"], found["exit_code"]) == ("failed", None)
+    assert found["message"].startswith("isolated worktree setup failed: ")
+    assert (tmp_path / "wt" / "precious").read_text() == "mine"
+
+
+def test_worktrees_can_be_kept(make_server: MakeServer, project: Path, tmp_path: Path) -> None:
+    """HOST_RUNNER_CLEANUP_WORKTREE=false leaves it where it is, for the next task on it."""
+    server = make_server(executor="shell", cmd_template="echo more >> file; cat file", cleanup_worktree=False)
+    place = isolated(project, tmp_path / "wt", "b")
+    found = server.run("t", **place)
+    assert (found["worktree_cleanup_attempted"], found["worktree_cleanup_succeeded"]) == (False, None)
+    assert server.run("t2", **place)["stdout"] == "one\nmore\nmore\n"
+
+
+def test_locks_survive_in_line(make_server: MakeServer, tmp_path: Path) -> None:
+    """Many on one lock run one at a time and all of them end."""
+    server = make_server(
+        executor="shell", cmd_template="mkdir busy || exit 9; sleep 0.02; rmdir busy", max_concurrency=8
+    )
+    for number in range(12):
+        server.accepted(f"t{number}", **shared(tmp_path, tmp_path))
+    assert {server.ended(f"t{number}")["status"] for number in range(12)} == {"success"}
+    eventually(lambda: not (tmp_path / "busy").exists())
