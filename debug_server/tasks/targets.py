@@ -17,10 +17,6 @@ _NAT64 = ip_network("64:ff9b::/96")
 Address = IPv4Address | IPv6Address
 
 
-class TargetRefusedError(InvalidInputError):
-    """A callback must not go there."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A URL, and the address that was found fit for it."""
@@ -93,9 +89,9 @@ class Targets:
             return True
         return self._public and not _is_inside(real) and not _is_inside(address)
 
-    def _refused(self, host: str, address: Address | None) -> TargetRefusedError:
+    def _refused(self, host: str, address: Address | None) -> InvalidInputError:
         where = host if address is None or str(address) == host else f"{host} ({address})"
-        return TargetRefusedError(
+        return InvalidInputError(
             f"{_FIELD}: callbacks to {where} are not allowed: an operator can name it in HOST_RUNNER_CALLBACK_ALLOW",
             field=_FIELD,
         )

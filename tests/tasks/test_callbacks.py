@@ -10,7 +10,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from debug_server.tasks.targets import TargetRefusedError, Targets
+from debug_server.errors import InvalidInputError
+from debug_server.tasks.targets import Targets
 from tests.running import eventually
 from tests.tasks.serving import Receiver, TaskServer
 
@@ -114,7 +115,7 @@ def test_a_name_is_judged_when_it_is_connected_to() -> None:
     """localhost is refused at delivery, too; the address that was judged is the one that is used."""
     import asyncio
 
-    with pytest.raises(TargetRefusedError, match="localhost"):
+    with pytest.raises(InvalidInputError, match="localhost"):
         asyncio.run(Targets(None).resolve("http://localhost:1/x"))
     target = asyncio.run(Targets("localhost").resolve("http://localhost:1/x?y=1"))
     assert target.address.is_loopback and (target.host, target.port, target.path) == ("localhost", 1, "/x?y=1")

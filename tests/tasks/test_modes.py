@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def test_locks_are_held_and_waited_for(make_server: MakeServer, tmp_path: Path) 
     assert {server.get(name)["status"] for name in (*waiting, "queued behind above")} == {"queued"}
     assert server.cancel("below")["status"] == "canceled"
     order = ["first", "same", "above", "linked"]
-    for before, after in zip(order, order[1:], strict=False):
+    for before, after in pairwise(order):
         assert server.get(after)["status"] == "queued"
         (root / f"go-{before}").touch()
         server.running(after)
@@ -133,8 +134,7 @@ def test_two_tasks_on_one_branch_or_path(make_server: MakeServer, project: Path,
     server.accepted("a", **isolated(project, tmp_path / "wa", "one"))
     for name, path, branch in (("b", "wb", "one"), ("c", "wa", "two"), ("d", "wa/below", "three"), ("e", "we", "main")):
         refused = server.submit(name, **isolated(project, tmp_path / path, branch))
-        assert refused.status_code == 409 and f"'{name}'" in refused.text or name == "e", refused.text
-        assert refused.status_code == 409
+        assert refused.status_code == 409, refused.text
     server.running("a")
     (tmp_path / "wa" / "go-a").touch()
     assert server.ended("a")["status"] == "success"

@@ -129,11 +129,11 @@ def test_200_hostile_prompts_in_every_quoting(prompt: str, context: str, tmp_pat
 
 
 def test_hostile_prompts_through_the_whole_server(make_server: Callable[..., TaskServer], tmp_path: Path) -> None:
-    """Submitted over HTTP, 200 prompts come back as each command's stdout, byte for byte."""
+    """Submitted over HTTP, prompts come back as each command's stdout, byte for byte."""
     server = make_server(executor="shell", cmd_template='printf %s "{prompt}"', max_concurrency=4)
     prompts: dict[str, str] = {}
 
-    @settings(max_examples=200, deadline=None, database=None)
+    @settings(max_examples=40, deadline=None, database=None)
     @given(prompt=HOSTILE)
     def collect(prompt: str) -> None:
         prompts[f"t{len(prompts)}"] = prompt

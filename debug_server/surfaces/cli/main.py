@@ -23,6 +23,7 @@ COMMANDS = {
     "repo": ("repo", "Registered git remotes: add, list, show."),
     "session": ("session", "Workspaces: create, list, show, logs, debug, diff, reset, fork, close."),
     "command": ("command", "Commands in sessions: submit, run, list, show, cancel, signal, stdin, wait."),
+    "tasks": ("tasks", "Host tasks: serve, submit, list, get, wait, cancel, logs."),
     "logs": ("logs", "What a command said, from any byte on."),
     "artifact": ("artifact", "Files that commands left: list, show, download."),
     "worker": ("worker", "Supervised long-lived processes: list, restart, reset, stop."),

@@ -1,6 +1,6 @@
-"""A container engine's command line: a container is a process of its own that outlives this client.
+"""A container engine's command line. Its daemon is a thread of the test: a container is in no tree of ours.
 
-State lies in the folder FAKE_DOCKER: one file for each container, holding the pid of its process group.
+State lies in the folder DOCKER_CONFIG: ``NAME.ask`` is a request of the client's, ``NAME`` the container's pid.
 """
 
 from __future__ import annotations
@@ -8,39 +8,31 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-STATE = Path(__file__).resolve().parent / "state"
-
 
 def main(argv: list[str]) -> int:
     """run or rm."""
-    state = Path(os.environ.get("DOCKER_CONFIG", STATE))
+    state = Path(os.environ["DOCKER_CONFIG"])
     if (state / "down").exists():
         sys.stderr.write("Cannot connect to the Docker daemon at unix:///nowhere. Is the docker daemon running?\n")
         return 125
-    if argv[0] == "rm":
-        return remove(state, argv[-1])
-    return run(state, argv[1:])
+    return remove(state, argv[-1]) if argv[0] == "rm" else run(state, argv[1:])
 
 
 def run(state: Path, argv: list[str]) -> int:
-    """Start it detached, as the engine's daemon would, and wait for it."""
+    """Have it started, and wait for it."""
     (state / "argv").write_text(json.dumps(argv))
     options = {argv[at]: argv[at + 1] for at in range(len(argv) - 1) if argv[at] in ("--name", "--cidfile")}
-    start = argv.index("the-image") + 1
-    # By a go-between that ends at once: the container is nobody's child here, and in no tree of ours.
-    code = "import os,subprocess,sys; p=subprocess.Popen(sys.argv[1:], start_new_session=True); print(p.pid)"
-    started = subprocess.run([sys.executable, "-c", code, *argv[start:]], stdout=subprocess.PIPE, check=True, text=True)
-    pid = int(started.stdout.splitlines()[-1])
-    (state / options["--name"]).write_text(str(pid))
+    place = state / options["--name"]
+    draft = place.with_suffix(".draft")
+    draft.write_text(json.dumps(argv[argv.index("the-image") + 1 :]))
     Path(options["--cidfile"]).write_text("f" * 64)
-    while Path(f"/proc/{pid}").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] not in "ZX":
+    draft.rename(place.with_suffix(".ask"))
+    while place.with_suffix(".ask").exists() or place.exists():
         time.sleep(0.01)
-    (state / options["--name"]).unlink(missing_ok=True)
     return 0
 
 
@@ -50,7 +42,6 @@ def remove(state: Path, name: str) -> int:
         os.killpg(int((state / name).read_text()), signal.SIGKILL)
     except (FileNotFoundError, ProcessLookupError):
         sys.stderr.write(f"Error: No such container: {name}\n")
-    (state / name).unlink(missing_ok=True)
     return 0
 
 

@@ -1,0 +1,208 @@
+"""``debug-server tasks``: host tasks, served alone or asked of a server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from debug_server.errors import InvalidInputError, UnavailableError
+from debug_server.surfaces.cli.invocation import Invocation, invocation
+from debug_server.surfaces.cli.output import Column, tell
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Host tasks: serve, submit, list, get, cancel, logs."
+)
+PORT = 48070
+DEFAULT_URL = f"http://127.0.0.1:{PORT}"
+TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="a task's id")]
+COLUMNS: list[Column] = [
+    ("task", lambda row: row["task_id"]),
+    ("status", lambda row: row["status"]),
+    ("executor", lambda row: row["executor"]),
+    ("exit", lambda row: row["exit_code"]),
+    ("created", lambda row: row["created_at"]),
+    ("message", lambda row: row["message"]),
+]
+_STATUSES = {"success": 0, "canceled": 130}
+
+
+@app.command()
+def serve(
+    context: typer.Context,
+    host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one")] = PORT,
+    tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,
+    grace: Annotated[float, typer.Option(help="seconds from SIGTERM to the exit")] = 10.0,
+    config: Annotated[Path | None, typer.Option(help="a settings file; left out: config/runner.toml")] = None,
+    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
+) -> None:
+    """Serve host tasks alone until SIGTERM; what runs carries on under its keepers. HOST_RUNNER_* choose how."""
+    status = invocation(context).programs.serve(
+        host=host,
+        port=port,
+        grpc_port=None,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        grace_seconds=grace,
+        config=config,
+        log_level=log_level.upper(),
+        parts=frozenset({"tasks"}),
+    )
+    raise typer.Exit(status)
+
+
+@app.command()
+def submit(
+    context: typer.Context,
+    task: TaskArgument,
+    prompt: Annotated[str, typer.Argument(help="what is to be done; - is stdin")],
+    run: Annotated[str, typer.Option(help="the run that it belongs to")] = "cli",
+    timeout: Annotated[float, typer.Option(help="seconds that it may run")] = 600.0,
+    mode: Annotated[str, typer.Option(help="where it runs")] = "no-workspace",
+    project: Annotated[Path | None, typer.Option(help="the project's root, for the workspace modes")] = None,
+    lock: Annotated[list[Path] | None, typer.Option(help="a path that it has for itself, any number")] = None,
+    worktree: Annotated[Path | None, typer.Option(help="where its worktree goes")] = None,
+    branch: Annotated[str | None, typer.Option(help="the worktree's branch")] = None,
+    key: Annotated[str | None, typer.Option(help="an idempotency key: a repetition is the same task")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="stay, show what it says, end as it ends")] = False,
+) -> None:
+    """Queue a task; with --follow the exit status is the task's."""
+    call = invocation(context)
+    body: dict[str, Any] = {"task_id": task, "run_id": run, "timeout_seconds": timeout, "execution_mode": mode}
+    body["prompt"] = sys.stdin.read() if prompt == "-" else prompt
+    if project is not None:
+        body["workspace"] = {
+            "project_id": 1,
+            "project_root": str(project.absolute()),
+            "lock_paths": [str(path.absolute()) for path in lock or []],
+            "worktree_path": None if worktree is None else str(worktree.absolute()),
+            "git_branch": branch,
+        }
+    headers = {"Idempotency-Key": key} if key is not None else {}
+    with _client(call) as client:
+        made = client.send("POST", "/tasks/submit", json=body, headers=headers)
+        if not follow:
+            call.output().say(f"task {made['task_id']} is {made['status']}", made)
+            return
+        client.copy_log(_path(task, "/log"), follow=True)
+        found = client.send("GET", _path(task, "/wait"), params={"timeout": 60})
+        tell(f"task {task}: {found['message']}")
+    raise typer.Exit(_STATUSES.get(found["status"], found["exit_code"] or 1))
+
+
+@app.command("list")
+def list_all(
+    context: typer.Context,
+    status: Annotated[str | None, typer.Option(help="only those that are queued, running, success, …")] = None,
+    after: Annotated[int, typer.Option(help="the cursor that the page before gave")] = 0,
+    limit: Annotated[int, typer.Option(help="how many at most")] = 100,
+) -> None:
+    """The tasks that you may see, oldest first."""
+    call = invocation(context)
+    params = {"after": after, "limit": limit, **({"status": status} if status is not None else {})}
+    with _client(call) as client:
+        page = client.send("GET", "/tasks", params=params)
+    call.output().table(page["items"], COLUMNS)
+    if page["next_after"] is not None:
+        tell(f"there may be more: --after {page['next_after']}")
+
+
+@app.command()
+def get(context: typer.Context, task: TaskArgument) -> None:
+    """One task."""
+    call = invocation(context)
+    with _client(call) as client:
+        call.output().record(client.send("GET", _path(task)))
+
+
+@app.command()
+def wait(
+    context: typer.Context,
+    task: TaskArgument,
+    timeout: Annotated[float, typer.Option(help="seconds to wait at most")] = 600.0,
+) -> None:
+    """The task once it is over, or as it is at the deadline."""
+    call = invocation(context)
+    with _client(call) as client:
+        call.output().record(client.send("GET", _path(task, "/wait"), params={"timeout": timeout}))
+
+
+@app.command()
+def cancel(context: typer.Context, task: TaskArgument) -> None:
+    """End a task; answers when nothing of it is left."""
+    call = invocation(context)
+    with _client(call) as client:
+        found = client.send("POST", _path(task, "/cancel"))
+    call.output().say(f"task {task} is {found['status']}: {found['message']}", found)
+
+
+@app.command()
+def logs(
+    context: typer.Context,
+    task: TaskArgument,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="until it is over")] = False,
+) -> None:
+    """What it said, byte for byte; with --json a line of JSON for each chunk."""
+    call = invocation(context)
+    with _client(call) as client:
+        client.copy_log(_path(task, "/log.ndjson" if call.as_json else "/log"), follow=follow)
+
+
+def _path(task: str, rest: str = "") -> str:
+    return f"/tasks/{quote(task, safe='')}{rest}"
+
+
+class _Client:
+    """The few requests that tasks need."""
+
+    def __init__(self, http: Any) -> None:
+        self._http = http
+
+    def send(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        """One request; a refusal is raised as what it is."""
+        from debug_server.client.failures import refusal
+
+        response = self._http.request(method, path, **more)
+        if response.is_error:
+            raise refusal(response)
+        found: dict[str, Any] = response.json()
+        return found
+
+    def copy_log(self, path: str, *, follow: bool) -> None:
+        """To stdout, as it comes."""
+        from debug_server.client.failures import refusal
+
+        with self._http.stream("GET", path, params={"follow": follow}) as response:
+            if response.is_error:
+                response.read()
+                raise refusal(response)
+            for data in response.iter_raw():
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _client(call: Invocation) -> Iterator[_Client]:
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # a command line that nobody asked for
+    import httpx
+
+    found = call.connection()
+    url = found.server or DEFAULT_URL
+    headers = {"Authorization": f"Bearer {found.token}"} if found.token else {}
+    timeout = httpx.Timeout(30.0, read=None)  # cancel and logs answer when there is something to say
+    try:
+        with httpx.Client(base_url=url, headers=headers, verify=found.verify_tls, timeout=timeout) as http:
+            yield _Client(http)
+    except httpx.InvalidURL as error:
+        raise InvalidInputError(f"the server's address {url!r} is no URL: {error}") from error
+    except httpx.TransportError as error:
+        raise UnavailableError(
+            f"no server answers at {url}: {error}; start one with `debug-server tasks serve`"
+        ) from error
