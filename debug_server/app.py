@@ -100,7 +100,7 @@ class Local:
     @cached_property
     def sessions(self) -> Sessions:
         """Workspaces of registered repositories."""
-        return Sessions(store=self.store, paths=self.settings.paths)
+        return Sessions.of(self.store, self.settings)
 
     @cached_property
     def engine(self) -> LocalEngine:

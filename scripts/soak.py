@@ -1,4 +1,4 @@
-"""Kills servers and keepers at random for a long time, then proves that no command was lost: see ``tests/soak``."""
+"""Kills servers, keepers and users of workspaces for a long time, then proves that nothing was lost: ``tests/soak``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.soak.campaign import Campaign
 from tests.soak.check import Result, check
+from tests.soak.tenancy import Tenancy
 
 _SHOWN = 50
 
@@ -24,6 +26,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument("--kills", type=int, default=1000, help="servers to kill (default: %(default)s)")
     parser.add_argument("--keeper-kills", type=int, default=200, help="keepers to kill (default: %(default)s)")
+    parser.add_argument(
+        "--tenant-kills", type=int, default=300, help="users of workspaces and environments to kill (%(default)s)"
+    )
+    parser.add_argument("--backend", default="auto", help="what makes workspaces, as in config/runner.toml")
     parser.add_argument("--seed", type=int, default=None, help="repeats the decisions of an earlier run")
     parser.add_argument("--root", type=Path, default=None, help="an empty directory to use and keep")
     parser.add_argument("--containment", default="auto", help="what holds process trees, as in config/runner.toml")
@@ -32,7 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
     root = options.root or Path(tempfile.mkdtemp(prefix="debug-server-soak-"))
     root.mkdir(parents=True, exist_ok=True)
     print(
-        f"soak: seed {seed}, {options.kills} server kills, {options.keeper_kills} keeper kills, in {root}", flush=True
+        f"soak: seed {seed}, {options.kills} server kills, {options.keeper_kills} keeper kills, "
+        f"{options.tenant_kills} tenant kills, in {root}",
+        flush=True,
     )
     began = time.monotonic()
     result = run(root.resolve(), seed, options)
@@ -51,6 +59,18 @@ def run(root: Path, seed: int, options: argparse.Namespace) -> Result:
     def say(text: str) -> None:
         print(f"{time.monotonic() - began:7.1f} s  {text}", flush=True)
 
+    results = []
+    if options.kills or options.keeper_kills:
+        results.append(run_commands(root / "commands", seed, options, say))
+    if options.tenant_kills:
+        results.append(run_tenants(root / "workspaces", seed, options, say))
+    figures = {name: value for result in results for name, value in result.figures.items()}
+    return Result(figures=figures, violations=[text for result in results for text in result.violations])
+
+
+def run_commands(root: Path, seed: int, options: argparse.Namespace, say: Callable[[str], None]) -> Result:
+    """Servers and keepers."""
+    root.mkdir()
     campaign = Campaign(root, seed, say, containment=options.containment)
     try:
         campaign.kill_servers(options.kills)
@@ -59,6 +79,18 @@ def run(root: Path, seed: int, options: argparse.Namespace) -> Result:
         return check(campaign)
     finally:
         campaign.close()
+
+
+def run_tenants(root: Path, seed: int, options: argparse.Namespace, say: Callable[[str], None]) -> Result:
+    """Users of workspaces and environments."""
+    root.mkdir()
+    tenancy = Tenancy(root, seed, say, backend=options.backend)
+    try:
+        tenancy.kill_tenants(options.tenant_kills)
+        tenancy.finish()
+        return tenancy.check()
+    finally:
+        tenancy.close()
 
 
 def report(result: Result, seed: int, seconds: float) -> None:

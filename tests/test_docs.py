@@ -144,7 +144,7 @@ def test_the_demonstration_succeeds(tmp_path: Path, environ: dict[str, str]) -> 
     places = tmp_path / "tmp"
     places.mkdir()
     said = execute([sys.executable, "scripts/demo.py"], environ | {"TMPDIR": str(places)}, ROOT)
-    for text in ("1 passed", "environment reused", "timed_out: ran longer than 1 s", "Everything ended as it should."):
+    for text in ("1 passed", "environment: reused", "timed_out: ran longer than 1 s", "Everything ended as it should."):
         assert text in said
     assert list(places.iterdir()) == []
 

@@ -4,10 +4,18 @@ from debug_server.config.declare import Setting, section, setting, settings_of
 from debug_server.config.gateway import GatewayConfig
 from debug_server.config.load import Loaded, load
 from debug_server.config.page import env_example, settings_page
-from debug_server.config.runner import LimitsConfig, PathsConfig, RunnerConfig, RunnerOptions
+from debug_server.config.runner import (
+    EnvironmentsConfig,
+    LimitsConfig,
+    PathsConfig,
+    RunnerConfig,
+    RunnerOptions,
+    WorkspacesConfig,
+)
 from debug_server.config.workers import WorkerConfig, load_worker, load_workers
 
 __all__ = [
+    "EnvironmentsConfig",
     "GatewayConfig",
     "LimitsConfig",
     "Loaded",
@@ -16,6 +24,7 @@ __all__ = [
     "RunnerOptions",
     "Setting",
     "WorkerConfig",
+    "WorkspacesConfig",
     "env_example",
     "load",
     "load_worker",

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.config.declare import Derived, section, setting
-from debug_server.config.kinds import PATH, TEXT, choice, number, size, whole
+from debug_server.config.kinds import PATH, SWITCH, TEXT, choice, number, size, whole
 from debug_server.model.limits import MIN_MEMORY_BYTES, Limits
+
+_DAY = 86400.0
+_A_SIZE = size(least=1, least_text="1")
 
 
 def _below_artifacts(name: str) -> Derived:
@@ -56,8 +59,8 @@ class LimitsConfig:
     cpu_seconds: float | None = _seconds("CPU time of the whole tree.")
     pids: int | None = setting("Processes and threads at one time.", whole(least=1), default=None)
     open_files: int | None = setting("Open files of each process.", whole(least=1), default=None)
-    file_size: int | None = setting("Size of each written file.", size(least=1, least_text="1"), default=None)
-    output: int | None = setting("Bytes of stdout and stderr together.", size(least=1, least_text="1"), default=None)
+    file_size: int | None = setting("Size of each written file.", _A_SIZE, default=None)
+    output: int | None = setting("Bytes of stdout and stderr together.", _A_SIZE, default=None)
     timeout: float | None = _seconds("Wall-clock seconds.")
     idle_timeout: float | None = _seconds("Seconds without output.")
 
@@ -77,9 +80,45 @@ class LimitsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspacesConfig:
+    """[workspaces]: of each repository on this machine; `repo add --setting` overrides the first seven for one."""
+
+    backend: str = setting(
+        "What makes workspaces; `auto` takes overlay where a mount really works, else pool.",
+        choice("auto", "overlay", "pool"),
+        default="auto",
+    )
+    max_worktrees: int = setting("Workspaces at the same time.", whole(least=1), default=16)
+    lease_ttl_seconds: float = setting("A lease that nobody renews ends after this long.", number(), default=1800.0)
+    fetch_timeout: float = setting("Seconds for one fetch.", number(), default=600.0)
+    max_fetch_bytes: int | None = setting("Size of the largest file that a fetch may write.", _A_SIZE, default=None)
+    max_tree_bytes: int | None = setting("Size of all files of one commit.", _A_SIZE, default=None)
+    submodules: bool = setting("Whether workspaces hold their submodules.", SWITCH, default=False)
+    acquire_timeout: float = setting("Seconds in the line for a workspace.", number(least=0), default=30.0)
+    idle_seconds: float = setting("Workspaces and trees unused for this long go.", number(), default=7 * _DAY)
+    budget: int | None = setting(
+        "Disk for a repository's trees and idle workspaces; the longest unused go first.", _A_SIZE, default=20 << 30
+    )
+    refresh_seconds: float = setting("Mirrors are fetched this often without being asked.", number(), default=3600.0)
+    repack_seconds: float = setting("Mirrors are repacked this often.", number(), default=_DAY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentsConfig:
+    """[environments]: the shared environments."""
+
+    build_timeout: float = setting("Seconds for one build.", number(), default=1800.0)
+    idle_seconds: float = setting("Environments unused for this long go.", number(), default=30 * _DAY)
+    budget: int | None = setting("Disk for all of them; the longest unused go first.", _A_SIZE, default=20 << 30)
+    verify_seconds: float = setting("Every file of each is checked this often.", number(), default=7 * _DAY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerConfig:
     """Everything in ``runner.toml``."""
 
     paths: PathsConfig = section(PathsConfig)
     runner: RunnerOptions = section(RunnerOptions)
     limits: LimitsConfig = section(LimitsConfig)
+    workspaces: WorkspacesConfig = section(WorkspacesConfig)
+    environments: EnvironmentsConfig = section(EnvironmentsConfig)

@@ -10,15 +10,16 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from debug_server.engine.sessions import CLOSES_SESSION, Sessions, is_open
+from debug_server.engine.sessions import CLOSES_SESSION, Sessions
+from debug_server.engine.upkeep import Upkeep
 from debug_server.errors import DebugServerError, LeaseLostError
 from debug_server.model import Command, Session, SessionStatus
+from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 
 _LOG = logging.getLogger(__name__)
 _EVERY_SECONDS = 20.0
 _CLOSE_SECONDS = 10.0
-_PAGE = 200
 IDLE = timedelta(hours=24)  # without a command and without anybody asking for it
 
 
@@ -30,24 +31,29 @@ class Housekeeper:
         *,
         store: MetadataStore,
         sessions: Sessions,
+        supervisor: WorkerSupervisor,
         cancel: Callable[[int, str], Command],
         wait: Callable[[int, float], Command],
     ) -> None:
         self._store = store
         self._sessions = sessions
+        self._upkeep = Upkeep(store=store, sessions=sessions, supervisor=supervisor)
         self._cancel = cancel
         self._wait = wait
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self, recover: Callable[[], object]) -> None:
-        """Begin; ``recover`` carries on what dead owners left."""
+        """Begin; ``recover`` carries on what dead owners left, and was done just now."""
+        self._sessions.close_abandoned()
         self._thread = threading.Thread(target=self._run, args=(recover,), name="housekeeper", daemon=True)
         self._thread.start()
+        self._upkeep.start()
 
     def stop(self) -> None:
         """End after the round that is under way."""
         self._done.set()
+        self._upkeep.stop()
         if self._thread is not None:
             self._thread.join(_CLOSE_SECONDS)
 
@@ -63,12 +69,7 @@ class Housekeeper:
 
     def tidy(self, now: datetime) -> list[int]:
         """One round over the open sessions; returns those that were closed."""
-        closed = []
-        after = 0
-        while page := self._store.list_sessions(after=after, limit=_PAGE):
-            after = page[-1].id
-            closed += [session.id for session in page if is_open(session) and self._tend(session, now)]
-        return closed
+        return [session.id for session in self._sessions.open_sessions() if self._tend(session, now)]
 
     def _tend(self, session: Session, now: datetime) -> bool:
         commands = self._store.list_commands(session.id)
@@ -78,6 +79,9 @@ class Housekeeper:
             return True
         if not busy and any(command.metadata.get(CLOSES_SESSION) for command in commands):
             self._sessions.conclude(commands[-1], self._sessions.workspace(session).path)
+            return True
+        if not busy and self._sessions.is_abandoned(session):
+            self.close(session, SessionStatus.FAILED)
             return True
         if not busy and _last_sign(session, commands) <= now - IDLE:
             self.close(session, SessionStatus.COMPLETED)

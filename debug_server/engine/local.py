@@ -50,11 +50,9 @@ class LocalEngine:
         sessions: Sessions | None = None,
         telemetry: Telemetry | None = None,
     ) -> None:
-        self._store = store
-        self._sessions = sessions or Sessions(store=store, paths=supervisor.paths)
-        self._supervisor = supervisor
-        self._telemetry = telemetry
-        self._settings = supervisor.settings
+        self._store, self._telemetry = store, telemetry
+        self._supervisor, self._settings = supervisor, supervisor.settings
+        self._sessions = sessions or Sessions.of(store, supervisor.settings)
         self._feed = EventFeed(store)
         self._lock = threading.Condition()
         self._at_work: set[int] = set()
@@ -65,7 +63,9 @@ class LocalEngine:
         self._stopping = False
         self._dispatcher: threading.Thread | None = None
         self._unlisten = store.add_listener(self._noticed)
-        self._housekeeper = Housekeeper(store=store, sessions=self._sessions, cancel=self.cancel, wait=self.wait)
+        self._housekeeper = Housekeeper(
+            store=store, sessions=self._sessions, supervisor=supervisor, cancel=self.cancel, wait=self.wait
+        )
         self.schedules = Scheduler(store)
 
     def start(self) -> list[int]:

@@ -16,18 +16,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from debug_server.config import WorkspacesConfig
 from debug_server.engine.own_places import OwnPlaces
 from debug_server.engine.workspace import SessionWorkspace, session_workspace
-from debug_server.errors import InvalidInputError, LeaseLostError, NotFoundError
+from debug_server.errors import ConflictError, DebugServerError, InvalidInputError, LeaseLostError
 from debug_server.model import Artifact, Command, CommandStatus, Repository, Session, SessionStatus
+from debug_server.runner import ownership
 from debug_server.runner.environments.request import EnvironmentRequest
-from debug_server.runner.settings import RunnerPaths
+from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, build_pool_from_repository
 from debug_server.worktrees.collect import Refused, collect
-from debug_server.worktrees.patches import apply_patch
+from debug_server.worktrees.mirror import check_remote_url
+from debug_server.worktrees.patches import apply_patch, load_patch
 
 _LOG = logging.getLogger(__name__)
 # Keys of metadata: of a session, from what its environment is built; of a command, what to do when it has ended.
@@ -36,34 +39,54 @@ ARTIFACTS = "artifacts"
 CLOSES_SESSION = "closes_session"
 LEASE_WITH_FIRST_COMMAND = "lease_with_first_command"  # of a session: the commit
 _GENERATION = "lease_generation"
+_PROCESS = "process"  # of a session: the process without which it is of no use to anybody
 _MAX_FORKS = 64
+_PAGE = 200
 _SESSION_END = {
     CommandStatus.SUCCEEDED: SessionStatus.COMPLETED,
     CommandStatus.FAILED: SessionStatus.FAILED,
     CommandStatus.CANCELLED: SessionStatus.CANCELLED,
 }
-_REMOTE = re.compile(r"[a-z+]+://|[^/]+@[^/]+:")
 
 
 class Sessions:
     """Opens and closes sessions on this machine; safe to share between threads."""
 
-    def __init__(self, *, store: MetadataStore, paths: RunnerPaths) -> None:
+    def __init__(self, *, store: MetadataStore, paths: RunnerPaths, settings: WorkspacesConfig | None = None) -> None:
         self._store = store
         self._paths = paths
+        self.settings = settings or WorkspacesConfig()
         self._lock = threading.Lock()
         self._pools: dict[int, WorktreePool] = {}
         self._own = OwnPlaces(store=store, paths=paths)
         self._closing: dict[int, threading.Lock] = {}
 
+    @classmethod
+    def of(cls, store: MetadataStore, settings: RunnerSettings) -> Self:
+        """As the settings say."""
+        return cls(store=store, paths=settings.paths, settings=settings.workspaces)
+
     def register(self, remote: str, *, name: str | None = None) -> Repository:
         """The repository of a URL or a local path, registered if it is new."""
-        url = remote if _REMOTE.match(remote) else str(Path(remote).resolve())
+        checked = check_remote_url(remote)
+        url = str(Path(checked).resolve()) if checked.startswith("/") else checked
         with self._lock:
             for known in self._store.list_repositories():
                 if known.remote_url == url and name in (None, known.name):
                     return known
             return self._store.create_repository(name or self._free_name(url), url)
+
+    def reach(self, remote: str) -> Repository:
+        """The repository of a URL or a local path, with a mirror; one that cannot be reached is not left registered."""
+        repository = self.register(remote)
+        try:
+            self.pool(repository).ensure_bare_repo()
+        except DebugServerError:
+            with self._lock:
+                if self._store.remove_repository(repository.id):
+                    self._pools.pop(repository.id, None)
+            raise
+        return repository
 
     def _free_name(self, url: str) -> str:
         base = re.sub(r"[^A-Za-z0-9._-]+", "-", url.rstrip("/").rpartition("/")[2].removesuffix(".git")).strip("-._")
@@ -83,6 +106,7 @@ class Sessions:
                     repository,
                     bare_path=root / "repos" / f"{repository.name}.bare",
                     worktree_root=root / "worktrees" / repository.name,
+                    defaults=self.settings,
                 )
                 self._pools[repository.id] = found
             return found
@@ -99,8 +123,12 @@ class Sessions:
         expires_at: datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
         timeout: float | None = None,
+        process: str | None = None,
     ) -> Session:
-        """Lease a workspace of the commit, apply the patch, and say so in the store; all of it or nothing."""
+        """Lease a workspace of the commit, apply the patch, and say so in the store; all of it or nothing.
+
+        With ``process``, an owner's name, the session is closed once that process is dead and its commands have ended.
+        """
         lease = self.pool(repository).acquire_worktree(
             commit_sha=commit, owner=owner, environment_hash=None, timeout=timeout
         )
@@ -115,7 +143,11 @@ class Sessions:
                 requested_by=requested_by,
                 owner_token_id=owner_token_id,
                 expires_at=expires_at,
-                metadata={**(metadata or {}), _GENERATION: lease.generation},
+                metadata={
+                    **(metadata or {}),
+                    _GENERATION: lease.generation,
+                    **({} if process is None else {_PROCESS: process}),
+                },
             )
         except BaseException:
             lease.release()
@@ -195,7 +227,7 @@ class Sessions:
             for item in refused:
                 fields = {"command_id": command.id, "name": item.name, "reason": item.reason}
                 _LOG.warning("artifact_refused", extra={"artifact": fields})
-        if command.metadata.get(CLOSES_SESSION):
+        if is_open(session) and (command.metadata.get(CLOSES_SESSION) or self.is_abandoned(session)):
             self.close(session, status=_SESSION_END[self._store.get_command(command.id).status])
 
     def conclude_unstarted(self, command: Command) -> None:
@@ -203,6 +235,31 @@ class Sessions:
         if command.metadata.get(CLOSES_SESSION):
             session = self._store.get_session(command.session_id)
             self.close(session, status=_SESSION_END[self._store.get_command(command.id).status])
+
+    def open_sessions(self) -> list[Session]:
+        """Those in which commands may still run."""
+        found = []
+        for status in (SessionStatus.PENDING, SessionStatus.RUNNING):
+            after = 0
+            while page := self._store.list_sessions(status=status, after=after, limit=_PAGE):
+                after = page[-1].id
+                found += page
+        return found
+
+    def is_abandoned(self, session: Session) -> bool:
+        """Whether the process for which the session was opened is dead; of another folder's that cannot be told."""
+        owners, name = self._paths.owners_dir, session.metadata.get(_PROCESS)
+        return name is not None and ownership.is_ours(owners, name) and not ownership.is_alive(owners, name)
+
+    def close_abandoned(self) -> list[int]:
+        """Close what dead processes left open, unless a command of theirs goes on; returns the sessions."""
+        closed = []
+        for session in filter(self.is_abandoned, self.open_sessions()):
+            commands = self._store.list_commands(session.id)
+            if all(command.status.terminal for command in commands):
+                self.close(session, status=_SESSION_END[commands[-1].status] if commands else SessionStatus.FAILED)
+                closed.append(session.id)
+        return closed
 
     def diff(self, session: Session) -> bytes:
         """What the session's commands (and its patch) changed, as a patch that applies to its commit."""
@@ -215,11 +272,7 @@ class Sessions:
     def _patch_of(self, session: Session) -> SessionPatch | None:
         if session.patch_hash is None:
             return None
-        path = self._paths.patches_dir / f"{session.patch_hash[:12]}.patch"
-        try:
-            return SessionPatch(path.read_bytes())
-        except FileNotFoundError as error:
-            raise NotFoundError(f"the patch of session {session.id} is gone from {path}") from error
+        return load_patch(session.patch_hash, self._paths.patches_dir)
 
     def fork(self, session: Session, count: int, *, owner: str) -> list[Session]:
         """New sessions whose workspaces are as this one's is now."""
@@ -245,7 +298,11 @@ class Sessions:
             requested_by=session.requested_by,
             owner_token_id=session.owner_token_id,
             expires_at=session.expires_at,
-            metadata={**session.metadata, _GENERATION: lease.generation, "forked_from": session.id},
+            metadata={
+                **{name: value for name, value in session.metadata.items() if name != _PROCESS},
+                _GENERATION: lease.generation,
+                "forked_from": session.id,
+            },
         )
 
     def close(self, session: Session, *, status: SessionStatus = SessionStatus.COMPLETED) -> Session:
@@ -264,7 +321,7 @@ class Sessions:
                 self._closing.pop(session.id, None)
 
     def _close(self, session: Session, status: SessionStatus) -> Session:
-        """A lease that was lost meanwhile is nobody's loss."""
+        """A lease that was lost, or a session that another process closed meanwhile, is nobody's loss."""
         if session.worktree_id is not None:
             try:
                 self.lease(session).release()
@@ -272,7 +329,12 @@ class Sessions:
                 _LOG.info("lease_lost", extra={"session_id": session.id, "error": str(error)})
         facts = self._own.leave(session)
         metadata = {**session.metadata, **facts} if facts else None
-        return self._store.update_session(session.id, status=status, metadata=metadata)
+        try:
+            return self._store.update_session(session.id, status=status, metadata=metadata)
+        except ConflictError:
+            if is_open(current := self._store.get_session(session.id)):
+                raise
+            return current
 
     @contextmanager
     def kept_alive(self, session: Session) -> Iterator[WorktreeLease]:

@@ -28,6 +28,7 @@ from debug_server.runner.environments.handle import BuildReport, EnvironmentHand
 from debug_server.runner.environments.interpreters import Interpreter, Interpreters
 from debug_server.runner.environments.inventory import owners
 from debug_server.runner.environments.layout import Layout, key_of
+from debug_server.runner.environments.listing import InstalledEnvironment, list_environments, note_verified
 from debug_server.runner.environments.manifests import read_manifests
 from debug_server.runner.environments.plan import BuildPlan, check_metadata, difference, make_plan
 from debug_server.runner.environments.probes import ProbeCache
@@ -52,6 +53,7 @@ __all__ = [
     "EnvironmentHandle",
     "EnvironmentManager",
     "EnvironmentRequest",
+    "InstalledEnvironment",
     "Interpreter",
     "workspace_environment",
 ]
@@ -122,7 +124,9 @@ class EnvironmentManager:
         with self._locked(fingerprint, log or _Silence()):
             seal = self._sealed(fingerprint)
             wrong = inspect(self._layout, seal, contents=True)
-            if wrong:
+            if not wrong:
+                note_verified(self._layout, seal)
+            else:
                 withdraw(self._layout, seal, wrong, self._suspects(seal, set(wrong)))
             return wrong
 
@@ -158,6 +162,10 @@ class EnvironmentManager:
         seconds = max_idle.total_seconds() if isinstance(max_idle, timedelta) else max_idle
         return collect(self._layout, max_idle=seconds, max_bytes=max_bytes, grace=grace)
 
+    def installed(self) -> list[InstalledEnvironment]:
+        """The complete environments, the longest unused first."""
+        return list_environments(self._layout)
+
     def interpreters(self) -> list[Interpreter]:
         """The interpreters that ``metadata={"python": …}`` can name."""
         return self._interpreters.installed()
@@ -186,10 +194,10 @@ class EnvironmentManager:
             reason = self._reason(plan, forced=since_ns is not None)
             self._clear(plan, lock)
             log.write(
-                f"building environment {key_of(plan.fingerprint)} with {plan.builder.tool} ({reason})\n", "system"
+                f"[debug-server] environment: building with {plan.builder.tool} ({reason})\n",
+                "system",
             )
             seal = self._build(plan, lock, log)
-            log.write(f"environment ready: {len(seal.packages)} packages in {seal.seconds:.2f} s\n", "system")
             remove_superseded(self._layout, key_of(plan.fingerprint))
             return seal, reason, False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -190,8 +191,10 @@ class Pipeline:
         workspace = Path(job.lease.path)
         if job.patch is not None:
             self._preparation.patch(workspace, job.patch, log)
-        environment = self._preparation.environment(job.env_request, job.lease, log, stack)
-        order = self._order(job, log_path, environment)
+        environment, variables = self._preparation.environment(job.env_request, job.lease, log, stack)
+        order = self._order(job, log_path, variables)
+        if log.begun:
+            log.write(f"[debug-server] run: {shlex.join(job.spec.argv)}\n")
         log.close()
         try:
             running = launch(self._pool, self._paths.keepers_dir, order)
@@ -200,6 +203,8 @@ class Pipeline:
         except KeyboardInterrupt:
             call_off(run_dir_for(self._paths.keepers_dir, order.command_id, order.attempt))
             raise
+        if environment is not None:  # the keeper may outlive us, and needs it until its end
+            environment.assign(running.handle["keeper"]["pid"])
         try:
             self._record_start(job.command, running, log_path)
             if job.on_start is not None:

@@ -35,6 +35,11 @@ class StageLog:
             self._writer = LogWriter(self._path)
         self._writer.write(STREAM_CODES[stream], text.encode("utf-8", "replace"))
 
+    @property
+    def begun(self) -> bool:
+        """Whether a stage has said anything."""
+        return self._writer is not None
+
     def close(self) -> None:
         """Hand the log over."""
         if self._writer is not None:
@@ -55,26 +60,27 @@ class Preparation:
 
     def patch(self, workspace: Path, patch: SessionPatch, log: StageLog) -> None:
         """Apply a patch; PatchApplicationError leaves the workspace as it was."""
+        begun = time.monotonic()
         kept = apply_patch(workspace, patch, patches_dir=self._patches_dir)
-        log.write(f"[debug-server] applied patch {kept.name}\n")
+        log.write(f"[debug-server] patch: applied {kept.name} in {time.monotonic() - begun:.3f} s\n")
 
     def environment(
         self, request: EnvironmentRequest | None, lease: Lease, log: StageLog, stack: ExitStack
-    ) -> dict[str, str]:
-        """The variables of the environment that was asked for; it is kept from collection while ``stack`` is open."""
+    ) -> tuple[EnvironmentHandle | None, dict[str, str]]:
+        """The environment that was asked for, and its variables; it is not collected while ``stack`` is open."""
         if self._environments is None or request is None:
-            return {}
+            return None, {}
         from debug_server.runner.environment import workspace_environment
 
         force = bool(getattr(lease, "needs_dependency_sync", False))
         handle = self._environments.ensure(request, force=force, log=log)
         stack.enter_context(handle.hold())
         if handle.build is not None:
-            found = "reused" if handle.build.hit else f"built ({handle.build.reason})"
-            log.write(f"[debug-server] environment {found} in {handle.build.seconds:.2f} s\n")
+            found = "reused" if handle.build.hit else f"built {len(handle.build.packages)} packages for"
+            log.write(f"[debug-server] environment: {found} {handle.path.name} in {handle.build.seconds:.3f} s\n")
             if not handle.build.hit:
                 self._compile_later(handle)
-        return workspace_environment(handle, Path(lease.path), base_env=self._base_env)
+        return handle, workspace_environment(handle, Path(lease.path), base_env=self._base_env)
 
     def _compile_later(self, handle: EnvironmentHandle) -> None:
         """Beside the command that needed the environment first: the ones after it start without compiling anything."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from debug_server.config import RunnerConfig, load
+from debug_server.config import EnvironmentsConfig, RunnerConfig, WorkspacesConfig, load
 from debug_server.model import Limits
 
 
@@ -47,6 +47,8 @@ class RunnerSettings:
     max_concurrency: int = field(default=8, kw_only=True)
     max_pending: int = field(default=10_000, kw_only=True)
     limits: Limits = field(default_factory=Limits, kw_only=True)
+    workspaces: WorkspacesConfig = field(default_factory=WorkspacesConfig, kw_only=True)
+    environments: EnvironmentsConfig = field(default_factory=EnvironmentsConfig, kw_only=True)
 
     @classmethod
     def from_toml(cls, path: Path) -> RunnerSettings:
@@ -66,4 +68,6 @@ class RunnerSettings:
             max_concurrency=runner.max_concurrency,
             max_pending=runner.max_pending,
             limits=config.limits.to_limits(),
+            workspaces=config.workspaces,
+            environments=config.environments,
         )

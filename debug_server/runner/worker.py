@@ -45,7 +45,7 @@ class WorkerSupervisor:
         self.settings = settings or RunnerSettings(paths)
         self.paths = paths
         self.store = metadata_store
-        self._environments = environment_manager
+        self.environments = environment_manager
         self.pool = KeeperPool(
             containment=self.settings.containment,
             spares=self.settings.spare_keepers,
@@ -78,7 +78,9 @@ class WorkerSupervisor:
         return cls(
             metadata_store=metadata_store,
             paths=settings.paths,
-            environment_manager=EnvironmentManager(settings.paths.environments_dir),
+            environment_manager=EnvironmentManager(
+                settings.paths.environments_dir, build_timeout=settings.environments.build_timeout
+            ),
             base_env=base_env,
             settings=settings,
             telemetry=telemetry,
@@ -168,7 +170,7 @@ class WorkerSupervisor:
         return [self.pipeline.follow_adopted(item.command, item.running, item.log_path) for item in found]
 
     def _default_request(self, command: Command) -> EnvironmentRequest | None:
-        if self._environments is None:
+        if self.environments is None:
             return None
         from debug_server.runner.environment import EnvironmentRequest
 

@@ -12,6 +12,8 @@ from debug_server.service import views
 from debug_server.service.base import ServicePart
 from debug_server.service.caller import Caller
 from debug_server.worktrees import SessionPatch
+from debug_server.worktrees.mirror import check_remote_url
+from debug_server.worktrees.opening import check_repository_settings
 
 IDEMPOTENCY_KEY = "idempotency_key"  # in a session's metadata: the keyed request that opened it
 _PAGE = 500
@@ -23,6 +25,8 @@ class SessionVerbs(ServicePart):
     async def register_repository(self, caller: Caller, request: m.RegisterRepository) -> m.RepositoryReply:
         """Register a git remote."""
         name = check_name(request.name, what="repository name")
+        check_remote_url(request.remote_url)
+        check_repository_settings(request.settings)
         row = await self._call(
             self._store.create_repository,
             name,

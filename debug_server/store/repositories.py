@@ -22,6 +22,12 @@ _UPDATE = (
     f" WHERE id = ? RETURNING {_COLUMNS}"
 )
 
+_REMOVE = (
+    "DELETE FROM repositories WHERE id = ?"
+    " AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.repository_id = repositories.id)"
+    " AND NOT EXISTS (SELECT 1 FROM worktrees WHERE worktrees.repository_id = repositories.id)"
+)
+
 
 class Repositories(StorePart):
     """Registering and finding repositories."""
@@ -60,6 +66,11 @@ class Repositories(StorePart):
     def list_repositories(self) -> list[Repository]:
         """All of them, oldest first."""
         return [_repository(row) for row in self._all(f"SELECT {_COLUMNS} FROM repositories ORDER BY id")]
+
+    def remove_repository(self, repository_id: int) -> bool:
+        """Forget a repository that nothing was made of; False if it has a session or a workspace."""
+        with self._database.write() as transaction:
+            return transaction.run(_REMOVE, (repository_id,)) == 1
 
     def update_repository(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +12,7 @@ from debug_server.worktrees.checkouts import CheckoutBackend
 from debug_server.worktrees.mirror import Mirror
 from debug_server.worktrees.overlay import OverlayBackend, why_overlay_fails
 from debug_server.worktrees.settings import WorktreePoolSettings
+from debug_server.worktrees.submodules import Submodules
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +37,12 @@ class WorkspaceBackend(Protocol):
     def discard(self, path: Path) -> None:
         """Remove the workspace from the disk."""
 
+    def renew(self, path: Path, commit: str, finish: Callable[[Path], None]) -> None:
+        """Replace the workspace by a clean one that ``finish`` has completed; the old one stays if that fails."""
+
+    def disk_bytes(self, path: Path) -> int:
+        """What the workspace itself takes."""
+
     def fork(self, source: Path, target: Path, commit: str) -> None:
         """Give ``target``, a fresh workspace of ``commit``, the files that ``source`` has now."""
 
@@ -48,7 +56,9 @@ class WorkspaceBackend(Protocol):
         """Give disk space back."""
 
 
-def choose_backend(settings: WorktreePoolSettings, mirror: Mirror) -> WorkspaceBackend:
+def choose_backend(
+    settings: WorktreePoolSettings, mirror: Mirror, submodules: Submodules | None = None
+) -> WorkspaceBackend:
     """The backend that ``settings`` names; ``auto`` really mounts once to find out."""
     settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     reason = None if settings.backend == "pool" else why_overlay_fails(settings.state_dir)
@@ -56,5 +66,5 @@ def choose_backend(settings: WorktreePoolSettings, mirror: Mirror) -> WorkspaceB
         raise UnmetRequirementError(f"backend overlay cannot be used at {settings.worktree_root}: {reason}")
     if settings.backend == "pool" or reason:
         _log.info("worktrees.backend", extra={"backend": "pool", "reason": reason or "settings"})
-        return CheckoutBackend(settings.state_dir, mirror)
-    return OverlayBackend(settings.state_dir, mirror, tree_budget=settings.tree_budget_bytes)
+        return CheckoutBackend(settings.state_dir, mirror, submodules)
+    return OverlayBackend(settings.state_dir, mirror, submodules, tree_budget=settings.tree_budget_bytes)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from debug_server.errors import WorktreePoolError
 from debug_server.worktrees.git import GitPlace, GitResult, error_for, require, run_git
 from debug_server.worktrees.gitdir import write_gitdir, write_head
 from debug_server.worktrees.index_dates import date_back, forget_touched
+from debug_server.worktrees.locks import private_folder, sweep_private
 from debug_server.worktrees.mirror import Mirror
-from debug_server.worktrees.trash import Trash
+from debug_server.worktrees.submodules import Submodules, gitlinks_of
+from debug_server.worktrees.trash import Trash, disk_bytes
 from debug_server.worktrees.usage import processes_under
 
 _TIMEOUT = 900.0
@@ -25,13 +28,15 @@ class CheckoutBackend:
 
     name = "pool"
 
-    def __init__(self, state_dir: Path, mirror: Mirror) -> None:
+    def __init__(self, state_dir: Path, mirror: Mirror, submodules: Submodules | None = None) -> None:
         self._gitdirs = state_dir / "gitdirs"
+        self._aside = state_dir / "aside"
         trash = state_dir / "trash"
-        for path in (self._gitdirs, trash):
+        for path in (self._gitdirs, self._aside, trash):
             path.mkdir(parents=True, exist_ok=True)
         self._trash = Trash(trash)
         self._mirror = mirror
+        self._submodules = submodules
 
     def knows(self, commit: str) -> bool:
         """Whether some workspace was at this commit: then the mirror has it."""
@@ -61,6 +66,26 @@ class CheckoutBackend:
         self._trash.throw(self._gitdirs / path.name)
         self._trash.throw(path)
 
+    def renew(self, path: Path, commit: str, finish: Callable[[Path], None]) -> None:
+        """Put the old directory aside until the new one is complete."""
+        git_dir = self._place(path).git_dir
+        with private_folder(self._aside) as aside:
+            path.rename(aside / "tree")
+            git_dir.rename(aside / "git")
+            try:
+                self.prepare(path, commit, keep=False)
+                finish(path)
+            except BaseException:
+                self.discard(path)
+                (aside / "tree").rename(path)
+                (aside / "git").rename(git_dir)
+                raise
+            self._trash.throw(aside / "tree")
+
+    def disk_bytes(self, path: Path) -> int:
+        """The whole directory."""
+        return disk_bytes(path)
+
     def fork(self, source: Path, target: Path, commit: str) -> None:
         """Copy what differs from the commit, ignored files too, and the holder's ``.git``."""
         place = self._place(source)
@@ -78,8 +103,9 @@ class CheckoutBackend:
         return self._place(path).git_dir / "index"
 
     def recover(self) -> None:
-        """Delete what was being deleted when a process died."""
+        """Delete what was being deleted, or was put aside, when a process died."""
         self._trash.empty()
+        sweep_private(self._aside)
 
     def collect(self, *, unused_since: float) -> None:
         """Nothing is shared, so nothing is left over."""
@@ -96,6 +122,8 @@ class CheckoutBackend:
         elif self._head(place.git_dir) != commit:
             self._switch(path, place, commit)
         self._give_gitdir(path, place, commit)
+        if self._submodules is not None:
+            self._submodules.fill(path, commit)
         mark.unlink(missing_ok=True)
 
     def _create(self, path: Path, place: GitPlace, commit: str) -> None:
@@ -142,6 +170,9 @@ class CheckoutBackend:
         if not run_git("read-tree", "--reset", "-u", commit, place=place, timeout=_TIMEOUT).ok:
             return False
         date_back(place.work_tree, place.git_dir / "index", touched)
+        for name in gitlinks_of(place):  # git looks into none of them
+            self._trash.throw(place.work_tree / name)
+            (place.work_tree / name).mkdir(parents=True)
         (place.git_dir / "clean").touch()
         return True
 

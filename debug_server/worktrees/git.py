@@ -17,6 +17,7 @@ from debug_server.errors import RemoteUnreachableError, UnknownCommitError, Work
 
 ALLOWED_PROTOCOLS = ("file", "https", "http", "ssh", "git")
 DEFAULT_TIMEOUT = 120.0
+_SAID_LINES, _SAID_CHARACTERS = 8, 400
 
 _PASSED_ON = (
     *("PATH", "HOME", "TMPDIR", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO"),
@@ -99,10 +100,13 @@ class GitResult:
 
     @property
     def complaint(self) -> str:
-        """git's own last word, for an error message."""
-        lines = [line for line in self.stderr.splitlines() if line.strip()]
-        said = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
-        return said[-1] if said else f"git ended with status {self.returncode}"
+        """git's own words for an error message: each line once, the first ones if there are many."""
+        lines = dict.fromkeys(line.rstrip() for line in self.stderr.splitlines() if line.strip())
+        said = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))] or list(lines)
+        if not said:
+            return f"git ended with status {self.returncode}"
+        more = [f"… and {len(said) - _SAID_LINES} more lines"] if len(said) > _SAID_LINES else []
+        return "; ".join([*(line[:_SAID_CHARACTERS] for line in said[:_SAID_LINES]), *more])
 
     @property
     def corrupt(self) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from debug_server.worktrees.locks import private_folder
+
 _NO_HEAD = "ref: refs/heads/none"
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
@@ -48,11 +50,14 @@ def write_head(git_dir: Path, head: str) -> None:
 
 
 @contextmanager
-def scratch_gitdir(objects: Sequence[Path], *, head: str = _NO_HEAD) -> Iterator[Path]:
-    """A gitdir of ours for work on a tree whose own ``.git`` cannot be trusted: its configuration may name programs."""
-    with tempfile.TemporaryDirectory(prefix="debug-server-git-") as folder:
-        git_dir = Path(folder) / "git"
-        write_gitdir(git_dir, objects=objects, head=head)
+def scratch_gitdir(objects: Sequence[Path], *, folder: Path | None = None) -> Iterator[Path]:
+    """A gitdir of ours for work on a tree whose own ``.git`` cannot be trusted: its configuration may name programs.
+
+    It is made in ``folder``, if given: a caller that may be killed has it swept there.
+    """
+    with private_folder(folder or Path(tempfile.gettempdir()) / "debug-server-git") as place:
+        git_dir = place / "git"
+        write_gitdir(git_dir, objects=objects, head=_NO_HEAD)
         yield git_dir
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from debug_server.app import Local
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.model import Repository, Worktree, WorktreeStatus
-from debug_server.worktrees.pool import build_pool_from_repository
+from debug_server.worktrees.opening import build_pool_from_repository
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _HEADINGS = ("ID", "STATUS", "OWNER", "COMMIT", "EXPIRES", "PATH")
@@ -87,6 +87,7 @@ def _reclaim(local: Local, repository: Repository, options: argparse.Namespace) 
         repository,
         bare_path=options.bare_path or root / "repos" / f"{repository.name}.bare",
         worktree_root=options.worktree_root or root / "worktrees" / repository.name,
+        defaults=local.settings.workspaces,
     )
     removed = pool.reclaim_stale_worktrees(max_idle_age=age)
     return [*(f"removed {path}" for path in removed), f"{len(removed)} workspaces of {repository.name} reclaimed"]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from debug_server.errors import WorktreePoolError
+from debug_server.worktrees.trash import remove_tree
+
+_UNLOCKED_SECONDS = 60.0  # between a folder and its lock lie microseconds
 
 
 @contextmanager
@@ -31,6 +35,37 @@ def try_lock(path: Path) -> Iterator[bool]:
         yield _take(descriptor, fcntl.LOCK_EX)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def private_folder(parent: Path) -> Iterator[Path]:
+    """A new directory that goes with the block; one whose maker was killed is known by ``sweep_private``."""
+    parent.mkdir(parents=True, exist_ok=True)
+    hidden = Path(tempfile.mkdtemp(prefix=".", dir=parent))
+    descriptor = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        path = hidden.rename(parent / hidden.name[1:])  # what can be seen is locked
+        try:
+            yield path
+        finally:
+            remove_tree(path)
+    finally:
+        os.close(descriptor)
+
+
+def sweep_private(parent: Path) -> None:
+    """Delete the private folders of killed processes."""
+    limit = time.time() - _UNLOCKED_SECONDS
+    for path in parent.glob("*"):
+        with suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                hidden = path.name.startswith(".")
+                if path.stat().st_mtime < limit if hidden else _take(descriptor, fcntl.LOCK_EX):
+                    remove_tree(path)
+            finally:
+                os.close(descriptor)
 
 
 def _take(descriptor: int, kind: int) -> bool:

@@ -9,7 +9,7 @@ import time
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from debug_server.errors import InvalidInputError, RemoteUnreachableError, UnknownCommitError
+from debug_server.errors import InvalidInputError, RemoteUnreachableError, UnknownCommitError, WorktreePoolError
 from debug_server.worktrees.git import ALLOWED_PROTOCOLS, GitPlace, GitResult, error_for, require, run_git
 from debug_server.worktrees.gitdir import without_credentials
 from debug_server.worktrees.locks import file_lock
@@ -18,6 +18,8 @@ _FULL = re.compile(r"[0-9a-f]{40}")
 _HEX = re.compile(r"[0-9a-fA-F]{4,40}")
 _NAME = re.compile(r"[^\s\x00-\x20\x7f~^:?*\[\\-][^\s\x00-\x20\x7f~^:?*\[\\]{0,254}")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(::|://)")
+# A password, or for https any name: there it is mostly a token. ssh needs the name.
+_CREDENTIALS = re.compile(r"https?://[^/]*@|[a-z+]+://[^/@]*:[^/@]*@", re.IGNORECASE)
 _HISTORY = 200  # how far back a nearby tree is looked for
 _HISTORIES = 64
 _CONFIG = """\
@@ -97,6 +99,17 @@ class Mirror:
             self._packed = (fetched, self._list_refs())
         return self._packed[1]
 
+    def check_size(self, commit: str, most: int) -> None:
+        """WorktreePoolError if the commit's files are larger than ``most`` bytes together."""
+        listed = self._read("ls-tree", "-r", "-l", "--full-tree", commit)
+        lines = require(listed, f"the files of {commit} cannot be listed").splitlines()
+        total = sum(int(size) for size in (line.split(None, 4)[3] for line in lines) if size != b"-")
+        if total > most:
+            raise WorktreePoolError(
+                f"the files of {commit} have {total} bytes, more than max_tree_bytes ({most}): raise it, or choose "
+                "another commit"
+            )
+
     def rebuild(self) -> None:
         """Replace a broken mirror by a fresh clone; the old one stays if the remote cannot be reached."""
         with self._lock():
@@ -109,6 +122,33 @@ class Mirror:
             if self._fetched_since(started):  # somebody else did it while we waited
                 return
             self._fetch_locked()
+
+    def refresh(self, *, older_than: float) -> bool:
+        """Fetch if the last one is ``older_than`` seconds ago; whether it was. A mirror that is not there stays so."""
+        if not self._whole() or self._fetched_since(time.time() - older_than):
+            return False
+        self.fetch()
+        return True
+
+    def repack(self, *, older_than: float) -> bool:
+        """Join packs if that was last done ``older_than`` seconds ago; whether it was done.
+
+        Nothing is ever dropped: workspaces borrow commits that no branch names any more.
+        """
+        mark = self._beside("repacked")
+        try:
+            due = mark.stat().st_mtime < time.time() - older_than
+        except FileNotFoundError:
+            due = self._last_fetch() < time.time() - older_than
+        if not due or not self._whole():
+            return False
+        with self._lock():
+            self._clear_leftovers()
+            for arguments in (("repack", "-d", "-q", "--geometric=2"), ("pack-refs", "--all")):
+                done = run_git(*arguments, place=self.place, timeout=self._fetch_timeout)
+                require(done, f"the mirror {self.bare_path} cannot be repacked")
+            mark.touch()
+        return True
 
     def _list_refs(self) -> bytes:
         listed = run_git("for-each-ref", "--format=%(objectname) %(refname)", place=self.place)
@@ -193,8 +233,7 @@ class Mirror:
 
     def _build(self) -> None:
         """Clone beside the final place and rename: a mirror is whole or absent."""
-        for leftover in self.bare_path.parent.glob(f".{self.bare_path.name}.[no]*-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        self._clear_drafts()
         fresh = self._beside(f"new-{secrets.token_hex(4)}")
         try:
             started = time.time()
@@ -215,9 +254,15 @@ class Mirror:
 
     def _clear_leftovers(self) -> None:
         """Remove what a killed git left: we hold the mirror's only write lock, so nobody else can own it."""
-        for folder, pattern in (("", "*.lock"), ("refs", "**/*.lock"), ("objects/pack", "tmp_*")):
+        patterns = (("", "*.lock"), ("", "config.new-*"), ("refs", "**/*.lock"), ("objects/pack", "*tmp_*"))
+        for folder, pattern in patterns:
             for path in (self.bare_path / folder).glob(pattern):
                 path.unlink(missing_ok=True)
+        self._clear_drafts()
+
+    def _clear_drafts(self) -> None:
+        for leftover in self.bare_path.parent.glob(f".{self.bare_path.name}.[no]*-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
 
     def _whole(self) -> bool:
         try:
@@ -234,7 +279,6 @@ class Mirror:
 
     def _write_config(self, git_dir: Path) -> None:
         fresh = git_dir / f"config.new-{secrets.token_hex(4)}"
-        fresh.touch(mode=0o600)  # the address may hold a password
         fresh.write_text(self._config_text())
         fresh.rename(git_dir / "config")
 
@@ -260,11 +304,22 @@ class Mirror:
 
 def check_remote_url(url: str) -> str:
     """Return ``url`` if git may be pointed at it; a relative local path becomes absolute."""
+    shown = without_credentials(url)
     if not url or url.startswith("-") or any(ord(character) < 32 for character in url):
-        raise InvalidInputError(f"remote_url {url!r} is not an address: give a git URL or a path")
+        raise InvalidInputError(f"remote_url {shown!r} is not an address: give a git URL or a path")
     scheme = _SCHEME.match(url)
     if scheme and (scheme[2] == "::" or scheme[1].lower() not in ALLOWED_PROTOCOLS):
-        raise InvalidInputError(f"remote_url {url!r} uses {scheme[1]!r}: use one of {', '.join(ALLOWED_PROTOCOLS)}")
-    if scheme or re.match(r"[^/]+:", url):  # the second is scp's user@host:path
-        return url
-    return str(Path(url).expanduser().absolute())
+        raise InvalidInputError(f"remote_url {shown!r} uses {scheme[1]!r}: use one of {', '.join(ALLOWED_PROTOCOLS)}")
+    if _CREDENTIALS.match(url):
+        raise InvalidInputError(
+            f"remote_url {shown!r} was given with credentials, which would be stored: leave them out and put them "
+            "into ~/.netrc of the server's user (machine HOST login USER password SECRET), or use ssh with a key"
+        )
+    return str(Path(url).expanduser().absolute()) if is_local(url) and not scheme else url
+
+
+def is_local(url: str) -> bool:
+    """Whether an address names this machine's disk."""
+    if scheme := _SCHEME.match(url):
+        return scheme[1].lower() == "file"
+    return not re.match(r"[^/]+:", url)  # scp's user@host:path

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from debug_server.errors import WorktreePoolError
+from debug_server.worktrees.locks import file_lock
 from debug_server.worktrees.mirror import Mirror
 from debug_server.worktrees.mount import detach, mount_overlay
-from debug_server.worktrees.trash import Trash
+from debug_server.worktrees.submodules import Submodules
+from debug_server.worktrees.trash import Trash, disk_bytes, remove_tree
 from debug_server.worktrees.trees import Tree, TreeCache
 
 _COPY_TIMEOUT = 300.0
+_PROBE_TIMEOUT = 30.0
 
 
 class OverlayBackend:
@@ -21,13 +24,15 @@ class OverlayBackend:
 
     name = "overlay"
 
-    def __init__(self, state_dir: Path, mirror: Mirror, *, tree_budget: int | None = None) -> None:
+    def __init__(
+        self, state_dir: Path, mirror: Mirror, submodules: Submodules | None = None, *, tree_budget: int | None = None
+    ) -> None:
         self._uppers = state_dir / "uppers"
         trash = state_dir / "trash"
         for path in (self._uppers, trash):
             path.mkdir(parents=True, exist_ok=True)
         self._trash = Trash(trash)
-        self._trees = TreeCache(state_dir, mirror, self._trash)
+        self._trees = TreeCache(state_dir, mirror, self._trash, submodules)
         self._tree_budget = tree_budget
 
     def knows(self, commit: str) -> bool:
@@ -54,6 +59,37 @@ class OverlayBackend:
         """Unmount; the upper directory is deleted in the background."""
         detach(path)
         self._trash.throw(self._uppers / path.name)
+        self._drop(self._draft(path))
+
+    def renew(self, path: Path, commit: str, finish: Callable[[Path], None]) -> None:
+        """Complete the new upper directory under a mount of its own, then let it take the old one's place."""
+        draft, place = self._draft(path), self._uppers / path.name
+        with self._trees.hold(commit) as tree:
+            self._drop(draft)
+            try:
+                _mount_new(draft / "view", tree, draft)
+                finish(draft / "view")
+                detach(draft / "view")
+            except BaseException:
+                self._drop(draft)
+                raise
+            detach(path)
+            self._trash.throw(place)
+            self._trash.throw(draft / "work")  # a volatile mount's cannot be used again
+            draft.rename(place)
+            (place / "work").mkdir()
+            mount_overlay(path, lower=tree.layers, upper=place / "files", work=place / "work")
+
+    def disk_bytes(self, path: Path) -> int:
+        """What its holder wrote."""
+        return disk_bytes(self._uppers / path.name)
+
+    def _draft(self, path: Path) -> Path:
+        return self._uppers / f"{path.name}.new"
+
+    def _drop(self, draft: Path) -> None:
+        detach(draft / "view")
+        self._trash.throw(draft)
 
     def discard(self, path: Path) -> None:
         """Unmount and remove the mount point."""
@@ -81,39 +117,54 @@ class OverlayBackend:
         self._trees.collect(unused_since=unused_since, budget=self._tree_budget)
 
     def _mount(self, path: Path, tree: Tree, *, copy_of: Path | None = None) -> None:
-        place = self._uppers / path.name
         self.clean(path)
-        path.mkdir(parents=True, exist_ok=True)
         try:
-            (place / "work").mkdir(parents=True)
-            if copy_of is None:
-                (place / "files").mkdir()
-            else:
-                _copy_layer(copy_of, place / "files")
-            (place / "commit").write_text(tree.commit)
-            mount_overlay(path, lower=tree.layers, upper=place / "files", work=place / "work")
+            _mount_new(path, tree, self._uppers / path.name, copy_of=copy_of)
         except OSError as error:
             self.clean(path)
             raise WorktreePoolError(f"the workspace {path} cannot be mounted: {error.strerror}") from error
+
+
+def _mount_new(view: Path, tree: Tree, place: Path, *, copy_of: Path | None = None) -> None:
+    """Mount ``tree`` at ``view`` over a new upper directory in ``place``."""
+    (place / "work").mkdir(parents=True)
+    view.mkdir(parents=True, exist_ok=True)
+    if copy_of is None:
+        (place / "files").mkdir()
+    else:
+        _copy_layer(copy_of, place / "files")
+    (place / "commit").write_text(tree.commit)
+    mount_overlay(view, lower=tree.layers, upper=place / "files", work=place / "work")
 
 
 def why_overlay_fails(folder: Path) -> str | None:
     """Mount once below ``folder``, write through it and unmount: the reason why that fails, or None."""
     if os.geteuid() != 0:
         return "mounting needs root"
-    with tempfile.TemporaryDirectory(prefix="probe-", dir=folder) as name:
-        place = Path(name)
-        for part in ("lower", "upper", "work", "view"):
-            (place / part).mkdir()
+    place = folder / ".overlay-probe"  # always the same: what a killed probe left mounted, the next one removes
+    with file_lock(folder / ".overlay-probe.lock", timeout=_PROBE_TIMEOUT):
+        _remove_probe(place)
         try:
-            (place / "lower" / "file").touch()
-            mount_overlay(place / "view", lower=[place / "lower"], upper=place / "upper", work=place / "work")
-            (place / "view" / "file").unlink()
-        except OSError as error:
-            return f"an overlay cannot be mounted there ({error.strerror})"
+            return _probe(place)
         finally:
-            detach(place / "view")
+            _remove_probe(place)
+
+
+def _probe(place: Path) -> str | None:
+    for part in ("lower", "upper", "work", "view"):
+        (place / part).mkdir(parents=True)
+    (place / "lower" / "file").touch()
+    try:
+        mount_overlay(place / "view", lower=[place / "lower"], upper=place / "upper", work=place / "work")
+        (place / "view" / "file").unlink()
+    except OSError as error:
+        return f"an overlay cannot be mounted there ({error.strerror})"
     return None
+
+
+def _remove_probe(place: Path) -> None:
+    detach(place / "view")
+    remove_tree(place)
 
 
 def _copy_layer(source: Path, target: Path) -> None:

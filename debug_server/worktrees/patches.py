@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.errors import PatchApplicationError
+from debug_server.errors import NotFoundError, PatchApplicationError
 from debug_server.worktrees.git import GitPlace, GitResult, run_git
 from debug_server.worktrees.gitdir import empty_gitdir
 from debug_server.worktrees.patch_text import FileChange, read_patch
@@ -64,8 +64,8 @@ def apply_patch(workspace: Path, patch: SessionPatch, *, patches_dir: Path) -> P
 
 def store_patch(patch: SessionPatch, patches_dir: Path) -> Path:
     """Keep the patch as ``<sha256[:12]>.patch``, once; also one that turns out not to apply."""
-    path = patches_dir / f"{patch.sha256[:12]}.patch"
-    if path.exists():
+    path = _place_of(patch.sha256, patches_dir)
+    if _is_kept(path, patch):
         return path
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -76,6 +76,29 @@ def store_patch(patch: SessionPatch, patches_dir: Path) -> Path:
         fresh.unlink(missing_ok=True)
         raise PatchApplicationError(f"the patch cannot be kept in {patches_dir}: {error.strerror}") from error
     return path
+
+
+def load_patch(sha256: str, patches_dir: Path) -> SessionPatch:
+    """The kept patch of that hash; NotFoundError if it is gone, or no longer the one that was kept."""
+    path = _place_of(sha256, patches_dir)
+    try:
+        patch = SessionPatch(path.read_bytes())
+    except OSError as error:
+        raise NotFoundError(f"the patch {sha256} cannot be read from {path}: {error.strerror}") from error
+    if patch.sha256 != sha256:
+        raise NotFoundError(f"the patch at {path} was changed: it has the hash {patch.sha256}, not {sha256}")
+    return patch
+
+
+def _place_of(sha256: str, patches_dir: Path) -> Path:
+    return patches_dir / f"{sha256[:12]}.patch"
+
+
+def _is_kept(path: Path, patch: SessionPatch) -> bool:
+    try:
+        return path.read_bytes() == patch.data
+    except OSError:
+        return False
 
 
 def _refuse_links(workspace: Path, paths: Sequence[str]) -> None:

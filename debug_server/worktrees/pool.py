@@ -20,14 +20,15 @@ from debug_server.errors import (
     LeaseLostError,
     WorktreePoolError,
 )
-from debug_server.model import Repository, Worktree, WorktreeStatus
+from debug_server.model import Worktree, WorktreeStatus
 from debug_server.worktrees.backend import WorkspaceBackend, choose_backend
 from debug_server.worktrees.leases import InUse, WorktreeLease, WorktreeStore
-from debug_server.worktrees.locks import file_lock
+from debug_server.worktrees.locks import file_lock, sweep_private
 from debug_server.worktrees.mirror import Mirror
 from debug_server.worktrees.patches import SessionPatch, apply_patch
 from debug_server.worktrees.settings import WorktreePoolSettings
 from debug_server.worktrees.snapshots import diff_workspace
+from debug_server.worktrees.submodules import Submodules
 from debug_server.worktrees.usage import processes_under
 from debug_server.worktrees.waiting import WaitingLine
 
@@ -59,18 +60,22 @@ class WorktreePool:
         self._now = now or (lambda: datetime.now(UTC))
         self._in_use = in_use
         self._recovered = -math.inf
-        self.mirror = Mirror(
-            settings.bare_path,
-            settings.remote_url,
-            fetch_timeout=settings.fetch_timeout,
-            max_fetch_bytes=settings.max_fetch_bytes,
-            refresh_age=settings.refresh_age.total_seconds(),
+        self.mirror = self._mirror(settings.bare_path, settings.remote_url)
+        self._submodules = Submodules(self.mirror, self._mirror) if settings.submodules else None
+
+    def _mirror(self, bare_path: Path, remote_url: str) -> Mirror:
+        return Mirror(
+            bare_path,
+            remote_url,
+            fetch_timeout=self.settings.fetch_timeout,
+            max_fetch_bytes=self.settings.max_fetch_bytes,
+            refresh_age=self.settings.refresh_age.total_seconds(),
         )
 
     @cached_property
     def backend(self) -> WorkspaceBackend:
         """What makes the workspaces here."""
-        return choose_backend(self.settings, self.mirror)
+        return choose_backend(self.settings, self.mirror, self._submodules)
 
     @cached_property
     def _line(self) -> WaitingLine:
@@ -94,6 +99,8 @@ class WorktreePool:
     ) -> WorktreeLease:
         self._recover_sometimes()
         commit = self._resolve(commit_sha)
+        if self.settings.max_tree_bytes is not None and not self.backend.knows(commit):
+            self.mirror.check_size(commit, self.settings.max_tree_bytes)
         self.backend.warm(commit)
         wait = self.settings.acquire_timeout if timeout is None else timeout
         request = _Request(commit=commit, owner=owner, environment_hash=environment_hash)
@@ -128,20 +135,30 @@ class WorktreePool:
         """What the holder changed, as a patch against the leased commit."""
         self.renew(lease)  # a former holder must not read the next one's files
         with _disk_errors(f"comparing {lease.path}"):
-            index = self.backend.index(lease.path, lease.commit_sha)
-            return diff_workspace(lease.path, lease.commit_sha, objects=self.mirror.objects, index=index)
+            return diff_workspace(
+                lease.path,
+                lease.commit_sha,
+                objects=self.mirror.objects,
+                index=self.backend.index(lease.path, lease.commit_sha),
+                submodules=self._submodules.of(lease.commit_sha) if self._submodules else None,
+                scratch=self._scratch,
+            )
 
     def reset(self, lease: WorktreeLease, patch: SessionPatch | None = None) -> None:
-        """Make the workspace the commit plus the patch again; processes inside keep the old files."""
+        """Make the workspace the commit plus the patch again, or leave it as it is; processes keep the old files."""
         self.renew(lease)
+
+        def finish(fresh: Path) -> None:
+            if patch is not None:
+                apply_patch(fresh, patch, patches_dir=self.settings.state_dir / "patches")
+
         with _disk_errors(f"resetting {lease.path}"):
-            self.backend.prepare(lease.path, lease.commit_sha, keep=False)
-        if patch is not None:
-            apply_patch(lease.path, patch, patches_dir=self.settings.state_dir / "patches")
+            self.backend.renew(lease.path, lease.commit_sha, finish)
 
     def fork(self, lease: WorktreeLease, count: int, *, owner: str | None = None) -> list[WorktreeLease]:
         """New leases of the same commit with the files that this one has now; all of them or none."""
         self.renew(lease)
+        self._check_room(count)
         made: list[WorktreeLease] = []
         try:
             for _ in range(count):
@@ -150,6 +167,7 @@ class WorktreePool:
                         commit_sha=lease.commit_sha,
                         owner=owner or lease.worktree.owner or "fork",
                         environment_hash=lease.environment_hash,
+                        timeout=0.0,
                     )
                 )
                 with _disk_errors(f"copying {lease.path}"):
@@ -159,6 +177,18 @@ class WorktreePool:
                 self.release(fresh)
             raise
         return made
+
+    def _check_room(self, count: int) -> None:
+        """Said at once: a line for all of them together would keep the first ones from everybody else."""
+        now = self._now()
+        leased = sum(row.lease_expires_at is not None and row.lease_expires_at > now for row in self._rows())
+        free = self.settings.max_worktrees - leased
+        if count > free:
+            raise CapacityExhaustedError(
+                f"{count} forks need as many free workspaces, and {free} of the {self.settings.max_worktrees} of "
+                f"repository {self.settings.repository_id} are free (capacity exhausted): close sessions, or raise "
+                "max_worktrees"
+            )
 
     def recover(self) -> list[Path]:
         """Clean every workspace whose lease expired and in which nothing runs, and what killed processes left."""
@@ -173,20 +203,28 @@ class WorktreePool:
                 self._give_back(lease, commit=row.commit_sha, environment=None)
                 paths.append(lease.path)
         self.backend.recover()
+        sweep_private(self._scratch)
         return paths
 
-    def reclaim_stale_worktrees(self, *, max_idle_age: timedelta) -> list[Path]:
-        """Remove workspaces that were idle for longer than ``max_idle_age``, and trees unused for as long."""
+    def reclaim_stale_worktrees(self, *, max_idle_age: timedelta, max_bytes: int | None = None) -> list[Path]:
+        """Remove workspaces that were idle for longer than ``max_idle_age``, and trees unused for as long.
+
+        Beyond ``max_bytes`` on the disk the longest idle workspaces go as well, whatever their age.
+        """
         self.recover()
         limit = self._now() - max_idle_age
         removed = []
         with self._lock():
-            for row in self._rows():
+            rows = sorted(self._rows(), key=lambda row: row.updated_at)
+            sizes = {row.id: self.backend.disk_bytes(Path(row.path)) for row in rows} if max_bytes is not None else {}
+            for row in rows:
                 path = Path(row.path)
-                old = row.status is WorktreeStatus.IDLE and row.updated_at <= limit
-                if old and (row.commit_sha or path.exists()):
+                over = max_bytes is not None and sum(sizes.values()) > max_bytes and sizes[row.id] > 0
+                unwanted = row.status is WorktreeStatus.IDLE and (row.updated_at <= limit or over)
+                if unwanted and (row.commit_sha or path.exists()):
                     self.backend.discard(path)
                     self._store.clear_worktree(row.id)
+                    sizes.pop(row.id, None)
                     removed.append(path)
         self.backend.collect(unused_since=limit.timestamp())
         return removed
@@ -310,6 +348,10 @@ class WorktreePool:
     def _busy(self, row: Worktree) -> bool:
         return bool(self._in_use and self._in_use(row)) or bool(processes_under(Path(row.path)))
 
+    @property
+    def _scratch(self) -> Path:
+        return self.settings.state_dir / "scratch"
+
     def _lock(self) -> AbstractContextManager[None]:
         self.settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         return file_lock(self.settings.state_dir / "pool.lock", timeout=_LOCK_TIMEOUT)
@@ -322,22 +364,3 @@ def _disk_errors(doing: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise WorktreePoolError(f"{doing}: {error.strerror or error}") from error
-
-
-def build_pool_from_repository(
-    store: WorktreeStore, repository: Repository, *, bare_path: Path, worktree_root: Path
-) -> WorktreePool:
-    """The pool of a registered repository; its ``settings`` may carry ``max_worktrees`` and ``lease_ttl_seconds``."""
-    options: dict[str, Any] = {}
-    if (count := repository.settings.get("max_worktrees")) is not None:
-        options["max_worktrees"] = int(count)
-    if (seconds := repository.settings.get("lease_ttl_seconds")) is not None:
-        options["lease_ttl"] = timedelta(seconds=float(seconds))
-    settings = WorktreePoolSettings(
-        repository_id=repository.id,
-        remote_url=repository.remote_url,
-        bare_path=bare_path,
-        worktree_root=worktree_root,
-        **options,
-    )
-    return WorktreePool(store, settings)

@@ -27,6 +27,8 @@ class WorktreePoolSettings:
     refresh_age: timedelta = timedelta(0)  # a branch name is good for this long without asking the remote
     fetch_timeout: float = 600.0
     max_fetch_bytes: int | None = None  # no single file of the mirror may be larger
+    max_tree_bytes: int | None = None  # of all files of one commit
+    submodules: bool = False  # whether workspaces hold their submodules
     tree_budget_bytes: int | None = None  # the least recently used trees go when all together are larger
 
     def __post_init__(self) -> None:

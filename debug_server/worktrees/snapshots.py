@@ -1,36 +1,113 @@
-"""What a workspace's holder changed, as a patch; the workspace's own gitdir is read for objects only."""
+"""What a workspace's holder changed, as a patch; the workspace's own gitdir is read for objects only.
+
+git does not look into a repository inside a repository (a clone that a test made, a submodule). Each of those is
+compared by itself with what the commit has at its place, and its patch follows the others'.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from debug_server.errors import WorktreePoolError
 from debug_server.worktrees.git import GitPlace, require, run_git
 from debug_server.worktrees.gitdir import scratch_gitdir
 from debug_server.worktrees.patches import SessionPatch, apply_patch
+from debug_server.worktrees.submodules import Gitlink, gitlinks_of
 
 _TIMEOUT = 600.0
+_EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _DIFF = (
     *("diff", "--cached", "--binary", "--full-index", "--find-renames", "--no-color", "--no-ext-diff"),
-    *("--no-textconv", "--src-prefix=a/", "--dst-prefix=b/"),
+    *("--no-textconv", "--ignore-submodules=none"),
 )
 
 
-def diff_workspace(path: Path, base_commit: str, *, objects: Path | None = None, index: Path | None = None) -> bytes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A folder that git compares by itself."""
+
+    path: Path
+    prefix: str  # of its names in the patch
+    tree: str  # what the folder was
+    objects: Path  # where that is found
+    submodules: Mapping[str, Gitlink]  # those that are checked out below it, by path
+
+
+def diff_workspace(
+    path: Path,
+    base_commit: str,
+    *,
+    objects: Path | None = None,
+    index: Path | None = None,
+    submodules: Mapping[str, Gitlink] | None = None,
+    scratch: Path | None = None,
+) -> bytes:
     """The patch that turns ``base_commit`` into the files at ``path``: new files too, ignored ones not.
 
-    ``index`` may be git's index of the unchanged files; without it every file is read.
+    ``index`` may be git's index of the unchanged files; without it every file is read. ``submodules`` are those that
+    the workspace was given; the others are empty folders.
     """
-    with scratch_gitdir([objects or _objects_of(path)]) as git_dir:
-        place = GitPlace(git_dir=git_dir, work_tree=path)
+    found = objects or _objects_of(path)
+    part = _Part(path=path, prefix="", tree=base_commit, objects=found, submodules=submodules or {})
+    return _diff(part, index, scratch)
+
+
+def _diff(part: _Part, index: Path | None, scratch: Path | None) -> bytes:
+    with scratch_gitdir([part.objects], folder=scratch) as git_dir:
+        place = GitPlace(git_dir=git_dir, work_tree=part.path)
         if index is not None:
             shutil.copy2(index, git_dir / "index")
-        else:
-            require(run_git("read-tree", base_commit, place=place), f"reading {base_commit}")
-        added = run_git("-c", "advice.addEmbeddedRepo=false", "add", "--all", place=place, timeout=_TIMEOUT)
-        require(added, f"reading the changes of {path}")
-        return require(run_git(*_DIFF, base_commit, place=place, timeout=_TIMEOUT), f"comparing {path}")
+        elif part.tree != _EMPTY_TREE:
+            require(run_git("read-tree", part.tree, place=place), f"reading {part.tree}")
+        links = gitlinks_of(place)
+        apart = sorted({*links, *_repositories_below(part.path)})
+        apart = [name for name in apart if not any(name.startswith(f"{other}/") for other in apart)]
+        wanted = b"".join(os.fsencode(name) + b"\0" for name in (":/", *(f":(exclude,top,literal){n}" for n in apart)))
+        added = run_git(
+            *("add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul"),
+            place=place,
+            stdin=wanted,
+            timeout=_TIMEOUT,
+        )
+        require(added, f"reading the changes of {part.path}")
+        prefixes = (f"--src-prefix=a/{part.prefix}", f"--dst-prefix=b/{part.prefix}")
+        own = require(run_git(*_DIFF, *prefixes, part.tree, place=place, timeout=_TIMEOUT), f"comparing {part.path}")
+        inner = [_inner(part, name, name in links, place) for name in apart]
+    return own + b"".join(_diff(item, None, scratch) for item in inner if item is not None)
+
+
+def _inner(part: _Part, name: str, linked: bool, place: GitPlace) -> _Part | None:
+    """The part at ``name``: a submodule, an empty folder of one, or a repository that somebody made there."""
+    below = {
+        inner.removeprefix(f"{name}/"): link for inner, link in part.submodules.items() if inner.startswith(f"{name}/")
+    }
+    tree, objects = _EMPTY_TREE, part.objects
+    if (known := part.submodules.get(name)) is not None:
+        tree, objects = known.commit, known.objects
+    elif not linked:
+        before = run_git("rev-parse", "--verify", "--quiet", f"{part.tree}:{name}", place=place)
+        tree = before.stdout.decode().strip() if before.ok else _EMPTY_TREE
+    path = part.path / name
+    if path.is_symlink() or not path.is_dir():
+        return None
+    return _Part(path=path, prefix=f"{part.prefix}{name}/", tree=tree, objects=objects, submodules=below)
+
+
+def _repositories_below(root: Path) -> list[str]:
+    """Folders with a ``.git`` of their own, the outermost ones."""
+    found = []
+    top = os.fspath(root)
+    for folder, folders, files in os.walk(top):
+        if folder == top:
+            folders[:] = [name for name in folders if name != ".git"]
+        elif ".git" in folders or ".git" in files:
+            found.append(os.path.relpath(folder, top))
+            folders.clear()
+    return found
 
 
 def reset_workspace(

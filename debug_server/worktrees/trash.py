@@ -19,6 +19,7 @@ class Trash:
         self._folder = folder
         self._queue: SimpleQueue[Path] = SimpleQueue()
         self._guard = threading.Lock()
+        self._known: set[Path] = set()  # what is in the queue or being deleted
         self._working = False
 
     def throw(self, path: Path) -> None:
@@ -28,16 +29,22 @@ class Trash:
             path.rename(grave)
         except FileNotFoundError:
             return
-        self._queue.put(grave)
+        self._delete_later(grave)
+
+    def empty(self) -> None:
+        """Have everything deleted that is here, also what a killed process left."""
+        for path in self._folder.iterdir():
+            self._delete_later(path)
+
+    def _delete_later(self, grave: Path) -> None:
         with self._guard:
+            if grave in self._known:
+                return
+            self._known.add(grave)
+            self._queue.put(grave)
             if not self._working:
                 self._working = True
                 threading.Thread(target=self._work, name="worktree-trash", daemon=True).start()
-
-    def empty(self) -> None:
-        """Delete everything that is here, in the caller's thread."""
-        for path in self._folder.iterdir():
-            remove_tree(path)
 
     def _work(self) -> None:
         while True:
@@ -48,6 +55,8 @@ class Trash:
                     self._working = False
                     return
             remove_tree(path)
+            with self._guard:
+                self._known.discard(path)
 
 
 def remove_tree(path: Path) -> None:
@@ -60,6 +69,17 @@ def remove_tree(path: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         except OSError:  # another process deletes the same directory
             shutil.rmtree(path, ignore_errors=True)
+
+
+def disk_bytes(root: Path) -> int:
+    """What the files below ``root`` take on the disk."""
+    total = 0
+    for folder, _, files in os.walk(root):
+        total += 4096
+        for name in files:
+            with suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(folder, name)).st_blocks * 512  # noqa: PTH118
+    return total
 
 
 def _make_removable(path: Path) -> None:

@@ -23,14 +23,15 @@ from debug_server.worktrees.index_dates import date_back
 from debug_server.worktrees.locks import file_lock, try_lock
 from debug_server.worktrees.mirror import Mirror
 from debug_server.worktrees.mount import detach, list_mounts, mount_overlay
-from debug_server.worktrees.trash import Trash
+from debug_server.worktrees.submodules import Submodules
+from debug_server.worktrees.trash import Trash, disk_bytes
 
 # Every lookup of a missing name asks each layer; past this depth a new layer starts from the whole tree again.
 MAX_LAYERS = 8
 MAX_LAYER_FILES = 2000
 _BUILD_TIMEOUT = 900.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_USED_TREE = re.compile(r"/trees/([0-9a-f]{40})/root")
+_USED_TREE = re.compile(r"/trees(?:-with-submodules)?/([0-9a-f]{40})/root")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +50,10 @@ class Tree:
 class TreeCache:
     """Builds and keeps trees below one directory."""
 
-    def __init__(self, folder: Path, mirror: Mirror, trash: Trash) -> None:
-        self._trees = folder / "trees"
+    def __init__(self, folder: Path, mirror: Mirror, trash: Trash, submodules: Submodules | None = None) -> None:
+        # With its submodules a commit is another tree.
+        self._trees = folder / ("trees" if submodules is None else "trees-with-submodules")
+        self._submodules = submodules
         self._building = folder / "building"
         self._locks = folder / "locks"
         self._mirror = mirror
@@ -91,6 +94,8 @@ class TreeCache:
             return False
         if len(base.layers) >= MAX_LAYERS:
             base = self.find(base.layers[-1].parent.name) or base
+        if self._submodules is not None and not self._submodules.same(base.commit, commit):
+            return False
         with self._site(commit) as site:
             if not self._layer(commit, base, site):
                 return False
@@ -139,6 +144,8 @@ class TreeCache:
             self._check_out(commit, place)
             self._write_refs(root / ".git", commit)
             date_back(root, root / ".git" / "index", _files_of(root))
+            if self._submodules is not None:
+                self._submodules.fill(root, commit)
             self._publish(commit, site, [commit])
 
     def _check_out(self, commit: str, place: GitPlace) -> None:
@@ -165,7 +172,7 @@ class TreeCache:
 
     def _publish(self, commit: str, site: Path, layers: list[str]) -> None:
         (site / "layers").write_text("\n".join(layers))
-        (site / "bytes").write_text(str(_disk_bytes(site / "root")))
+        (site / "bytes").write_text(str(disk_bytes(site / "root")))
         for name in ("work", "view"):
             if (site / name).exists():
                 self._trash.throw(site / name)
@@ -230,13 +237,6 @@ def _files_of(root: Path) -> list[bytes]:
 def _is_exact(names: list[bytes]) -> bool:
     """A changed ``.gitattributes`` changes files that the layer does not hold; a huge layer is no saving."""
     return len(names) <= MAX_LAYER_FILES and not any(name.rsplit(b"/", 1)[-1] == b".gitattributes" for name in names)
-
-
-def _disk_bytes(root: Path) -> int:
-    total = 0
-    for folder, _, files in os.walk(root):
-        total += 4096 + sum(os.lstat(os.path.join(folder, name)).st_blocks * 512 for name in files)  # noqa: PTH118
-    return total
 
 
 def _recorded_bytes(tree: Path) -> int:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.soak.campaign import Campaign
 from tests.soak.check import check
+from tests.soak.tenancy import Tenancy
 
 SEED = 2024
-SERVER_KILLS, KEEPER_KILLS = 50, 25
+SERVER_KILLS, KEEPER_KILLS, TENANT_KILLS = 50, 25, 12
 
 
 def test_killed_servers_and_keepers_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
@@ -27,3 +30,19 @@ def test_killed_servers_and_keepers_lose_nothing_and_leave_nothing(tmp_path: Pat
     assert result.figures["server_kills"] >= SERVER_KILLS
     assert result.figures["keeper_kills"] == KEEPER_KILLS
     assert result.figures["of_those_exited_0_later"] > 0
+
+
+@pytest.mark.parametrize("backend", ["auto", "pool"])
+def test_killed_users_of_workspaces_leave_nothing(tmp_path: Path, backend: str) -> None:
+    """While processes that lease, mount, build and run are killed at random, no workspace has two holders or another
+    commit's files and no half environment is served; afterwards no mount, lease, session, half environment, process
+    or temporary file remains."""
+    tenancy = Tenancy(tmp_path, SEED, say=lambda _: None, backend=backend)
+    try:
+        tenancy.kill_tenants(TENANT_KILLS)
+        tenancy.finish()
+        result = tenancy.check()
+    finally:
+        tenancy.close()
+    assert result.violations == []
+    assert result.figures["tenant_kills"] >= TENANT_KILLS

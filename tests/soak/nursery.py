@@ -24,8 +24,10 @@ from debug_server.runner.keeper.tree import descendants, send
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import open_store
+from tests.soak import tenants
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+_SERVER, TENANT, LAST_TENANT = b"+", b"t", b"l"
 _PATIENCE = 60.0
 _LEAVE_SECONDS = 20.0
 
@@ -78,29 +80,37 @@ def main(root: Path, containment: str) -> None:
     wakeup_read, wakeup_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
-    servers: set[int] = set()
+    children: set[int] = set()
     while True:
         ready, _, _ = select.select([0, wakeup_read], [], [])
         if wakeup_read in ready:
             os.read(wakeup_read, 4096)
-            _reap(servers)
+            _reap(children)
         if 0 in ready:
-            if not os.read(0, 1):
+            if not (kind := os.read(0, 1)):
                 break
-            servers.add(_bear(root, containment))
+            children.add(_bear(kind, root, containment))
     while left := descendants(os.getpid()):
         for pid in left:
             send(pid, signal.SIGKILL)
         _reap(set())
 
 
-def _bear(root: Path, containment: str) -> int:
+def _live(kind: bytes, root: Path, manner: str) -> NoReturn:
+    if kind == TENANT:
+        tenants.live(root, manner, int.from_bytes(os.urandom(4)))
+    if kind == LAST_TENANT:
+        tenants.tidy(root, manner)
+    serve(root, manner)
+
+
+def _bear(kind: bytes, root: Path, containment: str) -> int:
     pid = os.fork()
     if pid == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
-            serve(root, containment)
+            _live(kind, root, containment)
         finally:
             sys.excepthook(*sys.exc_info())
             os._exit(1)
@@ -108,11 +118,11 @@ def _bear(root: Path, containment: str) -> int:
     return pid
 
 
-def _reap(servers: set[int]) -> None:
+def _reap(children: set[int]) -> None:
     with contextlib.suppress(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
-            if found[0] in servers:
-                servers.discard(found[0])
+            if found[0] in children:
+                children.discard(found[0])
                 _say({"gone": found[0], "status": os.waitstatus_to_exitcode(found[1])})
 
 
@@ -124,7 +134,7 @@ def _say(message: dict[str, int]) -> None:
 
 
 class Nursery:
-    """The nursery's process, and at most one live server in it."""
+    """The nursery's process, at most one live server in it, and any number of tenants."""
 
     def __init__(self, root: Path, containment: str) -> None:
         self.stderr = root / "servers.stderr"
@@ -140,14 +150,31 @@ class Nursery:
             )
         self.pid = self._process.pid
         self.server: int | None = None
+        self._gone: dict[int, int] = {}
         self.groups = Enclosure(self.pid)
 
     def start_server(self) -> int:
         """Have a server born; returns its pid at once."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(b"+")
-        self.server = self._hear("born")
+        self.server = self.bear(_SERVER)
         return self.server
+
+    def bear(self, kind: bytes) -> int:
+        """Have a process of that kind born; returns its pid at once."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(kind)
+        while "born" not in (message := self._hear()):
+            self._gone[message["gone"]] = message["status"]
+        return message["born"]
+
+    def end(self, pid: int, number: int | None = None) -> int:
+        """Send it a signal, or none, and wait for its end; returns its exit status."""
+        if number is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        while pid not in self._gone:
+            message = self._hear()
+            self._gone[message["gone"]] = message["status"]
+        return self._gone.pop(pid)
 
     def kill_server(self) -> None:
         """End the server by SIGKILL; returns when it is gone."""
@@ -159,18 +186,17 @@ class Nursery:
 
     def _signal(self, number: int) -> int:
         assert self.server is not None
-        os.kill(self.server, number)
-        status = self._hear("status")
+        status = self.end(self.server, number)
         self.server = None
         return status
 
-    def _hear(self, key: str) -> int:
+    def _hear(self) -> dict[str, int]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        found: dict[str, int] = json.loads(line) if line else {}
-        if key not in found:
-            raise RuntimeError(f"the nursery said {line!r} instead of {key!r}: {self.stderr.read_text()}")
-        return found[key]
+        if not line:
+            raise RuntimeError(f"the nursery has ended: {self.stderr.read_text()}")
+        found: dict[str, int] = json.loads(line)
+        return found
 
     def await_empty(self) -> list[int]:
         """Wait until nothing is left of what the soak ever started; returns the processes that stay."""

@@ -128,6 +128,11 @@ def _entry(path: Path) -> tuple[str, str]:
     return kind, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def is_empty(folder: Path) -> bool:
+    """Whether nothing is in it, or it is not there."""
+    return not list(folder.glob("*"))
+
+
 def reference(remote: Path, commit: str, place: Path) -> Path:
     """What git itself checks out."""
     git("worktree", "add", "-q", "--detach", str(place), commit, cwd=remote)

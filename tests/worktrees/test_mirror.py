@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import socket
 import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from debug_server.errors import InvalidInputError, RemoteUnreachableError, UnknownCommitError, WorktreePoolError
 from debug_server.worktrees.git import GitPlace, run_git
 from debug_server.worktrees.mirror import Mirror
+from tests.worktrees.conftest import MakePool
 from tests.worktrees.places import Remote, git, make_remote, open_pool
 
 
@@ -104,12 +107,79 @@ def test_unreachable_remote(base: Path) -> None:
     """A remote that is not there is a RemoteUnreachableError, and leaves no half mirror."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    for address in (str(base / "nowhere"), f"http://user:secret@127.0.0.1:{port}/x.git", f"git://127.0.0.1:{port}/x"):
-        with pytest.raises(RemoteUnreachableError) as caught:
+    for address in (str(base / "nowhere"), f"http://127.0.0.1:{port}/x.git", f"git://127.0.0.1:{port}/x"):
+        with pytest.raises(RemoteUnreachableError):
             Mirror(base / "x.bare", address).ensure()
-        assert "secret" not in str(caught.value)
         assert not (base / "x.bare").exists()
     assert [path.name for path in base.iterdir()] == [".x.bare.lock"]
+
+
+@pytest.mark.parametrize(
+    "address", ["https://me:s3cret@host/x.git", "https://s3cret@host/x", "ssh://me:s3cret@host/x", "HTTP://s3cret@host"]
+)
+def test_credentials_in_an_address_are_refused(base: Path, address: str) -> None:
+    """They would lie in the store and in git's configuration: the message says where they go, and shows none."""
+    with pytest.raises(InvalidInputError, match=r"\.netrc") as caught:
+        Mirror(base / "x.bare", address)
+    assert "s3cret" not in str(caught.value)
+    Mirror(base / "x.bare", "ssh://git@host/x")
+    Mirror(base / "x.bare", "git@host:x")
+
+
+def test_credentials_come_from_netrc(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ~/.netrc says of the host is sent to it, and to nobody else."""
+    heard: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.append(self.headers.get("Authorization"))
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", "Basic realm=x")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    monkeypatch.setenv("HOME", str(base))
+    (base / ".netrc").write_text("machine 127.0.0.1 login me password s3cret\n")
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        with pytest.raises(RemoteUnreachableError) as caught:
+            Mirror(base / "x.bare", f"http://127.0.0.1:{server.server_port}/x.git").ensure()
+        server.shutdown()
+        thread.join()
+    assert f"Basic {base64.b64encode(b'me:s3cret').decode()}" in heard
+    assert "s3cret" not in str(caught.value)
+
+
+def test_refresh_and_repack(base: Path, remote: Remote) -> None:
+    """A mirror that is old enough is fetched without being asked; joining packs keeps every commit that ever was."""
+    mirror = Mirror(base / "x.bare", str(remote.path))
+    assert not mirror.refresh(older_than=0)  # not there yet
+    mirror.ensure()
+    lost = remote.commit({"README": "about to be lost\n"})
+    assert not mirror.refresh(older_than=3600)
+    assert mirror.refresh(older_than=0)
+    git("reset", "-q", "--hard", "HEAD~1", cwd=remote.path)
+    for number in range(5):
+        remote.commit({"README": f"{number}\n"})
+        mirror.fetch()
+    assert not mirror.repack(older_than=3600)
+    assert mirror.repack(older_than=0)
+    assert len(list((mirror.objects / "pack").glob("*.pack"))) < 5
+    remote.path.rename(base / "gone")
+    assert mirror.resolve(lost) == lost
+
+
+def test_a_commit_beyond_the_size_limit(base: Path, remote: Remote, make_pool: MakePool) -> None:
+    """A commit whose files are larger than max_tree_bytes is refused with both numbers; a smaller one is served."""
+    small = remote.commits[-1]
+    large = remote.commit({"large": "x" * 100_000})
+    pool = make_pool(max_tree_bytes=50_000)
+    with pytest.raises(WorktreePoolError, match=r"max_tree_bytes \(50000\)"):
+        pool.acquire_worktree(commit_sha=large, owner="t", environment_hash=None)
+    pool.acquire_worktree(commit_sha=small, owner="t", environment_hash=None).release()
 
 
 def test_silent_remote_is_given_up(base: Path) -> None:

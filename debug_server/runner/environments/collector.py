@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from debug_server.runner.environments import leases
 from debug_server.runner.environments.build_lock import idle_build_lock
-from debug_server.runner.environments.layout import Layout, key_of_directory
+from debug_server.runner.environments.layout import Layout, delete_tree, key_of_directory
 from debug_server.runner.environments.seal import Seal, parse_seal, remove_records
 
+_DRAFT = re.compile(r".+\.[0-9a-f]{8}")
 GRACE_SECONDS = 60.0  # between ensure() and the hold() of its caller
 
 
@@ -102,9 +106,20 @@ def _remove_locked(layout: Layout, directory: Path, grace: float) -> bool:
 
 
 def _remove_dangling(layout: Layout) -> None:
+    _remove_drafts(layout)
     for path in layout.root.iterdir():
         if path.is_symlink() and path.readlink().parent.name == layout.environments.name and not path.exists():
             path.unlink(missing_ok=True)
     for lease in layout.leases.iterdir():
         if not (layout.environments / lease.name.partition("@")[0]).exists():
             lease.unlink(missing_ok=True)
+
+
+def _remove_drafts(layout: Layout) -> None:
+    """Files that a killed process had not yet renamed to their place."""
+    limit = time.time() - GRACE_SECONDS
+    for folder in (layout.root, layout.seals, layout.state, layout.projects):
+        for draft in folder.glob("*.????????"):
+            with contextlib.suppress(FileNotFoundError):
+                if _DRAFT.fullmatch(draft.name) and draft.lstat().st_mtime < limit:
+                    delete_tree(draft) if draft.is_dir() and not draft.is_symlink() else draft.unlink()

@@ -8,6 +8,7 @@
 .locks/<key>                  held by the one who builds, and what he is at
 .leases/<key>-<id>            shared by those who use it; its time is that of the last use
 .leases/<key>-<id>@<pid>      one process that uses it, kept beyond our own life
+.projects/<sha>/               name, version and scripts of a project under test
 .state/<name>.json            which fingerprint a name last had
 """
 
@@ -48,6 +49,11 @@ class Layout:
     def state(self) -> Path:
         """The folder of dependency states."""
         return self.root / ".state"
+
+    @property
+    def projects(self) -> Path:
+        """The folder of descriptions of projects under test."""
+        return self.root / ".projects"
 
     @property
     def probes(self) -> Path:

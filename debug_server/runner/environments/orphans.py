@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -50,7 +51,8 @@ def _marked(mark: bytes) -> list[int]:
 def _kill(marked: list[int], end: float) -> None:
     poller = select.poll()
     for fd in marked:
-        signal.pidfd_send_signal(fd, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
         poller.register(fd, select.POLLIN)
     waiting = set(marked)
     while waiting and time.monotonic() < end:

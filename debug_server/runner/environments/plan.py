@@ -7,6 +7,7 @@ import json
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Protocol
 
 from debug_server.errors import EnvironmentBuildError
@@ -14,6 +15,8 @@ from debug_server.runner.environments.interpreters import Interpreter
 from debug_server.runner.environments.manifests import ManifestSet
 from debug_server.runner.environments.processes import Workbench
 from debug_server.runner.environments.request import EnvironmentRequest
+
+_MEANINGFUL = ("python", "builder", "hook")  # what a builder reads; other names only tell environments apart
 
 
 class Builder(Protocol):
@@ -97,3 +100,6 @@ def check_metadata(request: EnvironmentRequest) -> None:
     for name, value in (request.metadata or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise EnvironmentBuildError(f"metadata {name!r}: {value!r} must be text on both sides")
+        meant = get_close_matches(name.lower(), _MEANINGFUL, n=1)
+        if meant and name not in _MEANINGFUL:
+            raise EnvironmentBuildError(f"metadata {name!r} means nothing: write {meant[0]!r}, or choose another name")

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from debug_server.runner.environments.layout import Layout
+
 _VERSION = re.compile(r"""^\s*(?:__version__|version|VERSION)\s*(?::\s*\w+\s*)?=\s*["']([^"']+)["']""", re.MULTILINE)
 _VERSION_FILES = ("__init__.py", "_version.py", "__version__.py", "__about__.py", "version.py")
 _UNKNOWN_VERSION = "0.0.0"
@@ -42,7 +44,7 @@ def describe_project(workspace: Path, roots: Sequence[Path], home: Path | None) 
     if project is None or home is None:
         return None
     content = json.dumps([project.name, project.version, project.metadata, project.entry_points])
-    folder = home / ".projects" / hashlib.sha256(content.encode()).hexdigest()[:20]
+    folder = Layout(home).projects / hashlib.sha256(content.encode()).hexdigest()[:20]
     if not folder.is_dir():
         _write(folder, project)
     return folder

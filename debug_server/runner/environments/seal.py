@@ -50,10 +50,10 @@ def write_seal(layout: Layout, seal: Seal, *, trust_records: bool) -> Seal:
     sealed = replace(
         seal, inventory=digest, total_bytes=inventory.total_bytes, packages=tuple(inventory.packages()), boot=boot_id()
     )
-    _replace(_inventory_path(layout, sealed), data)
+    _replace(inventory_path(layout, sealed), data)
     publish(layout, sealed)
     for old in layout.seals.glob(f"{seal.directory}.*.json"):
-        if old != _inventory_path(layout, sealed):
+        if old != inventory_path(layout, sealed):
             old.unlink(missing_ok=True)
     return sealed
 
@@ -122,7 +122,7 @@ def _drop_bytecode(directory: Path, path: str, what: str) -> bool:
 def read_inventory(layout: Layout, seal: Seal) -> Inventory | None:
     """The list of files that ``seal`` speaks of."""
     try:
-        data = _inventory_path(layout, seal).read_bytes()
+        data = inventory_path(layout, seal).read_bytes()
     except OSError:
         return None
     return Inventory.decode(data) if hashlib.sha256(data).hexdigest() == seal.inventory else None
@@ -152,7 +152,8 @@ def remove_records(layout: Layout, directory: str) -> None:
         path.unlink(missing_ok=True)
 
 
-def _inventory_path(layout: Layout, seal: Seal) -> Path:
+def inventory_path(layout: Layout, seal: Seal) -> Path:
+    """Where the list of files lies."""
     return layout.seals / f"{seal.directory}.{seal.inventory[:16]}.json"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environments.handle import EnvironmentHandle
 from debug_server.runner.environments.project_metadata import describe_project
 
@@ -34,6 +35,12 @@ def workspace_environment(
         str(handle.bin_path),
         base.get("PATH", os.defpath),
     ]
+    for path in (*paths, *programs[:-1]):
+        if os.pathsep in path:
+            raise EnvironmentBuildError(
+                f"{path!r} has a {os.pathsep!r} in it, which ends a name in PATH and PYTHONPATH: move the "
+                "artifacts, or rename the folder"
+            )
     variables = {
         "VIRTUAL_ENV": str(handle.path),
         "PATH": os.pathsep.join(programs),

@@ -25,6 +25,7 @@ COMMANDS = {
     "command": ("command", "Commands in sessions: submit, run, list, show, cancel, signal, stdin, wait."),
     "tasks": ("tasks", "Host tasks: serve, submit, list, get, wait, cancel, logs."),
     "logs": ("logs", "What a command said, from any byte on."),
+    "env": ("env", "Shared environments of this machine: list, verify, gc."),
     "artifact": ("artifact", "Files that commands left: list, show, download."),
     "worker": ("worker", "Supervised long-lived processes: list, restart, reset, stop."),
     "token": ("token", "Access tokens: create, list, revoke."),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 import signal
-import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -27,8 +26,10 @@ from debug_server.runner.worker import WorkerSupervisor
 from debug_server.surfaces.cli.outcome import BROKEN_PIPE, FAILURE, exit_status, summary
 from debug_server.surfaces.cli.parts import LocalParts, OpenLocal
 from debug_server.surfaces.cli.passthrough import FOR_EVER, Printer, forwarded_stdin, terminal_size, wants_stdin
+from debug_server.surfaces.cli.stages import say, stage, timed_stage
 from debug_server.worktrees import SessionPatch, WorktreeLease
 from debug_server.worktrees.collect import check_patterns
+from debug_server.worktrees.gitdir import without_credentials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,11 @@ class CheckoutOptions:
     artifacts: list[str]
     python: str | None
 
+    @property
+    def wants_environment(self) -> bool:
+        """Whether the command runs in an environment of its own."""
+        return bool(self.manifests or self.python)
+
 
 def run_here(local: LocalParts, options: RunOptions) -> int:
     """Run in the current directory with our streams; returns the exit status."""
@@ -75,7 +81,7 @@ def run_here(local: LocalParts, options: RunOptions) -> int:
     if printer.broken is not None:
         return _unread(printer.broken)
     if not options.quiet:
-        _tell(summary(result.exit, result.log_path))
+        say(summary(result.exit, result.log_path))
     return exit_status(result.exit)
 
 
@@ -83,33 +89,34 @@ def run_checkout(local: LocalParts, options: RunOptions, checkout: CheckoutOptio
     """Run in a fresh workspace of a commit and a patch; the workspace is given back at the end."""
     patch = _read_patch(checkout.patch)
     check_patterns(checkout.artifacts)
-    session = _open(local, checkout)
+    supervisor = local.supervisor if checkout.wants_environment else local.bare_supervisor
+    session = _open(local, checkout, supervisor.owner)
     spec, stdin = _prepare(local, options, session)
     status = SessionStatus.FAILED
     try:
         with local.sessions.kept_alive(session) as lease:
-            code = _run_in(local, session, spec, lease, stdin, patch, checkout)
+            code = _run_in(local, supervisor, session, spec, lease, stdin, patch, checkout)
             status = SessionStatus.COMPLETED if code == 0 else SessionStatus.FAILED
             return code
     finally:
         local.sessions.close(session, status=status)
 
 
-def _open(local: LocalParts, checkout: CheckoutOptions) -> Session:
-    began = time.monotonic()
-    repository = local.sessions.register(checkout.repository)
-    _stage("mirror", f"{repository.name} from {repository.remote_url}")
-    pool = local.sessions.pool(repository)
-    pool.ensure_bare_repo()
-    mirrored = time.monotonic()
-    session = local.sessions.open(repository, commit=checkout.commit, owner=f"run-{os.getpid()}")
-    seconds = time.monotonic() - mirrored
-    _stage("workspace", f"{(session.commit_sha or '')[:12]} in {seconds:.3f} s (mirror {mirrored - began:.3f} s)")
+def _open(local: LocalParts, checkout: CheckoutOptions, process: str) -> Session:
+    """A session that does not outlive this process: killed, the next one to look closes it."""
+    local.sessions.close_abandoned()
+    with timed_stage("mirror", without_credentials(checkout.repository)) as done:
+        repository = local.sessions.reach(checkout.repository)
+        done(f"{repository.name} from {repository.remote_url}")
+    with timed_stage("workspace", checkout.commit) as done:
+        session = local.sessions.open(repository, commit=checkout.commit, owner=f"run-{os.getpid()}", process=process)
+        done((session.commit_sha or "")[:12])
     return session
 
 
 def _run_in(
     local: LocalParts,
+    supervisor: WorkerSupervisor,
     session: Session,
     spec: CommandSpec,
     lease: WorktreeLease,
@@ -117,15 +124,16 @@ def _run_in(
     patch: SessionPatch | None,
     checkout: CheckoutOptions,
 ) -> int:
-    request, supervisor = None, local.bare_supervisor
-    if checkout.manifests or checkout.python:
-        supervisor = local.supervisor
+    request = None
+    if checkout.wants_environment:
         request = EnvironmentRequest(
             f"session-{session.id}",
             [lease.path / name for name in checkout.manifests],
             {"python": checkout.python} if checkout.python else None,
             project_root=lease.path,
         )
+    if request is None and patch is None:  # else its log says it
+        stage("run", shlex.join(spec.argv))
     printer = Printer(system=True, on_broken=lambda: _end_all(supervisor))
     try:
         with stdin:
@@ -144,7 +152,7 @@ def _run_in(
     if printer.broken is not None:
         return _unread(printer.broken)
     _collect(local, session, lease, checkout.artifacts, result.command_id)
-    _tell(summary(result.exit, result.log_path))
+    say(summary(result.exit, result.log_path))
     return exit_status(result.exit)
 
 
@@ -157,7 +165,7 @@ def _end_all(supervisor: WorkerSupervisor) -> bool:
 def _unread(error: OSError) -> int:
     if error.errno == errno.EPIPE:
         return BROKEN_PIPE
-    _tell(f"debug-server: our own output cannot be written: {error.strerror}")
+    say(f"debug-server: our own output cannot be written: {error.strerror}")
     return FAILURE
 
 
@@ -166,11 +174,11 @@ def _collect(local: LocalParts, session: Session, lease: WorktreeLease, patterns
         return
     kept, refused = local.sessions.collect(session, lease.path, patterns, command_id=command_id)
     for artifact in kept:
-        _stage("artifact", f"{artifact.name} ({artifact.kind.value}, {artifact.size} bytes) at {artifact.path}")
+        stage("artifact", f"{artifact.name} ({artifact.kind.value}, {artifact.size} bytes) at {artifact.path}")
     for item in refused:
-        _stage("artifact", f"{item.name} was not kept: {item.reason}")
+        stage("artifact", f"{item.name} was not kept: {item.reason}")
     if not kept and not refused:
-        _stage("artifact", f"nothing matches {', '.join(patterns)}")
+        stage("artifact", f"nothing matches {', '.join(patterns)}")
 
 
 def _prepare(
@@ -197,10 +205,6 @@ def _read_patch(path: Path | None) -> SessionPatch | None:
         raise InvalidInputError(f"patch {str(path)!r} cannot be read: {error.strerror}") from error
 
 
-def _stage(name: str, text: str) -> None:
-    _tell(f"[debug-server] {name}: {text}")
-
-
 def _interrupt(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
@@ -209,14 +213,8 @@ def _tell_row(command: Command) -> int:
     """The end of a command that did not start, or that was interrupted."""
     if command.exit is None:
         return FAILURE
-    _tell(summary(command.exit, Path(command.log_path) if command.log_path else None))
+    say(summary(command.exit, Path(command.log_path) if command.log_path else None))
     return exit_status(command.exit)
-
-
-def _tell(line: str) -> None:
-    with contextlib.suppress(OSError, AttributeError):  # a closed stderr: the exit status says it
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
 
 
 def run_command_line(open_local: OpenLocal, options: RunOptions, checkout: CheckoutOptions | None) -> int:
@@ -227,5 +225,5 @@ def run_command_line(open_local: OpenLocal, options: RunOptions, checkout: Check
                 return run_here(local, options)
             return run_checkout(local, options, checkout)
     except DebugServerError as error:
-        _tell(f"debug-server: {error}")
+        say(f"debug-server: {error}")
         return FAILURE

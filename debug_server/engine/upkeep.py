@@ -1,0 +1,112 @@
+"""What keeps the disk in order although nobody asks: expired leases, old workspaces, mirrors, environments.
+
+A thread of its own, because a fetch or the check of a large environment may take minutes and leases must be renewed
+meanwhile. Each step is safe to do twice, in several processes at once, and to be killed in.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+
+from debug_server.engine.sessions import Sessions
+from debug_server.errors import DebugServerError
+from debug_server.model import Repository
+from debug_server.runner.worker import WorkerSupervisor
+from debug_server.store import MetadataStore
+
+_LOG = logging.getLogger(__name__)
+_ROUND_SECONDS = 30.0
+_SWEEP_SECONDS = 600.0  # between two looks at ages and sizes
+_JOIN_SECONDS = 1.0  # whatever is under way can be left there
+
+
+class Upkeep:
+    """Looks after the workspaces of every repository and after the environments."""
+
+    def __init__(
+        self,
+        *,
+        store: MetadataStore,
+        sessions: Sessions,
+        supervisor: WorkerSupervisor,
+    ) -> None:
+        self._store = store
+        self._sessions = sessions
+        self._environments = supervisor.environments
+        self._settings = supervisor.settings.environments
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._swept = time.monotonic()
+
+    def start(self) -> None:
+        """Begin; the first round comes after the sessions of an earlier server have had their leases renewed."""
+        self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join(_JOIN_SECONDS)
+
+    def _run(self) -> None:
+        while not self._done.wait(_ROUND_SECONDS):
+            self.recover_leases()
+            if time.monotonic() - self._swept >= _SWEEP_SECONDS:
+                self._swept = time.monotonic()
+                self.sweep()
+
+    def recover_leases(self) -> None:
+        """Take back every workspace whose lease ran out and in which nothing runs."""
+        for repository in self._repositories():
+            self._attempt("lease_recovery", self._sessions.pool(repository).recover)
+
+    def sweep(self) -> None:
+        """Everything that goes by age and size: workspaces, trees, mirrors, environments."""
+        for repository in self._repositories():
+            if not self._done.is_set():
+                self._attempt("workspace_upkeep", partial(self._tend, repository))
+        if self._environments is not None and not self._done.is_set():
+            self._attempt("environment_upkeep", self._tend_environments)
+
+    def _tend(self, repository: Repository) -> None:
+        settings, pool = self._sessions.settings, self._sessions.pool(repository)
+        removed = pool.reclaim_stale_worktrees(
+            max_idle_age=timedelta(seconds=settings.idle_seconds), max_bytes=settings.budget
+        )
+        if removed:
+            _LOG.info("workspaces_reclaimed", extra={"repository": repository.name, "count": len(removed)})
+        pool.mirror.repack(older_than=settings.repack_seconds)
+        pool.mirror.refresh(older_than=settings.refresh_seconds)
+
+    def _tend_environments(self) -> None:
+        assert self._environments is not None
+        wanted = self._settings
+        found = self._environments.collect_garbage(max_idle=wanted.idle_seconds, max_bytes=wanted.budget)
+        if found.removed:
+            fields = {"count": len(found.removed), "freed_bytes": found.freed_bytes}
+            _LOG.info("environments_collected", extra=fields)
+        for item in self._environments.installed():
+            if self._done.is_set():
+                return
+            due = item.verified_seconds_ago > wanted.verify_seconds
+            if due and (wrong := self._environments.verify(item.fingerprint)):
+                _LOG.warning("environment_damaged", extra={"environment": item.key, "files": len(wrong)})
+
+    def _repositories(self) -> list[Repository]:
+        try:
+            return [row for row in self._store.list_repositories() if self._store.list_worktrees(row.id)]
+        except DebugServerError as error:
+            _LOG.warning("upkeep_failed", extra={"step": "repositories", "error": str(error)})
+            return []
+
+    def _attempt(self, step: str, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except (DebugServerError, OSError, ValueError) as error:  # the next round tries again
+            _LOG.warning("upkeep_failed", extra={"step": step, "error": str(error)})

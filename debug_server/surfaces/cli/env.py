@@ -1,0 +1,94 @@
+"""``debug-server env``: the environments of this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from debug_server.errors import InvalidInputError
+from debug_server.model import parse_size
+from debug_server.runner.environment import EnvironmentManager
+from debug_server.runner.settings import RunnerSettings
+from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.output import Column, Output
+from debug_server.surfaces.cli.words import duration
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Shared environments on this machine.")
+COLUMNS: list[Column] = [
+    ("key", lambda row: row.key),
+    ("builder", lambda row: row.builder),
+    ("packages", lambda row: row.packages),
+    ("mib", lambda row: round(row.total_bytes / (1 << 20), 1)),
+    ("state", lambda row: "in use" if row.in_use else f"idle for {_age(row.idle_seconds)}"),
+    ("verified", lambda row: f"{_age(row.verified_seconds_ago)} ago"),
+    ("names", lambda row: ", ".join(row.names) or None),
+]
+DAMAGED = 1
+
+
+@app.command("list")
+def list_all(context: typer.Context) -> None:
+    """Every complete environment, the longest unused first."""
+    call = invocation(context)
+    with call.programs.open_local() as local:
+        call.output().table(_manager(local.settings).installed(), COLUMNS)
+
+
+@app.command()
+def verify(
+    context: typer.Context,
+    which: Annotated[list[str] | None, typer.Argument(help="keys or names; left out: all of them")] = None,
+) -> None:
+    """Check every file; a damaged environment is served no more and built anew when it is needed."""
+    call = invocation(context)
+    with call.programs.open_local() as local:
+        manager = _manager(local.settings)
+        damaged = _verify(manager, which or [], call.output())
+    raise typer.Exit(DAMAGED if damaged else 0)
+
+
+@app.command()
+def gc(
+    context: typer.Context,
+    idle: Annotated[str | None, typer.Option(help="such as 7d; left out: environments.idle_seconds")] = None,
+    budget: Annotated[str | None, typer.Option(help="such as 10G; left out: environments.budget")] = None,
+) -> None:
+    """Remove environments by last use and size, never one that is in use."""
+    call = invocation(context)
+    with call.programs.open_local() as local:
+        wanted = local.settings.environments
+        seconds = duration(idle, flag="--idle")
+        found = _manager(local.settings).collect_garbage(
+            max_idle=wanted.idle_seconds if seconds is None else seconds,
+            max_bytes=wanted.budget if budget is None else parse_size(budget),
+        )
+    freed = f"{found.freed_bytes / (1 << 20):.1f} MiB freed, {found.kept_bytes / (1 << 20):.1f} MiB kept"
+    call.output().say(f"{len(found.removed)} environments removed, {freed}", found)
+
+
+def _manager(settings: RunnerSettings) -> EnvironmentManager:
+    return EnvironmentManager(settings.paths.environments_dir, build_timeout=settings.environments.build_timeout)
+
+
+def _verify(manager: EnvironmentManager, which: list[str], output: Output) -> bool:
+    known = manager.installed()
+    for name in which:
+        if not any(name == item.key or name in item.names for item in known):
+            raise InvalidInputError(f"there is no environment {name!r}: `debug-server env list` shows them")
+    damaged = False
+    for item in known:
+        if not which or item.key in which or set(item.names) & set(which):
+            wrong = manager.verify(item.fingerprint)
+            damaged = damaged or bool(wrong)
+            lines = [f"  {path} {what}" for path, what in sorted(wrong.items())]
+            text = "\n".join([f"{item.key} is {'damaged' if wrong else 'whole'}", *lines])
+            output.say(text, {"key": item.key, "damaged": wrong})
+    return damaged
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,46 @@
+"""The progress of ``run --repo``: one line for each stage, live on a terminal, plain in a pipe.
+
+    [debug-server] mirror: click from /srv/click in 0.812 s
+    [debug-server] workspace: 1f2e3d4c5b6a in 0.004 s
+    [debug-server] patch: applied 0a1b2c3d4e5f.patch in 0.006 s
+    [debug-server] environment: reused 77c1f0a2 in 0.002 s
+    [debug-server] run: pytest -q
+
+The last three come from the command's own log, where they are written as they happen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+_BACK = "\r\x1b[K"  # to the beginning of the line, which is emptied
+
+
+def say(line: str, *, end: str = "\n") -> None:
+    """One line to stderr; where that is closed the exit status says it."""
+    with contextlib.suppress(OSError, AttributeError):
+        sys.stderr.write(f"{line}{end}")
+        sys.stderr.flush()
+
+
+def stage(name: str, text: str) -> None:
+    """A stage that is done, or begins."""
+    say(f"[debug-server] {name}: {text}")
+
+
+@contextlib.contextmanager
+def timed_stage(name: str, beginning: str) -> Iterator[Callable[[str], None]]:
+    """A stage that takes a while; give what it yields the words for its end. On a terminal it is seen to begin."""
+    live = sys.stderr is not None and sys.stderr.isatty()
+    begun, words = time.monotonic(), [beginning]
+    if live:
+        say(f"[debug-server] {name}: {beginning} …", end="")
+    try:
+        yield words.append
+    except BaseException:
+        say(f"{_BACK if live else ''}[debug-server] {name}: {beginning} failed after {time.monotonic() - begun:.3f} s")
+        raise
+    say(f"{_BACK if live else ''}[debug-server] {name}: {words[-1]} in {time.monotonic() - begun:.3f} s")
