@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import threading
@@ -25,7 +26,8 @@ _FENCED = {"fenced": True}
 _DEAF_KEEPERS = 20
 _KILL_PASSES = 2000
 _PASS_SECONDS = 0.005
-_CONNECT_SECONDS = 30.0
+RECONNECT_SECONDS = 30.0
+_REMOVE_PASSES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,18 +240,17 @@ def _empty(tree: Tree) -> list[int]:
     return tree.pids()
 
 
-def reconnect(run_dir: Path, handle: dict[str, Any]) -> KeeperConnection | None:
-    """To the keeper of a handle; None when it has ended, well or badly."""
-    deadline = time.monotonic() + _CONNECT_SECONDS
-    while time.monotonic() < deadline:
+def reconnect(run_dir: Path, handle: dict[str, Any], patience: float = RECONNECT_SECONDS) -> KeeperConnection | None:
+    """To the keeper of a handle; None when it has ended, well or badly, or cannot be reached."""
+    deadline = time.monotonic() + patience
+    while True:
         try:
             return KeeperConnection.connect(run_dir)
         except KeeperError:
             # Its socket comes a moment after its handle, and goes a moment after its record.
-            if read_json(run_dir / EXIT) is not None or not keeper_alive(handle):
+            if read_json(run_dir / EXIT) is not None or not keeper_alive(handle) or time.monotonic() >= deadline:
                 return None
             time.sleep(_PASS_SECONDS)
-    return None
 
 
 def keeper_alive(handle: dict[str, Any]) -> bool:
@@ -278,11 +279,22 @@ def _crash(run_dir: Path) -> str | None:
 
 
 def remove_run_dir(run_dir: Path) -> None:
-    """Remove a finished attempt's files; what a keeper adds meanwhile is left for the next recovery."""
+    """Remove a finished attempt's files; what cannot be removed now is left for the next recovery.
+
+    A keeper that could not write its record for want of space tries again and again, perhaps between our last unlink
+    and the rmdir; once the directory is gone it gives up.
+    """
     with contextlib.suppress(OSError):
-        for path in run_dir.iterdir():
-            path.unlink(missing_ok=True)
-        run_dir.rmdir()
+        for _ in range(_REMOVE_PASSES):
+            for path in run_dir.iterdir():
+                path.unlink(missing_ok=True)
+            try:
+                run_dir.rmdir()
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+            else:
+                return
 
 
 def discard_run_dir(run_dir: Path) -> None:

@@ -6,6 +6,7 @@ For each command with a dead owner: take it over, then look at its run directory
     handle, exit record   it ended while nobody looked    -> finish
     handle, live keeper   it runs                         -> adopt: connect and wait
     handle, dead keeper   its tree is removed             -> lost
+    running, no handle    its directory was removed: the row's copy says where its tree is -> lost
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from debug_server.model import Command, ExitReason, ExitRecord
 from debug_server.ports import CommandStore
 from debug_server.runner import ownership
 from debug_server.runner.launch import (
+    RECONNECT_SECONDS,
     RunningCommand,
     discard_run_dir,
     fence,
@@ -88,12 +90,13 @@ def _sweep(store: CommandStore, paths: RunnerPaths) -> None:
 
 def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Command) -> Adopted | None:
     run_dir = run_dir_for(paths.keepers_dir, command.id, command.attempt)
+    patience = RECONNECT_SECONDS
     try:
         handle = fence(run_dir)
     except ValueError:  # damaged on the disk: the row has a copy
         handle = store.get_handle(command.id)
     if handle is None and command.status == "running":
-        handle = store.get_handle(command.id)
+        handle, patience = store.get_handle(command.id), 0.0  # its directory is gone, and with it its socket
     if handle is None:
         _never_started(store, owner, command)
         discard_run_dir(run_dir)
@@ -103,7 +106,7 @@ def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Comman
         store.start_command(
             command.id, attempt=command.attempt, owner=owner, handle=handle, log_path=handle["log_path"]
         )
-    running = RunningCommand(reconnect(run_dir, handle), run_dir, handle, None)
+    running = RunningCommand(reconnect(run_dir, handle, patience), run_dir, handle, None)
     if command.cancel_requested:
         running.cancel()
     return Adopted(command=command, running=running, log_path=Path(handle["log_path"]))
