@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def _abandoned(bench: Bench, argv: list[str], count: int = 1) -> list[Command]:
         for number in range(count)
     ]
     for command in added:
-        eventually(lambda command=command: _row(bench, command).status == "running", what="a running command")
+        eventually(partial(_runs, bench, command), what="a running command")
     engine.stop()
     bench.supervisor.close()
     bench.supervisor = bench.new_supervisor()
@@ -41,6 +42,10 @@ def _abandoned(bench: Bench, argv: list[str], count: int = 1) -> list[Command]:
 
 def _row(bench: Bench, command: Command) -> Command:
     return bench.store.get_command(command.id)
+
+
+def _runs(bench: Bench, command: Command) -> bool:
+    return _row(bench, command).status is CommandStatus.RUNNING
 
 
 def _run_dir(bench: Bench, command: Command) -> Path:
