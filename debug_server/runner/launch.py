@@ -6,6 +6,8 @@ import contextlib
 import errno
 import json
 import os
+import re
+import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -15,14 +17,16 @@ from typing import Any
 
 from debug_server.errors import KeeperError
 from debug_server.model import ExitReason, ExitRecord
-from debug_server.runner.keeper.linux import boot_id, is_alive
+from debug_server.runner.keeper.linux import boot_id, is_alive, start_time
+from debug_server.runner.keeper.rundir import CRASH, EXIT, HANDLE
 from debug_server.runner.keeper.tree import Tree, rebuild
 from debug_server.runner.launcher import KeeperConnection, KeeperPool, exit_record
 from debug_server.runner.limits import LimitPlan
 from debug_server.runner.log_reader import repair_index, seal_log
 
-HANDLE, EXIT = "handle.json", "exit.json"
 _FENCED = {"fenced": True}
+_BETWEEN = re.compile(r"\.(?:keeper|fence)-(\d+)-(\d+)")
+_START_SECONDS = 60.0
 _DEAF_KEEPERS = 20
 _KILL_PASSES = 2000
 _PASS_SECONDS = 0.005
@@ -36,6 +40,7 @@ class LaunchOrder:
 
     command_id: int
     attempt: int
+    owner: Path  # the file that is there as long as the claim's owner is alive
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: Path
@@ -55,6 +60,7 @@ class LaunchOrder:
             "run_dir": str(run_dir),
             "command_id": self.command_id,
             "attempt": self.attempt,
+            "owner": str(self.owner),
             "argv": list(self.argv),
             "env": dict(self.env),
             "cwd": str(self.cwd),
@@ -150,31 +156,45 @@ class RunningCommand:
 def launch(pool: KeeperPool, keepers_dir: Path, order: LaunchOrder) -> RunningCommand:
     """Start one attempt; KeeperError when no keeper can be had."""
     run_dir = run_dir_for(keepers_dir, order.command_id, order.attempt)
-    try:
-        run_dir.mkdir(mode=0o700)
-    except FileNotFoundError:
-        run_dir.mkdir(mode=0o700, parents=True)
-    except FileExistsError as error:
-        raise KeeperError(
-            f"{run_dir} exists already: another store uses this artifacts folder, or an old one did; remove it"
-        ) from error
+    with contextlib.suppress(FileExistsError):  # a file in the way is the keeper's to find
+        keepers_dir.mkdir(mode=0o700, parents=True)
     message = order.to_json(run_dir)
     for _ in range(3):
         connection = _order(pool, message)
-        started = connection.wait_for("started")
-        if started is not None:
-            return RunningCommand(connection, run_dir, started["handle"], pool)
+        try:
+            answer = connection.wait_for("started", "refused", timeout=_START_SECONDS)
+        except TimeoutError as error:
+            return _started_late(connection, run_dir, error)
+        except KeyboardInterrupt:
+            _call_off(connection, run_dir)
+            raise
+        if answer is not None and answer["event"] == "started":
+            return RunningCommand(connection, run_dir, answer["handle"], pool)
         connection.close()
+        if answer is not None:
+            raise KeeperError(answer["message"])
         if (handle := read_json(run_dir / HANDLE)) is not None:  # killed after it took the command
-            if handle.get("fenced"):
-                raise KeeperError("another server took the command over before it was started")
             return RunningCommand(None, run_dir, handle, None)
-    why = _crash(run_dir)
+    raise KeeperError("three keepers in a row died before they could start the command: run `debug-server doctor`")
+
+
+def _started_late(connection: KeeperConnection, run_dir: Path, error: TimeoutError) -> RunningCommand:
+    """A keeper that says nothing for so long has taken the command, or never will."""
+    if (handle := fence(run_dir)) is not None:
+        return RunningCommand(connection, run_dir, handle, None)
+    connection.close()
     remove_run_dir(run_dir)
-    raise KeeperError(
-        f"three keepers in a row died before they could start the command ({why or 'without a word'}): "
-        "run `debug-server doctor`"
-    )
+    raise KeeperError(f"its keeper did not start it within {_START_SECONDS:g} s: the machine is overloaded") from error
+
+
+def _call_off(connection: KeeperConnection, run_dir: Path) -> None:
+    """A keeper that has not begun never will, one that has is cancelled."""
+    if (handle := fence(run_dir)) is not None:
+        running = RunningCommand(connection, run_dir, handle, None)
+        running.cancel("interrupted")
+        running.wait()
+    connection.close()  # before the fence goes: the keeper looks whether we are there once it has the command's name
+    remove_run_dir(run_dir)
 
 
 def _order(pool: KeeperPool, message: dict[str, Any]) -> KeeperConnection:
@@ -191,17 +211,21 @@ def _order(pool: KeeperPool, message: dict[str, Any]) -> KeeperConnection:
 
 
 def fence(run_dir: Path) -> dict[str, Any] | None:
-    """Make sure that a keeper which has not begun never will; returns the handle of one that has."""
-    run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = run_dir / f"{HANDLE}.{os.getpid()}"
-    temporary.write_text(json.dumps(_FENCED))
+    """Make sure that a keeper which has not begun never will; returns the handle of one that has.
+
+    It holds while the directory is there. Remove it only after its keeper's connection, or its owner's file, is gone.
+    """
+    draft = run_dir.with_name(f".fence-{os.getpid()}-{start_time(os.getpid())}-{secrets.token_hex(4)}")
+    draft.mkdir(parents=True, mode=0o700)
     try:
-        os.link(temporary, run_dir / HANDLE)
-    except FileExistsError:
+        (draft / HANDLE).write_text(json.dumps(_FENCED))
+        draft.rename(run_dir)
+    except OSError as error:
+        remove_run_dir(draft)
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
         handle = read_json(run_dir / HANDLE)
         return None if handle is None or handle.get("fenced") else handle
-    finally:
-        temporary.unlink(missing_ok=True)
     return None
 
 
@@ -274,7 +298,7 @@ def _read_text(path: Path) -> str | None:
 
 def _crash(run_dir: Path) -> str | None:
     """The last line of the traceback that a failing keeper left."""
-    lines = (_read_text(run_dir / "keeper.err") or "").splitlines()
+    lines = (_read_text(run_dir / CRASH) or "").splitlines()
     return lines[-1] if lines else None
 
 
@@ -297,9 +321,7 @@ def remove_run_dir(run_dir: Path) -> None:
                 return
 
 
-def discard_run_dir(run_dir: Path) -> None:
-    """Remove a directory that a keeper may yet enter: renamed first, by which the keeper sees that it is too late."""
-    gone = run_dir.with_name(f".{run_dir.name}")
-    with contextlib.suppress(FileNotFoundError):
-        run_dir.rename(gone)
-    remove_run_dir(gone)
+def half_made(path: Path) -> bool:
+    """Whether this is a keeper's or a fence's directory between two names, and its process lives."""
+    found = _BETWEEN.match(path.name)
+    return found is not None and is_alive(int(found[1]), int(found[2]))

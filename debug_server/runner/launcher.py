@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -18,6 +19,7 @@ import debug_server
 from debug_server.errors import KeeperError
 from debug_server.model import ExitRecord
 from debug_server.runner.keeper import frames
+from debug_server.runner.keeper.rundir import SOCKET
 from debug_server.runner.limits import Capabilities
 
 _BOOT = (
@@ -46,7 +48,10 @@ class KeeperConnection:
         try:
             # Through /proc: a socket's address holds 107 bytes, a run directory's path may be longer.
             directory = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY)
-            connection.connect(f"/proc/self/fd/{directory}/control.sock")
+            connection.connect(f"/proc/self/fd/{directory}/{SOCKET}")
+            # Keepers serve one command after another in the same directory, under another name.
+            if not os.path.samestat(os.fstat(directory), run_dir.stat()):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         except OSError as error:
             connection.close()
             raise KeeperError(f"no keeper answers in {run_dir}: {error.strerror}") from error
@@ -81,10 +86,10 @@ class KeeperConnection:
             self._waiting.extend(_decode(kind, payload) for kind, payload in received)
         return self._waiting.popleft()
 
-    def wait_for(self, event: str, timeout: float | None = None) -> dict[str, Any] | None:
-        """Skip messages until ``event``; None when the keeper closed first."""
+    def wait_for(self, *events: str, timeout: float | None = None) -> dict[str, Any] | None:
+        """Skip messages until one of ``events``; None when the keeper closed first."""
         while (message := self.receive(timeout)) is not None:
-            if message.get("event") == event:
+            if message.get("event") in events:
                 return message
         return None
 

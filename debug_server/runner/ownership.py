@@ -28,7 +28,7 @@ class Owner:
             raise ConfigurationError(
                 f"{error.filename} cannot be written ({error.strerror}): make it writable, or set paths.artifacts"
             ) from error
-        self._path = owners_dir / f"{self.name}.lock"
+        self._path = owner_file(owners_dir, self.name)
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         hidden.rename(self._path)
 
@@ -38,6 +38,11 @@ class Owner:
             self._path.unlink(missing_ok=True)
             os.close(self._fd)
             self._fd = -1
+
+
+def owner_file(owners_dir: Path, name: str) -> Path:
+    """There as long as that owner is alive; removed by whoever finds it dead, before anything else of it is touched."""
+    return owners_dir.absolute() / f"{name}.lock"
 
 
 def _hidden(owners_dir: Path) -> Path:
@@ -65,7 +70,7 @@ def is_ours(owners_dir: Path, name: str) -> bool:
 
 def is_alive(owners_dir: Path, name: str) -> bool:
     """Whether the process that called itself ``name`` still runs; the file of a dead one is removed."""
-    path = owners_dir / f"{name}.lock"
+    path = owner_file(owners_dir, name)
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -27,14 +27,14 @@ from debug_server.errors import (
 from debug_server.model import Command, ExitReason, ExitRecord, check_name, status_for
 from debug_server.ports import CommandStore, Lease, Telemetry
 from debug_server.runner import child_environment
-from debug_server.runner.launch import LaunchOrder, RunningCommand, launch, run_dir_for
+from debug_server.runner.launch import LaunchOrder, RunningCommand, launch
 from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.limits import plan_limits
 from debug_server.runner.log_format import index_path
 from debug_server.runner.log_listener import ChunkCallback, observe_log
 from debug_server.runner.log_reader import seal_log
+from debug_server.runner.ownership import owner_file
 from debug_server.runner.preparation import Preparation, StageLog
-from debug_server.runner.recovery import call_off
 from debug_server.runner.settings import RunnerPaths
 from debug_server.runner.spec import CommandResult, CommandSpec
 from debug_server.worktrees.patches import SessionPatch
@@ -200,9 +200,6 @@ class Pipeline:
             running = launch(self._pool, self._paths.keepers_dir, order)
         except KeeperError as error:
             raise CommandExecutionError(f"command {job.command.id} could not be started: {error}") from error
-        except KeyboardInterrupt:
-            call_off(run_dir_for(self._paths.keepers_dir, order.command_id, order.attempt))
-            raise
         if environment is not None:  # the keeper may outlive us, and needs it until its end
             environment.assign(running.handle["keeper"]["pid"])
         try:
@@ -234,6 +231,7 @@ class Pipeline:
         return LaunchOrder(
             command_id=job.command.id,
             attempt=job.command.attempt,
+            owner=owner_file(self._paths.owners_dir, job.command.owner or ""),
             argv=[*spec.wrapper, *spec.argv],
             env=child_environment.build(
                 self._base_env, environment=environment, overrides=spec.env or {}, limits=limits

@@ -23,8 +23,8 @@ from debug_server.runner import ownership
 from debug_server.runner.launch import (
     RECONNECT_SECONDS,
     RunningCommand,
-    discard_run_dir,
     fence,
+    half_made,
     reconnect,
     remove_run_dir,
     run_dir_for,
@@ -83,9 +83,10 @@ def _sweep(store: CommandStore, paths: RunnerPaths) -> None:
         with contextlib.suppress(NotFoundError, ValueError):
             command = store.get_command(int(number))
             if command.status.terminal or command.owner is None or command.attempt > int(attempt):
-                discard_run_dir(run_dir)
-    for half_removed in paths.keepers_dir.glob(".*"):
-        remove_run_dir(half_removed)
+                remove_run_dir(run_dir)
+    for hidden in paths.keepers_dir.glob(".*"):
+        if not half_made(hidden):
+            remove_run_dir(hidden)
 
 
 def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Command) -> Adopted | None:
@@ -99,7 +100,7 @@ def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Comman
         handle, patience = store.get_handle(command.id), 0.0  # its directory is gone, and with it its socket
     if handle is None:
         _never_started(store, owner, command)
-        discard_run_dir(run_dir)
+        remove_run_dir(run_dir)
         return None
     _LOG.info("command_adopted", extra={"command_id": command.id, "attempt": command.attempt})
     if command.status == "pending":
@@ -118,13 +119,3 @@ def _never_started(store: CommandStore, owner: str, command: Command) -> None:
         store.finish_command(command.id, attempt=command.attempt, owner=owner, record=record)
     else:
         store.requeue(command.id, attempt=command.attempt, owner=owner)
-
-
-def call_off(run_dir: Path) -> None:
-    """End an attempt whose start was interrupted: a keeper that has not begun never will, one that has is cancelled."""
-    handle = fence(run_dir)
-    if handle is not None:
-        running = RunningCommand(reconnect(run_dir, handle), run_dir, handle, None)
-        running.cancel("interrupted")
-        running.wait()
-    discard_run_dir(run_dir)

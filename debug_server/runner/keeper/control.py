@@ -58,13 +58,10 @@ class Control:
         self.clients: dict[int, Client] = {}
         self._listener: socket.socket | None = None
 
-    def listen(self, name: str) -> None:
-        """Listen in the current directory; the directory's mode and the peer's uid guard it."""
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.setblocking(False)
-        self._listener.bind(name)
-        self._listener.listen(16)
-        self._loop.watch(self._listener.fileno(), self._accept)
+    def listen(self, listener: socket.socket) -> None:
+        """Take who calls there; the mode of the socket's directory and the peer's uid guard it."""
+        self._listener = listener
+        self._loop.watch(listener.fileno(), self._accept)
 
     def _accept(self, _: int, __: int) -> None:
         """Take new clients of our own uid (or root)."""
@@ -165,7 +162,6 @@ class Control:
                 self.drop(client)
         if self._listener is not None:
             self._loop.unwatch(self._listener.fileno())
-            self._listener.close()
 
     def drop(self, client: Client) -> None:
         """Forget a client."""

@@ -2,8 +2,8 @@
 
     orders --> handle on disk --released--> running --leader gone, tree empty, pipes at end--> record --> spare again
 
-The handle is linked into place before the command is released: whoever links ``handle.json`` first decides, so a
-recovering server can fence off a keeper that is late, and no command ever starts twice.
+The handle is in its place before the command is released, and only one can be there: a recovering server can fence off
+a keeper that is late, and no command ever starts twice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from debug_server.runner.keeper.spare import Spare
 
-HANDLE, SOCKET = "handle.json", "control.sock"
 _HELD_PIPE_SECONDS = 1.0  # a pipe end handed to a process outside the tree is not waited for longer
 _SLOW_CLIENT_SECONDS = 60.0  # what an ended child has left in its pipe waits so long for an attached client
 _FOR_EVER = 3600.0
@@ -79,6 +78,7 @@ class Keeper:
         self.evidence: dict[str, Any] = {}
         self.asked_to_end = False
         self.wakeup = spare.wakeup
+        self._run_dir, self._wanted = spare.run_dir, spare.wanted
         self.loop.watch(self.wakeup, self._reap)
         # A handler may run in the middle of a write to the log: it only leaves a mark, and its byte wakes the loop.
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "asked_to_end", True))
@@ -96,7 +96,6 @@ class Keeper:
         self._take_handle()
         self._start()
         self.control.broadcast({"event": "started", "handle": self.handle})
-        self.control.listen(SOCKET)
         while not self._over():
             now = time.monotonic()
             if self.asked_to_end:
@@ -132,9 +131,9 @@ class Keeper:
 
     def _take_handle(self) -> None:
         """Before the command is released: from here on a new server can find it."""
-        if not record.claim(HANDLE, self.handle, self.orders["run_dir"]):
-            self.nest.abandon()
-            os._exit(0)
+        self._run_dir.take(self.orders["run_dir"], self.handle, lambda: self._wanted(self.orders["owner"]))
+        assert self._run_dir.listener is not None
+        self.control.listen(self._run_dir.listener)
 
     def _open_stdio(self) -> str | None:
         """Watch the child's streams; returns the name of its terminal, if it has one."""
@@ -387,7 +386,7 @@ class Keeper:
         while True:
             try:
                 self.output.end()
-                record.publish(exit_record)
+                self._run_dir.publish(exit_record)
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
                     return  # the directory is gone: a server has taken the record from the socket

@@ -1,10 +1,6 @@
-"""The exit record: assembled from what was seen and measured, and published by atomic rename."""
+"""The exit record, assembled from what was seen and measured."""
 
 from __future__ import annotations
-
-import errno
-import json
-import os
 
 from debug_server.runner.keeper.linux import stat_fields
 from debug_server.runner.keeper.verdict import Sight, judge
@@ -16,40 +12,7 @@ if TYPE_CHECKING:
 
     from debug_server.runner.keeper.keeper import Keeper
 
-EXIT = "exit.json"
 _LISTED_PROCESSES = 40
-
-
-def claim(name: str, handle: dict[str, Any], run_dir: str) -> bool:
-    """Link the handle into the current directory; False when a recovering server was first: this attempt must not run.
-
-    That server renames the directory before it removes its own handle, so a link in a renamed directory is too late.
-    """
-    temporary = f"{name}.{os.getpid()}"
-    try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        os.write(fd, json.dumps(handle).encode())
-        os.close(fd)
-        try:
-            os.link(temporary, name)
-        finally:
-            os.unlink(temporary)
-        return os.path.samefile(".", run_dir)
-    except (FileExistsError, FileNotFoundError):
-        return False
-
-
-def publish(record: dict[str, Any]) -> None:
-    """Put the record into the current directory, whole or not at all."""
-    temporary = f"{EXIT}.tmp"
-    data = json.dumps(record).encode()
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        if os.write(fd, data) != len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    finally:
-        os.close(fd)
-    os.rename(temporary, EXIT)
 
 
 def assemble(keeper: Keeper, ended: float) -> dict[str, Any]:

@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import socket
-import sys
 
 from debug_server.runner.keeper import frames
 from debug_server.runner.keeper.containment import Containment
 from debug_server.runner.keeper.embryo import Stdio
 from debug_server.runner.keeper.keeper import Keeper
 from debug_server.runner.keeper.linux import become_subreaper, set_process_name, start_time
+from debug_server.runner.keeper.rundir import RefusedError, RunDir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ class Spare:
         self._buffer = frames.FrameBuffer()
         own = os.getpid()
         self.identity = {"pid": own, "start_time": start_time(own), "boot_id": boot}
+        self.run_dir = RunDir(own, start_time(own))
         self.wakeup, wakeup_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
 
     def prepare(self) -> None:
         """Make pipes and a tree for the next command."""
-        os.chdir("/")
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self.stdio = Stdio()
         self.nest = self._containment.prepare(self.stdio)
@@ -56,8 +56,29 @@ class Spare:
                 if "run_dir" in message:
                     return message
                 if "forget" in message:
-                    _remove(message["forget"])
+                    self.run_dir.give_back(message["forget"])
         return None
+
+    def wanted(self, owner: str) -> bool:
+        """Whether the server that gave the orders still wants them carried out.
+
+        One that gives up hangs up before it removes its fence. Of a dead one a recovery removes the file ``owner``
+        before it looks for the handle, whenever the kernel closes its sockets.
+        """
+        try:
+            return bool(self.connection.recv(1, socket.MSG_PEEK)) and os.path.exists(owner)
+        except BlockingIOError:
+            return os.path.exists(owner)
+        except OSError:
+            return False
+
+    def refuse(self, message: str) -> None:
+        """Tell the server that the command was not started here."""
+        try:
+            self.connection.setblocking(True)
+            self.connection.sendall(frames.encode_json({"event": "refused", "message": message}))
+        except OSError:
+            pass
 
 
 def _receive(connection: socket.socket, buffer: frames.FrameBuffer) -> list[tuple[int, bytes]] | None:
@@ -66,16 +87,6 @@ def _receive(connection: socket.socket, buffer: frames.FrameBuffer) -> list[tupl
         return frames.receive(connection, buffer)
     except OSError:  # closed while the last command ran
         return None
-
-
-def _remove(run_dir: str) -> None:
-    """The last command's directory: the server has its end in the store."""
-    try:
-        for name in os.listdir(run_dir):
-            os.unlink(os.path.join(run_dir, name))
-        os.rmdir(run_dir)
-    except OSError:  # somebody else has removed it, or recovery will
-        pass
 
 
 def live(connection: socket.socket, containment: Containment, boot: str) -> NoReturn:
@@ -88,21 +99,21 @@ def live(connection: socket.socket, containment: Containment, boot: str) -> NoRe
             spare.nest.abandon()
             break
         try:
-            os.chdir(orders["run_dir"])
             Keeper(spare, orders, last=left == 0).run()
-        except BaseException:  # noqa: BLE001 - the process boundary: nothing above could end the tree
-            _report_crash(orders["run_dir"])
-            spare.nest.abandon()
+        except (RefusedError, OSError) as error:  # a full disk, a file in the way: the server's to tell
+            _give_up(spare, str(error))
             break
+        except BaseException as error:  # noqa: BLE001 - the process boundary: nothing above could end the tree
+            _give_up(spare, f"{type(error).__name__}: {error}")
+            break
+    spare.run_dir.leave()
     os._exit(0)
 
 
-def _report_crash(run_dir: str) -> None:
-    """Keep the traceback of a bug of ours for whoever mends it."""
+def _give_up(spare: Spare, message: str) -> None:
+    """The traceback stays for whoever mends a bug of ours."""
     import traceback
 
-    try:
-        with open(os.path.join(run_dir, "keeper.err"), "w") as file:
-            traceback.print_exception(sys.exception() if hasattr(sys, "exception") else sys.exc_info()[1], file=file)
-    except OSError:
-        pass
+    spare.run_dir.report(traceback.format_exc())
+    spare.nest.abandon()
+    spare.refuse(message)
