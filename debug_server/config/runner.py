@@ -45,6 +45,11 @@ class RunnerOptions:
     )
     spare_keepers: int = setting("Keepers started ahead of need.", whole(least=0), default=2)
     max_concurrency: int = setting("Commands that run at the same time.", whole(least=1), default=8)
+    disk_reserve: int = setting(
+        "Space that logs leave free on their disk, but not more than a hundredth of the disk.",
+        size(least=0, least_text="0"),
+        default=256 << 20,
+    )
     max_pending: int = setting("Commands that may wait; more are refused.", whole(least=1), default=10_000)
 
 

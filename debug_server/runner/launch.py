@@ -47,6 +47,7 @@ class LaunchOrder:
     limits: LimitPlan
     log_path: Path
     kill_grace: float
+    disk_reserve: int = 0
     tty: Mapping[str, int] | None = None
     stdin: bool = False
     stdin_text: str | None = None
@@ -67,6 +68,7 @@ class LaunchOrder:
             "limits": self.limits,
             "log_path": str(self.log_path),
             "kill_grace": self.kill_grace,
+            "disk_reserve": self.disk_reserve,
             "umask": 0o022,
             "tty": dict(self.tty) if self.tty else None,
             "stdin": self.stdin or self.stdin_text is not None,

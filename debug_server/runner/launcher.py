@@ -272,7 +272,7 @@ class KeeperPool:
             self._socket = None
         if self._process is not None:
             # With its socket closed it ends by itself once its last keeper has; that may be long after us.
-            self._process.returncode = self._process.poll() if self._process.poll() is not None else 0
+            threading.Thread(target=self._process.wait, name="fork-server", daemon=True).start()
             self._process = None
 
     def close(self) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from debug_server.errors import InvalidInputError, UnmetRequirementError
@@ -42,19 +42,34 @@ class Capabilities:
     mechanism: str
     controllers: frozenset[str]
     root: bool
+    hard: Mapping[str, int] = field(default_factory=dict)  # what a per-process limit cannot exceed
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Capabilities:
         """From the fork server's hello."""
-        return cls(mechanism=data["mechanism"], controllers=frozenset(data["controllers"]), root=data["root"])
+        return cls(
+            mechanism=data["mechanism"],
+            controllers=frozenset(data["controllers"]),
+            root=data["root"],
+            hard=data["hard"],
+        )
 
 
 def plan_limits(limits: Limits, capabilities: Capabilities, require: Collection[str] = ()) -> LimitPlan:
     """For each limit that was asked: by what it will be enforced, or None; a required one must not be None."""
-    plan = {name: {"asked": value, "by": _by(name, capabilities)} for name, value in limits.asked().items()}
+    plan = {name: _item(name, value, capabilities) for name, value in limits.asked().items()}
     for name in require:
         _check_required(name, plan, capabilities)
     return plan
+
+
+def _item(name: str, value: float, capabilities: Capabilities) -> dict[str, Any]:
+    """What was asked, by what it is enforced, and where that falls short, what is in force instead."""
+    by = _by(name, capabilities)
+    item: dict[str, Any] = {"asked": value, "by": by}
+    if by == "rlimit" and name in capabilities.hard and value > capabilities.hard[name]:
+        item["in_force"] = capabilities.hard[name]
+    return item
 
 
 def _by(name: str, capabilities: Capabilities) -> str | None:
@@ -81,6 +96,11 @@ def _check_required(name: str, plan: LimitPlan, capabilities: Capabilities) -> N
     item = plan.get(REQUIRE_NAMES[name])
     if item is None:
         raise InvalidInputError(f"--require {name} needs a value: no {name} limit was given")
+    if "in_force" in item:
+        raise UnmetRequirementError(
+            f"--require {name}: {item['asked']:g} is more than the hard limit of {item['in_force']} here; "
+            "ask for less, or raise the hard limit"
+        )
     # Per-process limits do not bound a tree: a tree limit is met only by a cgroup.
     whole_tree = name in ("memory", "cpus", "cpu-seconds", "pids")
     if item["by"] is None or (whole_tree and item["by"] != "cgroup"):

@@ -73,6 +73,10 @@ class LogWriter:
         self._records += 1
         os.ftruncate(self._log, self.offset)  # changes nothing, but wakes followers: they watch the log, not the index
 
+    def disk(self) -> os.statvfs_result:
+        """The filesystem that the log lies on."""
+        return os.fstatvfs(self._log)
+
     def close(self) -> None:
         """Close both files."""
         os.close(self._log)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,50 +16,28 @@ from debug_server.errors import (
     CommandExecutionError,
     DebugServerError,
     EnvironmentBuildError,
-    InvalidInputError,
     KeeperError,
     LeaseLostError,
     PatchApplicationError,
     StoreUnavailableError,
 )
-from debug_server.model import Command, ExitReason, ExitRecord, check_name, status_for
-from debug_server.ports import CommandStore, Lease, Telemetry
-from debug_server.runner import child_environment
-from debug_server.runner.launch import LaunchOrder, RunningCommand, launch
+from debug_server.model import Command, ExitReason, ExitRecord, status_for
+from debug_server.ports import CommandStore, Telemetry
+from debug_server.runner.launch import RunningCommand, launch
 from debug_server.runner.launcher import KeeperPool
-from debug_server.runner.limits import plan_limits
 from debug_server.runner.log_format import index_path
-from debug_server.runner.log_listener import ChunkCallback, observe_log
+from debug_server.runner.log_listener import observe_log
 from debug_server.runner.log_reader import seal_log
-from debug_server.runner.ownership import owner_file
+from debug_server.runner.planning import Job, Planner
 from debug_server.runner.preparation import Preparation, StageLog
 from debug_server.runner.settings import RunnerPaths
-from debug_server.runner.spec import CommandResult, CommandSpec
-from debug_server.worktrees.patches import SessionPatch
+from debug_server.runner.spec import CommandResult
 
 if TYPE_CHECKING:
-    from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
+    from debug_server.runner.environment import EnvironmentManager
 
 _LOG = logging.getLogger(__name__)
-OBSERVER_SECONDS = 10.0
 _STORE_SECONDS, _STORE_RETRY = 60.0, 0.25
-_TERMINAL_SIZE = {"rows": 24, "cols": 80}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One claimed command and everything around it."""
-
-    command: Command
-    spec: CommandSpec
-    lease: Lease
-    env_request: EnvironmentRequest | None = None
-    patch: SessionPatch | None = None
-    observers: Sequence[ChunkCallback] = ()
-    observer_seconds: float = OBSERVER_SECONDS  # how long after the end a slow one is waited for
-    terminal_size: Mapping[str, int] | None = None
-    cwd: Path | None = None  # checked already
-    on_start: Callable[[RunningCommand], None] | None = None  # called once the row says that it runs
 
 
 class Pipeline:
@@ -73,19 +49,17 @@ class Pipeline:
         store: CommandStore,
         paths: RunnerPaths,
         pool: KeeperPool,
+        planner: Planner,
         environment_manager: EnvironmentManager | None,
-        base_env: Mapping[str, str] | None = None,
-        kill_grace: float = 1.0,
         telemetry: Telemetry | None = None,
     ) -> None:
         self._store = store
         self._paths = paths
         self._pool = pool
-        self._base_env = dict(base_env) if base_env is not None else child_environment.default_base(os.environ)
+        self._planner = planner
         self._preparation = Preparation(
-            environments=environment_manager, patches_dir=paths.patches_dir, base_env=self._base_env
+            environments=environment_manager, patches_dir=paths.patches_dir, base_env=planner.base_env
         )
-        self._kill_grace = kill_grace
         self._telemetry = telemetry
         self._lock = threading.Lock()
         self._running: dict[int, RunningCommand] = {}
@@ -165,8 +139,7 @@ class Pipeline:
 
     def log_path(self, command: Command) -> Path:
         """Where a command's log lies."""
-        folder = self._paths.logs_dir / check_name(str(command.session_id), what="session")
-        return folder / f"{command.log_name}-{command.id}.log"
+        return self._planner.log_path(command)
 
     def _make_room(self, path: Path) -> None:
         """For a new log at ``path``."""
@@ -175,10 +148,6 @@ class Pipeline:
             self._log_dirs.add(path.parent)
         if path.exists() and not _unused(path):
             _set_aside(path)
-
-    def plan(self, job: Job) -> LaunchOrder:
-        """What would be started, with nothing prepared: the limits, the environment, the places."""
-        return self._order(job, self.log_path(job.command), {})
 
     # -- stages ---------------------------------------------------------------------------------------------------
 
@@ -192,7 +161,7 @@ class Pipeline:
         if job.patch is not None:
             self._preparation.patch(workspace, job.patch, log)
         environment, variables = self._preparation.environment(job.env_request, job.lease, log, stack)
-        order = self._order(job, log_path, variables)
+        order = self._planner.order(job, variables)
         if log.begun:
             log.write(f"[debug-server] run: {shlex.join(job.spec.argv)}\n")
         log.close()
@@ -225,28 +194,6 @@ class Pipeline:
         if row.cancel_requested:
             running.cancel()
         self._count("debug_server_commands_started_total")
-
-    def _order(self, job: Job, log_path: Path, environment: Mapping[str, str]) -> LaunchOrder:
-        spec, limits = job.spec, job.spec.bounds
-        return LaunchOrder(
-            command_id=job.command.id,
-            attempt=job.command.attempt,
-            owner=owner_file(self._paths.owners_dir, job.command.owner or ""),
-            argv=[*spec.wrapper, *spec.argv],
-            env=child_environment.build(
-                self._base_env, environment=environment, overrides=spec.env or {}, limits=limits
-            ),
-            cwd=job.cwd or resolve_cwd(Path(job.lease.path), spec.cwd),
-            limits=plan_limits(limits, self._pool.capabilities, spec.require),
-            log_path=log_path.absolute(),
-            kill_grace=self._kill_grace,
-            tty=(job.terminal_size or _TERMINAL_SIZE) if spec.tty else None,
-            stdin=spec.stdin,
-            stdin_text=spec.stdin_text,
-            relay=spec.relay,
-            orphan_seconds=spec.orphan_seconds,
-            pre_kill=spec.pre_kill,
-        )
 
     # -- the end --------------------------------------------------------------------------------------------------
 
@@ -327,21 +274,6 @@ def _reason(error: DebugServerError | KeyboardInterrupt) -> ExitReason:
     if isinstance(error, LeaseLostError):
         return ExitReason.LEASE_LOST
     return ExitReason.SPAWN_FAILED
-
-
-def resolve_cwd(workspace: Path, cwd: Path | None) -> Path:
-    """The command's directory, which must lie in its workspace."""
-    root = workspace.resolve()
-    if not root.is_dir():
-        raise InvalidInputError(f"workspace {str(workspace)!r} is not a directory")
-    if cwd is None:
-        return root
-    place = (root / cwd).resolve()
-    if not place.is_relative_to(root):
-        raise InvalidInputError(f"cwd {str(cwd)!r} is outside the workspace {str(root)!r}: use a path inside it")
-    if not place.is_dir():
-        raise InvalidInputError(f"cwd {str(cwd)!r} is not a directory in the workspace {str(root)!r}")
-    return place
 
 
 def _unused(log_path: Path) -> bool:

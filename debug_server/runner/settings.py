@@ -49,6 +49,7 @@ class RunnerSettings:
     limits: Limits = field(default_factory=Limits, kw_only=True)
     workspaces: WorkspacesConfig = field(default_factory=WorkspacesConfig, kw_only=True)
     environments: EnvironmentsConfig = field(default_factory=EnvironmentsConfig, kw_only=True)
+    disk_reserve: int = field(default=256 << 20, kw_only=True)  # bytes that logs leave free on their disk
 
     @classmethod
     def from_toml(cls, path: Path) -> RunnerSettings:
@@ -67,6 +68,7 @@ class RunnerSettings:
             spare_keepers=runner.spare_keepers,
             max_concurrency=runner.max_concurrency,
             max_pending=runner.max_pending,
+            disk_reserve=runner.disk_reserve,
             limits=config.limits.to_limits(),
             workspaces=config.workspaces,
             environments=config.environments,

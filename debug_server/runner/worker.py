@@ -15,7 +15,8 @@ from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.limits import plan_limits
 from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.ownership import Owner
-from debug_server.runner.pipeline import OBSERVER_SECONDS, Job, Pipeline, resolve_cwd
+from debug_server.runner.pipeline import Pipeline
+from debug_server.runner.planning import OBSERVER_SECONDS, Job, Planner, resolve_cwd
 from debug_server.runner.recovery import INLINE, recover
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.spec import CommandResult, CommandSpec
@@ -55,9 +56,8 @@ class WorkerSupervisor:
             store=metadata_store,
             paths=paths,
             pool=self.pool,
+            planner=Planner(self.settings, self.pool, base_env),
             environment_manager=environment_manager,
-            base_env=base_env,
-            kill_grace=self.settings.kill_grace,
             telemetry=telemetry,
         )
         self._owner: Owner | None = None
@@ -112,9 +112,7 @@ class WorkerSupervisor:
         """
         number = session_number(session_id)
         spec = spec.within(self.settings.limits)
-        # What is wrong with the request itself is said before there is a row.
-        cwd = resolve_cwd(Path(lease.path), spec.cwd)
-        plan_limits(spec.bounds, self.pool.capabilities, spec.require)
+        cwd = self.check(spec, lease)
         command = self.store.add_command(
             session_id=number,
             argv=spec.argv,
@@ -139,6 +137,11 @@ class WorkerSupervisor:
                 cwd=cwd,
             )
         )
+
+    def check(self, spec: CommandSpec, lease: Lease) -> Path:
+        """Say what is wrong with the request itself, before there is a row of it; returns the command's directory."""
+        plan_limits(spec.within(self.settings.limits).bounds, self.pool.capabilities, spec.require)
+        return resolve_cwd(Path(lease.path), spec.cwd)
 
     def run_claimed(
         self,

@@ -261,6 +261,13 @@ def test_a_dry_run_prints_the_plan_and_starts_nothing(place: Path) -> None:
     assert not (place / "artifacts" / "logs").exists()
 
 
+def test_a_dry_run_makes_nothing(place: Path) -> None:
+    """Not even a store."""
+    before = sorted(place.rglob("*"))
+    _supervisor(place, "--dry-run", "--command", "pytest")
+    assert sorted(place.rglob("*")) == before
+
+
 def test_a_dry_run_needs_a_command(place: Path) -> None:
     """One line, status 2."""
     _supervisor(place, "--dry-run", status=2, stderr=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import stat
 import sys
@@ -125,6 +126,19 @@ def test_open_files(held: Bench) -> None:
     result = held.run(["sh", "-c", "ulimit -n"], limits=Limits(open_files=64))
     assert held.log(result)["stdout"] == b"64\n"
     assert result.exit.limits["open_files"] == {"asked": 64, "by": "rlimit"}
+
+
+def test_more_open_files_than_may_be(held: Bench) -> None:
+    """What is above the hard limit is set to it, the record says so, and ``require`` refuses it."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard == resource.RLIM_INFINITY:
+        pytest.skip("open files have no hard limit here")
+    limits = Limits(open_files=hard + 1)
+    result = held.run(["sh", "-c", "ulimit -n"], limits=limits)
+    assert held.log(result)["stdout"] == f"{hard}\n".encode()
+    assert result.exit.limits["open_files"] == {"asked": hard + 1, "by": "rlimit", "in_force": hard}
+    with pytest.raises(UnmetRequirementError, match=f"hard limit of {hard}"):
+        held.run(["true"], limits=limits, require=["open-files"])
 
 
 def test_signal_death(held: Bench) -> None:

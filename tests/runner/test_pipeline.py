@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -168,20 +169,31 @@ def test_an_unwritable_folder_ends_the_row(bench: Bench, folder: str) -> None:
 # -- full disks ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A filesystem of one mebibyte."""
+@contextmanager
+def _disk(place: Path, size: str) -> Iterator[Path]:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small filesystem")
-    place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, text=True, check=False
-    )
+    argv = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
+    mounted = subprocess.run(argv, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
         pytest.skip(f"a tmpfs cannot be mounted here: {mounted.stderr.strip()}")
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A filesystem of one mebibyte."""
+    with _disk(tmp_path / "disk", "1m") as place:
+        yield place
+
+
+@pytest.fixture
+def disk_of_200_mebibytes(tmp_path: Path) -> Iterator[Path]:
+    """One whose hundredth part is more than a keeper writes between two looks at it."""
+    with _disk(tmp_path / "disk", "200m") as place:
+        yield place
 
 
 def _on(disk: Path, make_bench: Callable[..., Bench], what: str) -> Bench:
@@ -221,6 +233,16 @@ def test_a_disk_that_stays_full_is_a_limit(small_disk: Path, make_bench: Callabl
     assert (result.exit_reason, result.exit.limit) == (ExitReason.LIMIT_EXCEEDED, "disk")
     assert result.exit.evidence["dropped_bytes"] > 0
     (small_disk / "1" / f"command-{result.command_id}.log").unlink()
+
+
+def test_an_endless_writer_leaves_space_free(disk_of_200_mebibytes: Path, make_bench: Callable[..., Bench]) -> None:
+    """It ends for want of space while others still have some: half of the reserve at least."""
+    bench = _on(disk_of_200_mebibytes, make_bench, "logs")
+    result = bench.run(["cat", "/dev/zero"])
+    assert (result.exit_reason, result.exit.limit) == (ExitReason.LIMIT_EXCEEDED, "disk")
+    disk = os.statvfs(disk_of_200_mebibytes)
+    assert disk.f_bavail >= disk.f_blocks // 200
+    result.log_path.unlink()
 
 
 def test_what_an_ended_child_wrote_waits_for_room_too(small_disk: Path, make_bench: Callable[..., Bench]) -> None:

@@ -19,7 +19,7 @@ _DEATH_SECONDS = 10.0
 def by_handle(keepers_dir: Path) -> list[Identity]:
     """The keepers that have a command, as their handles name them."""
     found = []
-    for path in keepers_dir.glob("*/handle.json"):
+    for path in keepers_dir.glob("[0-9]*/handle.json"):
         try:
             handle = json.loads(path.read_text())
         except FileNotFoundError:  # the command ended meanwhile

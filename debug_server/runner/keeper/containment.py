@@ -44,7 +44,12 @@ class Containment:
 
     def capabilities(self) -> dict[str, Any]:
         """What can be enforced with it."""
-        return {"mechanism": self.name, "controllers": self.controllers, "root": os.geteuid() == 0}
+        return {
+            "mechanism": self.name,
+            "controllers": self.controllers,
+            "root": os.geteuid() == 0,
+            "hard": embryo.hard_limits(),
+        }
 
     def prepare(self, stdio: embryo.Stdio) -> Nest:
         """Make a tree for the next command."""

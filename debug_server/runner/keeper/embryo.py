@@ -48,6 +48,12 @@ RESTORED_SIGNALS = (
 )
 
 
+def hard_limits() -> dict[str, int]:
+    """Above which a per-process limit cannot be set here, for those that have such a bound."""
+    found = {name: resource.getrlimit(which)[1] for name, which in _RLIMITS.items()}
+    return {name: hard for name, hard in found.items() if hard != resource.RLIM_INFINITY}
+
+
 class Stdio:
     """The child's ends of stdin, stdout and stderr, and the parent's ends of the same pipes."""
 

@@ -62,7 +62,7 @@ class Keeper:
         self.launcher = self.control.add(spare.connection)
         self.relay = RelayBuffer() if orders["relay"] else None
         self.attendance = Attendance(self.control, orders["orphan_seconds"])
-        self.output = Output(LogWriter(orders["log_path"]), self.asked("output_bytes"))
+        self.output = Output(LogWriter(orders["log_path"]), self.asked("output_bytes"), orders["disk_reserve"])
         self.streams = Streams(self.loop, self.control, self.output, self.relay)
         self.streams.over_cap = self._over_cap
         self.streams.over_disk = lambda message: self.end(Stop("limit_exceeded", message, "disk"))
@@ -73,6 +73,7 @@ class Keeper:
         self.status: int | None = None
         self.stop: Stop | None = None
         self.spawn_error: str | None = None
+        self._unborn = False
         self.started = 0.0
         self.leader_ended: float | None = None
         self.evidence: dict[str, Any] = {}
@@ -178,8 +179,8 @@ class Keeper:
         assert self.nest.orders is not None
         try:
             data = self.nest.orders.recv(1 << 16)
-        except OSError:  # killed before it had read its orders, by us or by somebody else
-            data = b"" if self.stop is not None else b"it ended before it could be started"
+        except OSError:  # it ended before it had read its orders; if by a signal, that is the reason
+            data, self._unborn = b"", True
         if data:
             self.spawn_error = data.decode()
         self.loop.unwatch(fd)
@@ -346,6 +347,8 @@ class Keeper:
 
     def _finish(self) -> None:
         self._bury_init()
+        if self._unborn and self.stop is None and not os.WIFSIGNALED(self.status or 0):
+            self.spawn_error = "it ended before it could be started"
         exit_record = record.assemble(self, time.monotonic())
         self._publish(exit_record)
         self._announce(exit_record)

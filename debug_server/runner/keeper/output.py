@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 
 from debug_server.runner.log_format import STDERR, STDOUT, SYSTEM, LogWriter
 
 _TAIL_BYTES = 2048
+_LOOK_EVERY = 1 << 20  # bytes written between two looks at the free space
+_SHARE = 100  # the reserve is at most this part of the disk
 
 
 class Output:
     """The log of one command, with its counters and its cap."""
 
-    def __init__(self, writer: LogWriter, cap: int | None) -> None:
+    def __init__(self, writer: LogWriter, cap: int | None, reserve: int = 0) -> None:
         self._writer = writer
         self._cap = cap
+        self._reserve = reserve  # bytes that must stay free: an endless writer must not take the machine down
+        self._unlooked = _LOOK_EVERY
         self.counts = {STDOUT: 0, STDERR: 0}
         self.dropped = 0
         self.tail = b""
@@ -33,9 +38,18 @@ class Output:
         return True
 
     def _write(self, stream: int, data: bytes) -> None:
+        self._unlooked += len(data)
+        if self._reserve and self._unlooked >= _LOOK_EVERY:
+            self._look()
         self._writer.write(stream, data)
         self.counts[stream] += len(data)
         self.tail = data[-_TAIL_BYTES:] if len(data) >= _TAIL_BYTES else (self.tail + data)[-_TAIL_BYTES:]
+
+    def _look(self) -> None:
+        disk = self._writer.disk()
+        if disk.f_bavail * disk.f_frsize < min(self._reserve, disk.f_blocks * disk.f_frsize // _SHARE):
+            raise OSError(errno.ENOSPC, "only the space that is kept free is left")
+        self._unlooked = 0
 
     def note(self, text: str) -> None:
         """A line of the keeper's own, on the stream ``system``; a full disk must not stop the ending of a command."""

@@ -72,8 +72,9 @@ class Spare:
         except OSError:
             return False
 
-    def refuse(self, message: str) -> None:
-        """Tell the server that the command was not started here."""
+    def give_up(self, message: str) -> None:
+        """End whatever there is of the command, and tell the server that it was not started here."""
+        self.nest.abandon()
         try:
             self.connection.setblocking(True)
             self.connection.sendall(frames.encode_json({"event": "refused", "message": message}))
@@ -100,20 +101,19 @@ def live(connection: socket.socket, containment: Containment, boot: str) -> NoRe
             break
         try:
             Keeper(spare, orders, last=left == 0).run()
-        except (RefusedError, OSError) as error:  # a full disk, a file in the way: the server's to tell
-            _give_up(spare, str(error))
+        except RefusedError as error:
+            spare.give_up(str(error))
             break
         except BaseException as error:  # noqa: BLE001 - the process boundary: nothing above could end the tree
-            _give_up(spare, f"{type(error).__name__}: {error}")
+            _report(spare, error)
             break
     spare.run_dir.leave()
     os._exit(0)
 
 
-def _give_up(spare: Spare, message: str) -> None:
-    """The traceback stays for whoever mends a bug of ours."""
+def _report(spare: Spare, error: BaseException) -> None:
+    """A full disk or a file in the way is the server's to tell; the traceback stays for whoever mends a bug of ours."""
     import traceback
 
     spare.run_dir.report(traceback.format_exc())
-    spare.nest.abandon()
-    spare.refuse(message)
+    spare.give_up(str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}")

@@ -5,7 +5,7 @@
 | the command's own | it ended by itself |
 | 123 | it went over a limit other than time or memory |
 | 124 | it ran, or was silent, for too long |
-| 125 | a failure of ours: environment, patch, lease or keeper |
+| 125 | a failure of ours: environment, patch, lease, folders or keeper |
 | 127 | the program could not be started |
 | 128 + n | it was ended by signal n (137 also when it ran out of memory, 130 when it was cancelled, 141 when nobody
 read its output any more) |
@@ -35,19 +35,24 @@ def exit_status(record: ExitRecord) -> int:
         return record.exit_code or 0
     if record.reason is ExitReason.SIGNALED:
         return 128 + (record.signal or 0)
+    if record.reason is ExitReason.SPAWN_FAILED and not record.mechanism:
+        return FAILURE  # no keeper has had it: the folders, or a keeper, could not be had
     return _STATUS.get(record.reason, FAILURE)
 
 
-def summary(record: ExitRecord, log_path: Path | None) -> str:
-    """One line: reason, sentence, cost, and where the log is."""
+def summary(record: ExitRecord, log_path: Path | None, session_id: int | None = None) -> str:
+    """One line: reason, sentence, cost, where the log is, and in which session it ran."""
     parts = [f"{record.wall_seconds:.2f} s", f"cpu {record.cpu_seconds:.2f} s"]
     if record.peak_memory_bytes:
         parts.append(f"peak {_size(record.peak_memory_bytes)}")
     missing = [name for name, item in record.limits.items() if item["by"] is None]
     if missing:
         parts.append(f"NOT enforced: {', '.join(missing)}")
+    parts += [f"{name} only up to {item['in_force']}" for name, item in record.limits.items() if "in_force" in item]
     if log_path is not None:
         parts.append(f"log {log_path}")
+    if session_id is not None:
+        parts.append(f"session {session_id}")
     return f"[debug-server] {record.reason.value}: {record.message} ({', '.join(parts)})"
 
 

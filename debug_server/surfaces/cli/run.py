@@ -62,9 +62,10 @@ class CheckoutOptions:
 
 def run_here(local: LocalParts, options: RunOptions) -> int:
     """Run in the current directory with our streams; returns the exit status."""
-    session = local.store.create_session(metadata={"workspace": str(Path.cwd())})
-    spec, stdin = _prepare(local, options, session)
-    lease = SessionWorkspace(path=Path.cwd())
+    spec, lease = _spec(options), SessionWorkspace(path=Path.cwd())
+    local.bare_supervisor.check(spec, lease)  # a request that is refused leaves no session
+    session = local.store.create_session(metadata={"workspace": str(lease.path)})
+    stdin = _prepare(local, spec, session)
     printer = Printer(on_broken=lambda: _end_all(local.bare_supervisor))
     try:
         with stdin:
@@ -81,7 +82,7 @@ def run_here(local: LocalParts, options: RunOptions) -> int:
     if printer.broken is not None:
         return _unread(printer.broken)
     if not options.quiet:
-        say(summary(result.exit, result.log_path))
+        say(summary(result.exit, result.log_path, session.id))
     return exit_status(result.exit)
 
 
@@ -89,9 +90,11 @@ def run_checkout(local: LocalParts, options: RunOptions, checkout: CheckoutOptio
     """Run in a fresh workspace of a commit and a patch; the workspace is given back at the end."""
     patch = _read_patch(checkout.patch)
     check_patterns(checkout.artifacts)
+    spec = _spec(options)
     supervisor = local.supervisor if checkout.wants_environment else local.bare_supervisor
+    supervisor.check(spec, SessionWorkspace(path=Path.cwd()))
     session = _open(local, checkout, supervisor.owner)
-    spec, stdin = _prepare(local, options, session)
+    stdin = _prepare(local, spec, session)
     status = SessionStatus.FAILED
     try:
         with local.sessions.kept_alive(session) as lease:
@@ -152,7 +155,7 @@ def _run_in(
     if printer.broken is not None:
         return _unread(printer.broken)
     _collect(local, session, lease, checkout.artifacts, result.command_id)
-    say(summary(result.exit, result.log_path))
+    say(summary(result.exit, result.log_path, session.id))
     return exit_status(result.exit)
 
 
@@ -181,19 +184,20 @@ def _collect(local: LocalParts, session: Session, lease: WorktreeLease, patterns
         stage("artifact", f"nothing matches {', '.join(patterns)}")
 
 
-def _prepare(
-    local: LocalParts, options: RunOptions, session: Session
-) -> tuple[CommandSpec, contextlib.AbstractContextManager[None]]:
-    """The command, and how it gets our stdin; SIGTERM and a closed terminal end it as Ctrl-C does."""
+def _spec(options: RunOptions) -> CommandSpec:
     feed = options.tty or wants_stdin()
-    spec = CommandSpec(
+    return CommandSpec(
         options.argv, log_name="run", limits=options.limits, require=options.require, tty=options.tty, stdin=feed
     )
+
+
+def _prepare(local: LocalParts, spec: CommandSpec, session: Session) -> contextlib.AbstractContextManager[None]:
+    """How the command gets our stdin; SIGTERM and a closed terminal end it as Ctrl-C does."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
-    if not feed:
-        return spec, contextlib.nullcontext()
-    return spec, forwarded_stdin(local.store, local.settings.paths, session.id, tty_mode=options.tty)
+    if not spec.stdin:
+        return contextlib.nullcontext()
+    return forwarded_stdin(local.store, local.settings.paths, session.id, tty_mode=spec.tty)
 
 
 def _read_patch(path: Path | None) -> SessionPatch | None:
@@ -213,7 +217,7 @@ def _tell_row(command: Command) -> int:
     """The end of a command that did not start, or that was interrupted."""
     if command.exit is None:
         return FAILURE
-    say(summary(command.exit, Path(command.log_path) if command.log_path else None))
+    say(summary(command.exit, Path(command.log_path) if command.log_path else None, command.session_id))
     return exit_status(command.exit)
 
 

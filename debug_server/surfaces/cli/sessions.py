@@ -10,8 +10,9 @@ from pathlib import Path
 from debug_server.engine import SessionWorkspace, session_workspace
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.model import Command, CommandStatus, ExitRecord
+from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.log_listener import observe_log
-from debug_server.runner.pipeline import Job
+from debug_server.runner.planning import Job, Planner
 from debug_server.runner.recovery import Adopted, recover
 from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import session_number
@@ -82,8 +83,9 @@ def print_plan(local: LocalParts, text: str, *, session_id: str | None) -> int:
     spec = CommandSpec([local.settings.default_shell, "-c", text], limits=local.settings.limits)
     lease = _lease(local, session_number(session_id)) if session_id is not None else SessionWorkspace(path=Path.cwd())
     command = _imagined(spec, session_number(session_id or 0))
-    order = local.bare_supervisor.pipeline.plan(Job(command=command, spec=spec, lease=lease))
-    capabilities = local.bare_supervisor.pool.capabilities
+    with KeeperPool(containment=local.settings.containment) as pool:  # no supervisor: that would make a store
+        order = Planner(local.settings, pool).order(Job(command=command, spec=spec, lease=lease), {})
+        capabilities = pool.capabilities
     log_path = str(order.log_path).replace("-0.log", "-<id>.log")
     lines = [f"argv         {shlex.join(order.argv)}", f"cwd          {order.cwd}", f"log          {log_path}"]
     lines += [f"process tree {capabilities.mechanism} ({', '.join(sorted(capabilities.controllers)) or 'no limits'})"]

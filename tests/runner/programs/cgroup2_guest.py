@@ -108,7 +108,7 @@ class Guest:
         return self.describe(results[0])
 
     def _handles(self) -> list[Path]:
-        return list(self.supervisor.paths.keepers_dir.glob("*/handle.json"))
+        return list(self.supervisor.paths.keepers_dir.glob("[0-9]*/handle.json"))
 
     def _wait_for_handle(self, before: set[Path]) -> Path:
         deadline = time.monotonic() + 30

@@ -251,3 +251,28 @@ def _read_until(terminal: int, text: bytes) -> None:
     while text not in seen:
         assert time.monotonic() < deadline, seen
         seen += os.read(terminal, 4096)
+
+
+def test_the_line_names_the_session(tmp_path: Path) -> None:
+    """So that its log can be shown later."""
+    done = _run(tmp_path, "--", "true")
+    assert done.stderr.rstrip().endswith(f"session {_commands(tmp_path)[0].session_id})".encode())
+
+
+@pytest.mark.parametrize("folder", ["logs", "keepers"])
+def test_a_folder_in_the_way_is_a_failure_of_ours(tmp_path: Path, folder: str) -> None:
+    """Status 125, not the 127 of a program that cannot be started."""
+    (tmp_path / ".artifacts").mkdir()
+    (tmp_path / ".artifacts" / folder).touch()
+    done = _run(tmp_path, "--", "true")
+    assert done.returncode == 125, done.stderr
+    assert folder.encode() in done.stderr
+    (tmp_path / ".artifacts" / folder).unlink()
+
+
+def test_a_refused_request_leaves_no_session(tmp_path: Path) -> None:
+    """A requirement that cannot be met is said before anything is stored."""
+    done = _run(tmp_path, "--require", "pids", "--", "true")
+    assert (done.returncode, b"no pids limit was given" in done.stderr) == (125, True)
+    with open_store(f"sqlite:///{tmp_path}/.artifacts/data/metadata.db") as store:
+        assert store.list_sessions() == []

@@ -1,0 +1,97 @@
+"""From a claimed command to the order that its keeper gets: where its log lies, its variables, its limits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from debug_server.errors import InvalidInputError
+from debug_server.model import Command, check_name
+from debug_server.ports import Lease
+from debug_server.runner import child_environment
+from debug_server.runner.launch import LaunchOrder, RunningCommand
+from debug_server.runner.launcher import KeeperPool
+from debug_server.runner.limits import plan_limits
+from debug_server.runner.log_listener import ChunkCallback
+from debug_server.runner.ownership import owner_file
+from debug_server.runner.settings import RunnerSettings
+from debug_server.runner.spec import CommandSpec
+from debug_server.worktrees.patches import SessionPatch
+
+if TYPE_CHECKING:
+    from debug_server.runner.environment import EnvironmentRequest
+
+OBSERVER_SECONDS = 10.0
+_TERMINAL_SIZE = {"rows": 24, "cols": 80}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One claimed command and everything around it."""
+
+    command: Command
+    spec: CommandSpec
+    lease: Lease
+    env_request: EnvironmentRequest | None = None
+    patch: SessionPatch | None = None
+    observers: Sequence[ChunkCallback] = ()
+    observer_seconds: float = OBSERVER_SECONDS  # how long after the end a slow one is waited for
+    terminal_size: Mapping[str, int] | None = None
+    cwd: Path | None = None  # checked already
+    on_start: Callable[[RunningCommand], None] | None = None  # called once the row says that it runs
+
+
+class Planner:
+    """Knows the settings and the machine; writes nothing and starts nothing but the probe of this machine."""
+
+    def __init__(self, settings: RunnerSettings, pool: KeeperPool, base_env: Mapping[str, str] | None = None) -> None:
+        self._settings = settings
+        self._pool = pool
+        self.base_env = dict(base_env) if base_env is not None else child_environment.default_base(os.environ)
+
+    def log_path(self, command: Command) -> Path:
+        """Where a command's log lies."""
+        folder = self._settings.paths.logs_dir / check_name(str(command.session_id), what="session")
+        return folder / f"{command.log_name}-{command.id}.log"
+
+    def order(self, job: Job, environment: Mapping[str, str]) -> LaunchOrder:
+        """Everything that the keeper must know; ``environment`` holds the variables of the command's environment."""
+        spec, limits, settings = job.spec, job.spec.bounds, self._settings
+        return LaunchOrder(
+            command_id=job.command.id,
+            attempt=job.command.attempt,
+            owner=owner_file(settings.paths.owners_dir, job.command.owner or ""),
+            argv=[*spec.wrapper, *spec.argv],
+            env=child_environment.build(
+                self.base_env, environment=environment, overrides=spec.env or {}, limits=limits
+            ),
+            cwd=job.cwd or resolve_cwd(Path(job.lease.path), spec.cwd),
+            limits=plan_limits(limits, self._pool.capabilities, spec.require),
+            log_path=self.log_path(job.command).absolute(),
+            kill_grace=settings.kill_grace,
+            disk_reserve=settings.disk_reserve,
+            tty=(job.terminal_size or _TERMINAL_SIZE) if spec.tty else None,
+            stdin=spec.stdin,
+            stdin_text=spec.stdin_text,
+            relay=spec.relay,
+            orphan_seconds=spec.orphan_seconds,
+            pre_kill=spec.pre_kill,
+        )
+
+
+def resolve_cwd(workspace: Path, cwd: Path | None) -> Path:
+    """The command's directory, which must lie in its workspace."""
+    root = workspace.resolve()
+    if not root.is_dir():
+        raise InvalidInputError(f"workspace {str(workspace)!r} is not a directory")
+    if cwd is None:
+        return root
+    place = (root / cwd).resolve()
+    if not place.is_relative_to(root):
+        raise InvalidInputError(f"cwd {str(cwd)!r} is outside the workspace {str(root)!r}: use a path inside it")
+    if not place.is_dir():
+        raise InvalidInputError(f"cwd {str(cwd)!r} is not a directory in the workspace {str(root)!r}")
+    return place
