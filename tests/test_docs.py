@@ -214,7 +214,13 @@ def rows(page: str, heading: str) -> list[list[str]]:
 def test_every_exit_reason_is_explained() -> None:
     """The table of reasons has each reason once, with the status it means and the exit status that the program has."""
     table = {row[0]: row[1:3] for row in rows("docs/spec.md", "Exit reasons")}
-    own = {ExitReason.EXITED: "0", ExitReason.NONZERO_EXIT: "the command's own", ExitReason.SIGNALED: "128 + n"}
+    ours, theirs = (ExitRecord(reason=ExitReason.SPAWN_FAILED, mechanism=name) for name in ("", "session"))
+    own = {
+        ExitReason.EXITED: "0",
+        ExitReason.NONZERO_EXIT: "the command's own",
+        ExitReason.SIGNALED: "128 + n",
+        ExitReason.SPAWN_FAILED: f"{exit_status(theirs)}, or {exit_status(ours)}",
+    }
     assert table == {
         reason.value: [status_for(reason).value, own.get(reason, str(exit_status(ExitRecord(reason=reason))))]
         for reason in ExitReason
