@@ -40,7 +40,6 @@ class LaunchOrder:
 
     command_id: int
     attempt: int
-    owner: Path  # the file that is there as long as the claim's owner is alive
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: Path
@@ -54,6 +53,7 @@ class LaunchOrder:
     relay: bool = False
     orphan_seconds: float | None = None
     pre_kill: Sequence[str] = ()
+    owner: Path | None = None  # the file that is there as long as the owner of the claim, if there is one, is alive
 
     def to_json(self, run_dir: Path) -> dict[str, Any]:
         """As the keeper reads it."""
@@ -61,7 +61,7 @@ class LaunchOrder:
             "run_dir": str(run_dir),
             "command_id": self.command_id,
             "attempt": self.attempt,
-            "owner": str(self.owner),
+            "owner": str(self.owner) if self.owner else None,
             "argv": list(self.argv),
             "env": dict(self.env),
             "cwd": str(self.cwd),

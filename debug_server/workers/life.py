@@ -18,7 +18,7 @@ from typing import Any
 from debug_server.errors import DebugServerError
 from debug_server.model import ExitReason, ExitRecord
 from debug_server.runner.launch import DetachedError, RunningCommand, reconnect
-from debug_server.runner.pipeline import Job
+from debug_server.runner.planning import Job
 from debug_server.runner.recovery import INLINE, WORKER, Adopted
 from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor

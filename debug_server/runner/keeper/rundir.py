@@ -98,6 +98,7 @@ class RunDir:
             pass
 
     def _make(self, path: str) -> None:
+        self.leave()  # it may lie elsewhere
         os.mkdir(path, 0o700)
         os.chdir(path)
         self._path = path

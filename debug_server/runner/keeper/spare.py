@@ -59,18 +59,19 @@ class Spare:
                     self.run_dir.give_back(message["forget"])
         return None
 
-    def wanted(self, owner: str) -> bool:
+    def wanted(self, owner: str | None) -> bool:
         """Whether the server that gave the orders still wants them carried out.
 
         One that gives up hangs up before it removes its fence. Of a dead one a recovery removes the file ``owner``
         before it looks for the handle, whenever the kernel closes its sockets.
         """
         try:
-            return bool(self.connection.recv(1, socket.MSG_PEEK)) and os.path.exists(owner)
-        except BlockingIOError:
-            return os.path.exists(owner)
+            connected = bool(self.connection.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:  # silent, and there
+            connected = True
         except OSError:
-            return False
+            connected = False
+        return connected and (owner is None or os.path.exists(owner))
 
     def give_up(self, message: str) -> None:
         """End whatever there is of the command, and tell the server that it was not started here."""
