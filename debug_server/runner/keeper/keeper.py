@@ -94,7 +94,9 @@ class Keeper:
 
     def run(self) -> None:
         """The whole life of the command."""
-        self._take_handle()
+        # Before the command is released: from here on a new server can find it.
+        listener = self._run_dir.take(self.orders["run_dir"], self.handle, lambda: self._wanted(self.orders["owner"]))
+        self.control.listen(listener)
         self._start()
         self.control.broadcast({"event": "started", "handle": self.handle})
         while not self._over():
@@ -129,12 +131,6 @@ class Keeper:
             self.started = self.leader_ended = time.monotonic()
             self.ladder.begin(self.started, hook=False)
         self.stdio.keep_parent_ends()
-
-    def _take_handle(self) -> None:
-        """Before the command is released: from here on a new server can find it."""
-        self._run_dir.take(self.orders["run_dir"], self.handle, lambda: self._wanted(self.orders["owner"]))
-        assert self._run_dir.listener is not None
-        self.control.listen(self._run_dir.listener)
 
     def _open_stdio(self) -> str | None:
         """Watch the child's streams; returns the name of its terminal, if it has one."""

@@ -34,10 +34,10 @@ class RunDir:
     def __init__(self, pid: int, started: int | None) -> None:
         self._name = f"{PREFIX}{pid}-{started}"
         self._path: str | None = None  # where it lies, under whichever name
-        self.listener: socket.socket | None = None
+        self._listener: socket.socket | None = None
 
-    def take(self, path: str, handle: dict[str, Any], wanted: Callable[[], bool]) -> None:
-        """Give it a command's name, with the handle inside; RefusedError when the command is not this keeper's.
+    def take(self, path: str, handle: dict[str, Any], wanted: Callable[[], bool]) -> socket.socket:
+        """Give it a command's name, with the handle inside; returns where clients will call. RefusedError when the command is not this keeper's.
 
         A fence that was there may be gone again. But whoever removes one has made ``wanted`` false before.
         """
@@ -59,6 +59,8 @@ class RunDir:
         if not wanted():
             self.give_back(path)
             raise RefusedError("nobody waits for the command any more")
+        assert self._listener is not None
+        return self._listener
 
     def publish(self, record: dict[str, Any]) -> None:
         """Put the exit record there, whole or not at all; repeatable after a full disk."""
@@ -102,22 +104,22 @@ class RunDir:
         os.mkdir(path, 0o700)
         os.chdir(path)
         self._path = path
-        if self.listener is not None:
-            self.listener.close()
-        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.listener.setblocking(False)
-        self.listener.bind(SOCKET)
-        self.listener.listen(16)
+        if self._listener is not None:
+            self._listener.close()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.setblocking(False)
+        self._listener.bind(SOCKET)
+        self._listener.listen(16)
 
     def _refuse_callers(self) -> None:
         """Who called while the directory bore the command's name does not mean the next one.
 
         Who calls from now on finds by the name that it came too late.
         """
-        assert self.listener is not None
+        assert self._listener is not None
         try:
             while True:
-                self.listener.accept()[0].close()
+                self._listener.accept()[0].close()
         except OSError:  # nobody is there
             return
 
