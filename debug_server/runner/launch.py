@@ -8,6 +8,8 @@ import json
 import os
 import re
 import secrets
+import select
+import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -235,6 +237,7 @@ def settle_dead(run_dir: Path, handle: dict[str, Any]) -> ExitRecord:
     """The end of a command whose keeper is gone: its own record if it left one, else empty the tree and say so."""
     if (record := read_json(run_dir / EXIT)) is not None:
         return ExitRecord.from_json(record)
+    _end_keeper(handle)
     survivors = _empty(rebuild(handle["tree"])) if handle["keeper"]["boot_id"] == boot_id() else []
     if (record := read_json(run_dir / EXIT)) is not None:
         return ExitRecord.from_json(record)
@@ -253,6 +256,18 @@ def settle_dead(run_dir: Path, handle: dict[str, Any]) -> ExitRecord:
         mechanism=handle["tree"]["mechanism"],
         evidence=evidence,
     )
+
+
+def _end_keeper(handle: dict[str, Any]) -> None:
+    """One that lives but cannot be reached: what it has yet to start would escape the emptying of its tree."""
+    with contextlib.suppress(ProcessLookupError):
+        process = os.pidfd_open(handle["keeper"]["pid"])
+        try:
+            if keeper_alive(handle):
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+                select.select([process], [], [], RECONNECT_SECONDS)
+        finally:
+            os.close(process)
 
 
 def _empty(tree: Tree) -> list[int]:

@@ -37,9 +37,10 @@ class RunDir:
         self._listener: socket.socket | None = None
 
     def take(self, path: str, handle: dict[str, Any], wanted: Callable[[], bool]) -> socket.socket:
-        """Give it a command's name, with the handle inside; returns where clients will call. RefusedError when the command is not this keeper's.
+        """Give it a command's name, with the handle inside; returns where clients will call.
 
-        A fence that was there may be gone again. But whoever removes one has made ``wanted`` false before.
+        RefusedError when the command is not this keeper's. A fence that was there may be gone again, but whoever
+        removes one has made ``wanted`` false before.
         """
         spare = os.path.join(os.path.dirname(path), self._name)
         try:
