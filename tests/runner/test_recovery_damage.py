@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -20,9 +21,9 @@ from tests.running import Bench, carrying, eventually, read_log
 
 
 @pytest.fixture
-def waits(tmp_path: Path) -> list[str]:
+def waits() -> list[str]:
     """A command that can be recognised and runs until the file ``go`` is there."""
-    return ["sh", "-c", "echo begun; while [ ! -e go ]; do sleep 0.02; done; echo over", f"waits-{tmp_path.name}"]
+    return ["sh", "-c", "echo begun; while [ ! -e go ]; do sleep 0.02; done; echo over", f"waits-{uuid4()}"]
 
 
 def _abandoned(bench: Bench, argv: list[str], count: int = 1) -> list[Command]:
