@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -40,6 +40,36 @@ class Replacement:
 
     sentence: str
     failure: bool  # it does not answer, or does too much too soon: its restart costs what any failure costs
+
+
+class NotReadyError(Exception):
+    """It did not become ready, and will not in this life; the sentence says why."""
+
+    def __init__(self, message: str, *, late: bool) -> None:
+        super().__init__(message)
+        self.late = late
+
+
+async def become_ready(life: Life, probe: Probe, seconds: float) -> Mapping[str, Any] | None:
+    """What its probe has to say once it is ready; None at the first sign of its end; NotReadyError else."""
+    asking = asyncio.ensure_future(probe.ready(life.channel))
+    ending = asyncio.ensure_future(life.failing.wait())
+    try:
+        await asyncio.wait([asking, ending], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        over, asked = life.failing.is_set(), asking.done()
+    finally:
+        asking.cancel()
+        ending.cancel()
+        await asyncio.wait([asking, ending])
+    if over:
+        with contextlib.suppress(asyncio.CancelledError):
+            asking.exception()  # looked at: whatever it says, the end is why
+        return None
+    if not asked:
+        raise NotReadyError(f"it was not ready within {seconds * 1000:g} ms", late=True)
+    if (error := asking.exception()) is not None:
+        raise NotReadyError(str(error) or type(error).__name__, late=False) from error
+    return asking.result()
 
 
 async def attend(

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from debug_server.errors import DebugServerError, WorkerNotReadyError
 from debug_server.runner.recovery import Adopted
 from debug_server.runner.spec import CommandSpec
-from debug_server.workers.attending import Logged, attend, first
+from debug_server.workers.attending import Logged, NotReadyError, attend, become_ready, first
 from debug_server.workers.backoff import Backoff, RestartBudget
 from debug_server.workers.changes import Changes, Flights
 from debug_server.workers.clock import Clock
@@ -213,6 +213,7 @@ class ServiceSupervisor:
                 await self._once(adopted)
                 adopted = None
             if self._wishes.halted and not self._wishes.closing:
+                self._go.clear()  # it was set to end a wait
                 self.machine.stopped()
                 self._tell()
                 await self._pause(None)
@@ -326,29 +327,17 @@ class ServiceSupervisor:
                 await self._retire(life, why.sentence, successor=True)
 
     async def _became_ready(self, life: Life, probe: Probe) -> bool:
-        asking = asyncio.ensure_future(probe.ready(life.channel))
-        failing = asyncio.ensure_future(life.failing.wait())
-        await asyncio.wait([asking, failing], timeout=self._timing.startup_timeout, return_when=asyncio.FIRST_COMPLETED)
-        failing.cancel()
-        if life.failing.is_set() or not asking.done():
-            asking.cancel()
-            await asyncio.wait([asking])
-        if life.failing.is_set():
+        try:
+            details = await become_ready(life, probe, self._timing.startup_timeout)
+        except NotReadyError as error:
+            self._report.say("worker_ready_timeout" if error.late else "worker_not_ready", level=logging.WARNING)
+            self.machine.failing(ReadinessReason.HANDSHAKE_FAILED, str(error))
+            self._tell()
+            life.end(grace=SHORT_GRACE, message=str(error))
             return False
-        if asking.cancelled():
-            late = f"it was not ready within {self._timing.startup_timeout * 1000:g} ms"
-            self._report.say("worker_ready_timeout", level=logging.WARNING)
-            return self._never_ready(life, late)
-        if (error := asking.exception()) is not None:
-            return self._never_ready(life, str(error) or type(error).__name__)
-        self.machine.ready(asking.result())
+        if details is not None:
+            self.machine.ready(details)
         return self.machine.is_ready
-
-    def _never_ready(self, life: Life, error: str) -> bool:
-        self.machine.failing(ReadinessReason.HANDSHAKE_FAILED, error)
-        self._tell()
-        life.end(grace=SHORT_GRACE, message=error)
-        return False
 
     async def _last_words(self, life: Life, probe: Probe) -> WorkerExit:
         """From the first sign of its end to the empty tree."""
