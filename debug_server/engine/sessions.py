@@ -25,6 +25,7 @@ from debug_server.errors import ConflictError, DebugServerError, InvalidInputErr
 from debug_server.model import Artifact, Command, CommandStatus, Repository, Session, SessionStatus
 from debug_server.runner import ownership
 from debug_server.runner.environments.request import EnvironmentRequest
+from debug_server.runner.recovery import INLINE
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, build_pool_from_repository
@@ -219,7 +220,7 @@ class Sessions:
 
     def conclude(self, command: Command, workspace: Path) -> None:
         """What a command asked for after its end: files to keep, its session to close."""
-        if not {ARTIFACTS, CLOSES_SESSION} & command.metadata.keys():
+        if not {ARTIFACTS, CLOSES_SESSION, INLINE} & command.metadata.keys():
             return
         session = self._store.get_session(command.session_id)
         if patterns := command.metadata.get(ARTIFACTS):

@@ -1,0 +1,99 @@
+"""What keeps the disk in order although nobody asks."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from debug_server.app import Local
+from debug_server.config import EnvironmentsConfig, WorkspacesConfig
+from debug_server.engine.upkeep import Upkeep
+from debug_server.errors import EnvironmentBuildError
+from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest, workspace_environment
+from debug_server.runner.settings import RunnerPaths, RunnerSettings
+from debug_server.worktrees.mount import detach, list_mounts
+from tests.runner.environment_support import environments, hook
+from tests.worktrees.places import Remote, make_remote
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Remote:
+    """A repository with one commit."""
+    remote = make_remote(tmp_path / "remote")
+    remote.commit({"note": "one\n"})
+    return remote
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Local]:
+    """A machine on which everything is old at once."""
+    settings = RunnerSettings(
+        RunnerPaths.from_root(tmp_path / "artifacts"),
+        workspaces=WorkspacesConfig(
+            lease_ttl_seconds=0.05, idle_seconds=0.01, refresh_seconds=0.01, repack_seconds=0.01
+        ),
+        environments=EnvironmentsConfig(idle_seconds=3600, verify_seconds=0.01),
+    )
+    with Local(settings, str(tmp_path / "store.db")) as local:
+        yield local
+    for mount in reversed(list_mounts(tmp_path)):
+        detach(mount.target)
+
+
+def test_expired_leases_come_back_without_an_acquirer(local: Local, remote: Remote) -> None:
+    """A lease that nobody renews is taken back, and its workspace removed, by the upkeep alone."""
+    repository = local.sessions.reach(str(remote.path))
+    pool = local.sessions.pool(repository)
+    lease = pool.acquire_worktree(commit_sha="main", owner="gone", environment_hash=None)
+    time.sleep(0.1)  # the lease's own time
+    upkeep = Upkeep(store=local.store, sessions=local.sessions, supervisor=local.supervisor)
+    upkeep.recover_leases()
+    assert [row["status"] for row in pool.describe()] == ["idle"]
+    fetched = remote.commit({"note": "two\n"})
+    time.sleep(0.05)
+    upkeep.sweep()
+    assert not lease.path.exists()
+    assert pool.mirror.ancestors(fetched)[0] == fetched
+
+
+def test_damaged_environments_are_found_and_used_ones_stay(local: Local, tmp_path: Path) -> None:
+    """The upkeep withdraws an environment with a changed file; one in use outlives any budget."""
+    manager = local.supervisor.environments
+    assert manager is not None
+    bad = manager.ensure(hook("echo x > $DEBUG_SERVER_ENV_PATH/file", name="bad", root=tmp_path))
+    good = manager.ensure(hook("echo y > $DEBUG_SERVER_ENV_PATH/file", name="good", root=tmp_path))
+    (bad.path / "file").write_text("tampered")
+    time.sleep(0.05)
+    upkeep = Upkeep(store=local.store, sessions=local.sessions, supervisor=local.supervisor)
+    upkeep.sweep()
+    assert [item.fingerprint for item in manager.installed()] == [good.fingerprint]
+    with good.hold():
+        (item,) = manager.installed()
+        assert item.in_use and item.names == ("good",)
+        manager.collect_garbage(max_idle=0, max_bytes=0, grace=0)
+        assert environments(manager) == [good.path.name]
+    good.assign(os.getpid())
+    manager.collect_garbage(max_idle=0, max_bytes=0, grace=0)
+    assert environments(manager) == [good.path.name]
+
+
+def test_a_misspelt_key_is_refused(tmp_path: Path) -> None:
+    """A name that nearly means something is told apart from one that means nothing on purpose."""
+    manager = EnvironmentManager(tmp_path / "envs")
+    for name in ("pyhton", "Python", "python_version", "bulider", "hooks"):
+        with pytest.raises(EnvironmentBuildError, match=f"metadata '{name}' means nothing: write"):
+            manager.plan_fingerprint(EnvironmentRequest("x", metadata={name: "3.11"}))
+    manager.plan_fingerprint(EnvironmentRequest("x", metadata={"variant": "a"}))
+
+
+def test_a_colon_in_a_path_is_refused(tmp_path: Path) -> None:
+    """It would end a name in PATH and PYTHONPATH in the middle: the error names the path."""
+    manager = EnvironmentManager(tmp_path / "envs")
+    handle = manager.ensure(hook("true", root=tmp_path))
+    (tmp_path / "a:b").mkdir()
+    with pytest.raises(EnvironmentBuildError, match="a:b"):
+        workspace_environment(handle, tmp_path / "a:b")
