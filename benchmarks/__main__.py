@@ -19,6 +19,7 @@ from benchmarks import (
     report,
     service,
     start,
+    tasks,
     throughput,
     workers,
     worktrees,
@@ -36,6 +37,7 @@ SUBJECTS: dict[str, Callable[[Size], list[Result]]] = {
     "worktrees": worktrees.measure,
     "environments": environments.measure,
     "pipeline": pipeline.measure,
+    "tasks": tasks.measure,
     "service": service.measure,
     "workers": workers.measure,
 }

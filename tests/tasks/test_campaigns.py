@@ -1,0 +1,24 @@
+"""The short forms of ``scripts/tasks_soak.py``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tasks.campaigns import cancel_storm, kill_under_load
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
+def test_cancel_at_random_moments(tmp_path: Path) -> None:
+    """Tasks of every mode, with children that ignore TERM and detach: canceled, and nothing of them is left."""
+    findings = cancel_storm(tmp_path, 12, seed=7)
+    assert findings.violations == [] and findings.facts["states"].keys() >= {"queued", "running"}
+
+
+def test_a_server_killed_under_load(tmp_path: Path) -> None:
+    """None lost, none run twice, all terminal, callbacks complete and in order."""
+    findings = kill_under_load(tmp_path / "k", tasks=40, kills=2, in_flight=8)
+    assert findings.violations == []
+    assert findings.facts["callbacks"] >= 80
