@@ -7,10 +7,12 @@ from pathlib import Path
 from debug_server.config.declare import Derived, Setting, settings_of
 from debug_server.config.gateway import GatewayConfig
 from debug_server.config.runner import RunnerConfig
+from debug_server.config.tasks import TasksConfig
 from debug_server.config.workers import WorkerConfig
 
 _TABLES = {
     "Runner (`config/runner.toml`)": RunnerConfig,
+    "Host tasks (`config/tasks.toml`)": TasksConfig,
     "Gateway (`config/gateway.toml`)": GatewayConfig,
     "A worker (`[workers.NAME]` in `config/workers.toml`)": WorkerConfig,
 }

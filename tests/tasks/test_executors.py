@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.gateway.responses_stub import ResponsesStub
+from tests.gateway.serving import codex_home, require_codex
 from tests.running import eventually
 from tests.tasks.serving import TaskServer
 
@@ -152,3 +154,20 @@ def test_the_machines_own_engine(make_server: MakeServer) -> None:
     server = make_server(docker_bin="docker")
     found = server.run("t", **sandbox("true", image="debug-server-test/no-such-image:0"))
     assert found["status"] == "failed" and found["message"].startswith("docker sandbox execution failed: ")
+
+
+def test_the_real_codex(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``codex exec`` from npm does a task against a local model, and a cancel leaves nothing of it."""
+    codex, stub = require_codex(), ResponsesStub()
+    with codex_home() as home:
+        stub.configure(home)
+        monkeypatch.setenv("CODEX_HOME", str(home))
+        arguments = "--skip-git-repo-check --sandbox read-only"
+        server = make_server(executor="codex", codex_bin=str(codex), codex_args=arguments)
+        found = server.run("t", "SAY hello from codex")
+        assert (found["status"], found["message"]) == ("success", "codex execution completed"), found
+        assert "hello from codex" in found["stdout"]
+        server.accepted("slow", "SLOW 400")
+        eventually(lambda: len(stub.requests) > 1, 20, "the second request")
+        assert server.cancel("slow")["status"] == "canceled"
+    stub.close()

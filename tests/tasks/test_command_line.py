@@ -1,0 +1,57 @@
+"""``debug-server tasks``: the server alone on its own port, and the commands that speak to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.running import ROOT
+from tests.tasks.campaigns import ServerProcess
+from tests.tasks.serving import TaskServer
+
+
+def tasks(server: str, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """One call of the program."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_URL": server, "DEBUG_SERVER_HOME": "/nonexistent"}
+    argv = [sys.executable, "-m", "debug_server", *arguments]
+    return subprocess.run(argv, env=environ, input=text, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_the_commands(server: TaskServer, tmp_path: Path) -> None:
+    """submit, list, get, wait, logs and cancel say what the API says; refusals are one line and a status."""
+    done = tasks(server.url, "tasks", "submit", "t", "-", "--follow", text="from a pipe")
+    assert (done.returncode, done.stdout) == (0, "from a pipe"), done.stderr
+    assert "mock execution completed" in done.stderr
+    listed = json.loads(tasks(server.url, "--json", "tasks", "list").stdout)
+    assert [item["task_id"] for item in listed] == ["t"]
+    assert json.loads(tasks(server.url, "--json", "tasks", "get", "t").stdout)["status"] == "success"
+    assert tasks(server.url, "tasks", "logs", "t").stdout == "from a pipe"
+    assert "task t is success" in tasks(server.url, "tasks", "cancel", "t").stdout
+    missing = tasks(server.url, "tasks", "get", "none")
+    assert (missing.returncode, missing.stderr) == (1, "debug-server: there is no task 'none'\n")
+    wrong = tasks(server.url, "tasks", "submit", "t", "x", "--mode", "magic")
+    assert wrong.returncode == 2 and "execution_mode" in wrong.stderr
+    away = tasks("http://127.0.0.1:9", "tasks", "list")
+    assert away.returncode == 75 and "debug-server tasks serve" in away.stderr
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_tasks_alone(tmp_path: Path) -> None:
+    """The server of tasks alone has them and the probes, and nothing else."""
+    process = ServerProcess(tmp_path, template="echo {prompt}", in_flight=2)
+    try:
+        with httpx.Client(base_url=process.url, timeout=30) as client:
+            assert client.get("/health").json() == {"status": "ok"}
+            assert client.get("/healthz").json()["tasks"] == {"executor": "shell"}
+            body = {"task_id": "t", "run_id": "r", "prompt": "hi"}
+            assert client.post("/tasks/submit", json=body).json()["status"] == "queued"
+            assert client.get("/tasks/t/wait").json()["stdout"] == "hi\n"
+            assert client.get("/sessions").status_code == 404
+    finally:
+        process.close()
