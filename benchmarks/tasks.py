@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,7 @@ _SCRIPT = "true"
 
 def measure(size: Size) -> list[Result]:
     """A server in this process, a client beside it."""
-    with tempfile.TemporaryDirectory(prefix="debug-server-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="debug-server-bench-") as name, _home(name):
         folder = Path(name)
         submit = _submissions(folder / "submit", _SUBMITS[size])
         mock = _mock(folder / "mock", _MOCKS[size])
@@ -49,6 +52,17 @@ def measure(size: Size) -> list[Result]:
         ),
         Figure(name="shell_of_xargs", value=round(ratio, 2), unit="x", bar=at_least(0.5)),
     ]
+
+
+@contextmanager
+def _home(folder: str) -> Iterator[None]:
+    """A login shell reads somebody's profile: here it is empty, on both sides."""
+    before = os.environ.get("HOME", "/")
+    os.environ["HOME"] = folder
+    try:
+        yield
+    finally:
+        os.environ["HOME"] = before
 
 
 def _submissions(folder: Path, count: int) -> Samples:

@@ -149,6 +149,7 @@ class ServerProcess:
         self._environ = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
+            "HOME": str(root),  # a login shell reads nobody's profile
             "DEBUG_SERVER_DB_URL": f"sqlite:///{root}/data/metadata.db",
             "DEBUG_SERVER_PATHS_ARTIFACTS": str(root / "artifacts"),
             "DEBUG_SERVER_RUNNER_MAX_CONCURRENCY": str(in_flight),

@@ -12,8 +12,12 @@ from tests.tasks.serving import Receiver, TaskServer
 
 
 @pytest.fixture
-def make_server(tmp_path: Path, nothing_left: None) -> Iterator[Callable[..., TaskServer]]:
-    """Servers with settings of the test's choice."""
+def make_server(
+    tmp_path: Path, nothing_left: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., TaskServer]]:
+    """Servers with settings of the test's choice; a login shell reads nobody's profile."""
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     made: list[TaskServer] = []
 
     def make(**settings: Any) -> TaskServer:
