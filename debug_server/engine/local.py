@@ -258,14 +258,14 @@ class LocalEngine:
             command = self._store.get_command(command_id)
             left = deadline - time.monotonic()
             if command.status.terminal:
-                self._wait_for_conclusion(command_id, left)
+                self.wait_for_conclusion(command_id, left)
                 return command
             if left <= 0:
                 return command
             for event in self._feed.wait(after, min(left, _LOOK_AGAIN_SECONDS)):
                 after = event.seq
 
-    def _wait_for_conclusion(self, command_id: int, seconds: float) -> None:
+    def wait_for_conclusion(self, command_id: int, seconds: float) -> None:
         """Its artifacts are collected after its end: whoever waited for it finds them."""
         with self._lock:
             self._lock.wait_for(lambda: command_id not in self._at_work, max(seconds, 0.0))

@@ -220,7 +220,7 @@ class Sessions:
 
     def conclude(self, command: Command, workspace: Path) -> None:
         """What a command asked for after its end: files to keep, its session to close."""
-        if not {ARTIFACTS, CLOSES_SESSION, INLINE} & command.metadata.keys():
+        if not has_conclusion(command):
             return
         session = self._store.get_session(command.session_id)
         if patterns := command.metadata.get(ARTIFACTS):
@@ -370,6 +370,11 @@ class Sessions:
             for item in found
         ]
         return kept, refused
+
+
+def has_conclusion(command: Command) -> bool:
+    """Whether something is to be done after its end."""
+    return not {ARTIFACTS, CLOSES_SESSION, INLINE}.isdisjoint(command.metadata)
 
 
 def is_open(session: Session) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from debug_server.engine.sessions import ARTIFACTS, CLOSES_SESSION
+from debug_server.engine.sessions import ARTIFACTS, CLOSES_SESSION, has_conclusion
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.model import Command, Limits, Session, SessionStatus
 from debug_server.runner.spec import CommandSpec
@@ -65,8 +65,17 @@ class CommandVerbs(SessionVerbs):
         return views.command(await self._ended(command, request.timeout))
 
     async def _ended(self, command: Command, seconds: float) -> Command:
-        """The command once it has ended, or as it is after so many seconds or when the server leaves."""
+        """The command once it has ended, or as it is after so many seconds or when the server leaves.
+
+        Who has waited for it finds what it left: its artifacts are collected after its end.
+        """
         deadline = time.monotonic() + seconds
+        command = await self._terminal(command, deadline)
+        if command.status.terminal and has_conclusion(command):
+            await self._call(self._engine.wait_for_conclusion, command.id, max(0.0, deadline - time.monotonic()))
+        return command
+
+    async def _terminal(self, command: Command, deadline: float) -> Command:
         if command.status.terminal:
             return command
         async with self._wakeups.of(("command", command.id)) as woken:

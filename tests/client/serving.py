@@ -12,21 +12,25 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from debug_server.worktrees.mount import detach, list_mounts
 from tests.running import eventually
 
 _SERVING = re.compile(r"serving on http://127\.0\.0\.1:(\d+)")
+_GRPC = re.compile(r"serving gRPC on port (\d+)")
 _TOKEN = re.compile(r"shown this once: (\S+)")
 
 
 class ServerProcess:
     """``debug-server serve`` below one folder; it can be killed and started again."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, variables: Mapping[str, str] | None = None, grpc: bool = False) -> None:
         self.root = root
+        self.variables = dict(variables or {})
+        self.grpc_port = 0
+        self._grpc = grpc
         self.token = ""
         self.port = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -43,12 +47,21 @@ class ServerProcess:
         self._starts += 1
         out = self.root / f"serve-{self._starts}.out"
         with out.open("wb") as target, (self.root / f"serve-{self._starts}.err").open("wb") as errors:
-            argv = [sys.executable, "-m", "debug_server", "serve", "--port", "0", "--no-grpc", "--log-level", "WARNING"]
+            argv = [sys.executable, "-m", "debug_server", "serve", "--port", "0", "--log-level", "WARNING"]
+            argv += ["--grpc-port", "0"] if self._grpc else ["--no-grpc"]
             self._process = subprocess.Popen(
-                argv, cwd=self.root, stdin=subprocess.DEVNULL, stdout=target, stderr=errors, start_new_session=True
+                argv,
+                cwd=self.root,
+                env={**os.environ, **self.variables},
+                stdin=subprocess.DEVNULL,
+                stdout=target,
+                stderr=errors,
+                start_new_session=True,
             )
         text = eventually(lambda: self._said(out), 60.0, "a serving server")
         self.port = int(_SERVING.findall(text)[0])
+        if found := _GRPC.search(text):
+            self.grpc_port = int(found[1])
         if found := _TOKEN.search(text):
             self.token = found[1]
 
@@ -57,7 +70,7 @@ class ServerProcess:
         if self._process.poll() is not None:
             raise AssertionError(out.with_suffix(".err").read_text())
         text = out.read_text()
-        return text if _SERVING.search(text) else None
+        return text if (_GRPC if self._grpc else _SERVING).search(text) else None
 
     def kill(self) -> None:
         """As a crash would."""
@@ -75,9 +88,9 @@ class ServerProcess:
 
 
 @contextlib.contextmanager
-def serving(root: Path) -> Iterator[ServerProcess]:
+def serving(root: Path, *, variables: Mapping[str, str] | None = None, grpc: bool = False) -> Iterator[ServerProcess]:
     """A server for the block."""
-    server = ServerProcess(root)
+    server = ServerProcess(root, variables=variables, grpc=grpc)
     server.start()
     try:
         yield server
