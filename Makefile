@@ -4,7 +4,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
 
-.PHONY: help setup codex demo test bench soak lint format docs protos lock test-extras clean
+.PHONY: help setup codex demo test bench soak soak-follow lint format docs protos lock test-extras clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,9 @@ bench: setup ## print the benchmark figures as JSON and a table
 
 soak: setup ## kill servers and keepers at random for a long time, then prove that nothing was lost
 	@$(PY) scripts/soak.py $(SOAK_ARGS)
+
+soak-follow: setup ## cut followers off and kill servers at random, then compare every byte, by each transport
+	@$(PY) scripts/soak_follow.py $(SOAK_ARGS)
 
 format: setup ## format the code and fix what the linter can
 	@$(PY) -m ruff check --fix-only --quiet .

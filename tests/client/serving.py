@@ -24,7 +24,7 @@ _TOKEN = re.compile(r"shown this once: (\S+)")
 
 
 class ServerProcess:
-    """``debug-server serve`` below one folder; it can be killed and started again."""
+    """``debug-server serve`` below one folder; it can be killed and started again, on the same ports."""
 
     def __init__(self, root: Path, *, variables: Mapping[str, str] | None = None, grpc: bool = False) -> None:
         self.root = root
@@ -47,8 +47,8 @@ class ServerProcess:
         self._starts += 1
         out = self.root / f"serve-{self._starts}.out"
         with out.open("wb") as target, (self.root / f"serve-{self._starts}.err").open("wb") as errors:
-            argv = [sys.executable, "-m", "debug_server", "serve", "--port", "0", "--log-level", "WARNING"]
-            argv += ["--grpc-port", "0"] if self._grpc else ["--no-grpc"]
+            argv = [sys.executable, "-m", "debug_server", "serve", "--port", str(self.port), "--log-level", "WARNING"]
+            argv += ["--grpc-port", str(self.grpc_port)] if self._grpc else ["--no-grpc"]
             self._process = subprocess.Popen(
                 argv,
                 cwd=self.root,
