@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import (
     cancel,
+    dispatch,
     environments,
     follow,
     machine,
@@ -40,6 +41,7 @@ SUBJECTS: dict[str, Callable[[Size], list[Result]]] = {
     "tasks": tasks.measure,
     "service": service.measure,
     "workers": workers.measure,
+    "dispatch": dispatch.measure,
 }
 
 

@@ -14,7 +14,7 @@ _LOG = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SHIPPED = (_PACKAGE / "shipped", _PACKAGE.parent / "config")  # of an installed package; of a checkout
 _EXTRA = {
-    "governor": {"kanban/backlog/.gitkeep": "", "kanban/wip/.gitkeep": "", "kanban/closed/.gitkeep": ""},
+    "governor": {"kanban/backlog/.gitkeep": "", "kanban/wip/.gitkeep": "", "kanban/done/.gitkeep": ""},
     "offline-workhorse": {"Modelfile": 'FROM scratch\nSYSTEM "You are a small local model."\n'},
 }
 

@@ -1,0 +1,142 @@
+"""Many events across many repositories, the server killed in the middle, and the proof that each ran once, in order."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from tests.dispatch.governing import TERMINAL, Governor, make_repository, repos_text
+
+# One write for each line: what two runners append at the same time must not mix.
+SCRIPT = 'printf "%s\\n" "$DISPATCH_REPO $DISPATCH_TASK_ID $DISPATCH_FIELD" >> "$DISPATCH_ROOT/ran.log"; echo done\n'
+PRIORITIES = ("critical", "high", "med", "low")
+RUNNERS = "runners:\n" + "".join(
+    f"  {name}:\n    executor: bash\n    cmd: work.sh\n    skills: [work.{name}]\n    repos: all\n    priority: {name}\n"
+    for name in PRIORITIES
+)
+IN_FLIGHT = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """One event that was emitted."""
+
+    repo: str
+    task: str
+    number: int
+    priority: str
+
+
+def run_campaign(root: Path, *, events: int, repositories: int, kills: int, seed: int) -> dict[str, Any]:
+    """Emit, kill, restart, wait for the end; returns what was found. Violations are assertion errors."""
+    governor = Governor(root / "governor")
+    names = [f"repo-{number:02}" for number in range(repositories)]
+    places: dict[str, Path | str] = {name: make_repository(root / name, {"work.sh": SCRIPT}) for name in names}
+    governor.configure(RUNNERS, repos_text(places))
+    began = time.monotonic()
+    governor.start()
+    try:
+        sent = emit_all(governor, plan(events, names, random.Random(seed)))
+        for kill in range(kills):
+            wait_until_ended(governor, len(sent) * (kill + 1) // (kills + 2))
+            governor.kill()
+            governor.start()
+        seen = list(governor.stream(600.0))
+    finally:
+        governor.stop()
+    return {**check(governor, sent, seen, strict=kills > 0), "seconds": round(time.monotonic() - began, 1)}
+
+
+def plan(events: int, names: list[str], choice: random.Random) -> dict[tuple[str, str], list[Sent]]:
+    """Events by task, in the order in which each task's must run."""
+    tasks: dict[tuple[str, str], list[Sent]] = defaultdict(list)
+    for number in range(events):
+        key = (choice.choice(names), f"T-{choice.randrange(max(1, events // (3 * len(names))))}")
+        tasks[key].append(Sent(repo=key[0], task=key[1], number=number, priority=choice.choice(PRIORITIES)))
+    return tasks
+
+
+def emit_all(governor: Governor, tasks: dict[tuple[str, str], list[Sent]]) -> list[Sent]:
+    """At once, from several threads; the events of one task from one thread."""
+
+    def send(items: list[Sent]) -> list[Sent]:
+        for item in items:
+            answer = governor.emit(item.task, f"work.{item.priority}", item.repo, field=str(item.number))
+            assert answer.ok and answer.message == f"[runner] {item.priority} queued", answer
+        return items
+
+    with ThreadPoolExecutor(16) as threads:
+        return [item for items in threads.map(send, tasks.values()) for item in items]
+
+
+def wait_until_ended(governor: Governor, count: int) -> None:
+    """Until so many runs have ended, as the stream tells it."""
+    try:
+        for index, _ in enumerate(governor.stream(120.0, follow=True, event_type_filter="runner.exited"), 1):
+            if index >= count:
+                return
+    except grpc.RpcError as error:
+        raise AssertionError(f"{count} runs did not end in time") from error
+
+
+def check(governor: Governor, sent: list[Sent], seen: list[Any], *, strict: bool) -> dict[str, Any]:
+    """None lost, none twice, order by task, one end each, never more than eight at a time, the urgent first."""
+    ran = [line.split() for line in (governor.root / "ran.log").read_text().splitlines()]
+    assert Counter((repo, task, int(number)) for repo, task, number in ran) == Counter(
+        (item.repo, item.task, item.number) for item in sent
+    )
+    order: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for repo, task, number in ran:
+        order[repo, task].append(int(number))
+    assert all(numbers == sorted(numbers) for numbers in order.values())
+    ends = Counter(_command(event) for event in seen if event.event_type in TERMINAL)
+    assert len(ends) == len(sent) and set(ends.values()) == {1}
+    assert {event.event_type for event in seen if event.event_type in TERMINAL} == {"runner.exited"}
+    return {"events": len(sent), "most_at_once": _most(seen), "out_of_turn": _out_of_turn(seen) if strict else 0}
+
+
+def _command(event: Any) -> int:
+    return int(json.loads(event.payload)["command_id"])
+
+
+def _most(seen: list[Any]) -> int:
+    now = most = 0
+    for event in seen:
+        now += (event.event_type == "runner.started") - (event.event_type in TERMINAL)
+        most = max(most, now)
+    assert most <= IN_FLIGHT
+    return most
+
+
+def _out_of_turn(seen: list[Any]) -> int:
+    """Starts, once everything was queued, that passed over a more urgent command whose task was free."""
+    last_queued = max(index for index, event in enumerate(seen) if event.event_type == "runner.queued")
+    waiting: dict[int, tuple[int, tuple[str, str]]] = {}
+    busy: dict[int, tuple[str, str]] = {}
+    wrong = 0
+    for index, event in enumerate(seen):
+        key = (event.repo_name, event.task_id)
+        if event.event_type == "runner.queued":
+            waiting[_command(event)] = (PRIORITIES.index(event.field), key)
+        elif event.event_type == "runner.started":
+            mine, _ = waiting.pop(_command(event))
+            firsts: dict[tuple[str, str], int] = {}
+            for _, (priority, task) in sorted(waiting.items()):
+                firsts.setdefault(task, priority)
+            held = {key, *busy.values()}
+            passed = [task for task, priority in firsts.items() if priority < mine and task not in held]
+            # Up to eight are claimed together and tell of their start in any order.
+            wrong += index > last_queued and len(passed) > IN_FLIGHT
+            busy[_command(event)] = key
+        elif event.event_type in TERMINAL:
+            busy.pop(_command(event), None)
+    assert wrong == 0
+    return wrong

@@ -1,0 +1,41 @@
+"""Governors for the tests of dispatch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.dispatch.governing import Governor, make_repository, repos_text
+
+ONE_RUNNER = """
+runners:
+  work:
+    executor: bash
+    cmd: work.sh
+    skills: [work.do]
+    repos: all
+"""
+
+
+@pytest.fixture
+def governor(tmp_path: Path, nothing_left: None) -> Iterator[Governor]:
+    """A folder without files; stopped at the end."""
+    made = Governor(tmp_path / "governor")
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def working(governor: Governor, tmp_path: Path) -> Callable[..., Governor]:
+    """A governor with one repository and one bash runner whose script is given; started."""
+
+    def make(script: str, runners: str = ONE_RUNNER, **files: str) -> Governor:
+        path = make_repository(tmp_path / "repo", {"work.sh": script, **files})
+        governor.configure(runners, repos_text({"repo": path}))
+        return governor.start()
+
+    return make

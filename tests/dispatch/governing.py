@@ -1,0 +1,179 @@
+"""A governor for one test: a folder with config and repositories, its server as a process, and a gRPC client of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from debug_server.kanban import kanban_pb2 as pb
+from debug_server.kanban import kanban_pb2_grpc
+from tests.running import ROOT, eventually
+
+TERMINAL = ("runner.exited", "runner.timeout", "runner.error", "runner.skipped")
+SHIPPED = ROOT / "config"
+_GIT = ["git", "-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "init.defaultBranch=main"]
+
+
+def make_repository(path: Path, files: dict[str, str] | None = None) -> Path:
+    """A git repository with one commit."""
+    path.mkdir(parents=True)
+    for name, text in {"README.md": "# here\n", **(files or {})}.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(text)
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run([*_GIT, "-C", str(path), *words], check=True)
+    return path
+
+
+def repos_text(paths: dict[str, Path | str]) -> str:
+    """A repos.yml."""
+    entries = "".join(f"  {name}:\n    local_path: {path}\n    branch: main\n" for name, path in paths.items())
+    return f"repos:\n{entries}"
+
+
+class Governor:
+    """One folder and, between ``start`` and ``stop`` or ``kill``, its server."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.environ: dict[str, str] = {}
+        self.port = 0
+        self.http = ""
+        self._process: subprocess.Popen[str] | None = None
+        self._channel: Any = None
+        (root / "config").mkdir(parents=True, exist_ok=True)
+
+    def configure(self, runners: str | None = None, repos: str | None = None) -> None:
+        """Write the files; without a text the shipped ones."""
+        for name, text in (("runners.yml", runners), ("repos.yml", repos)):
+            target = self.root / "config" / name
+            if text is None:
+                shutil.copy(SHIPPED / name, target)
+            else:
+                target.write_text(text)
+
+    def env(self) -> dict[str, str]:
+        """The server's environment: nothing of whoever runs the tests names another place."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("DEBUG_SERVER_", "PROBE_"))}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', os.defpath)}"
+        return {**kept, "PATH": path, "DEBUG_SERVER_HOME": str(self.root / "home"), **self.environ}
+
+    def start(self) -> Governor:
+        """Serve, on the same ports as before."""
+        words = ["serve", "--port", "0", "--grpc-port", str(self.port), "--grace", "3", "--log-level", "WARNING"]
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "debug_server", *words],
+            cwd=self.root,
+            env=self.env(),
+            stdout=subprocess.PIPE,
+            stderr=(self.root / "server.err").open("a"),
+            text=True,
+        )
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if found := re.match(r"serving on (\S+)", line):
+                self.http = found[1]
+            if found := re.match(r"serving gRPC on port (\d+)", line):
+                self.port = int(found[1])
+                self._channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
+                grpc.channel_ready_future(self._channel).result(timeout=20)
+                return self
+        raise AssertionError((self.root / "server.err").read_text())
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the server."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """As a crash would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """As an operator would."""
+        if self._process is not None:
+            self._end(signal.SIGTERM)
+
+    def _end(self, number: int) -> None:
+        assert self._process is not None
+        if self._channel is not None:
+            self._channel.close()
+        self._process.send_signal(number)
+        self._process.wait(timeout=30)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process = None
+
+    def stub(self, name: str) -> Any:
+        """A client of one service."""
+        return getattr(kanban_pb2_grpc, f"{name}Stub")(self._channel)
+
+    def emit(self, task: str, kind: str, repo: str, **fields: str) -> Any:
+        """One event; the answer."""
+        request = pb.IssueEventRequest(task_id=task, event_type=kind, repo_name=repo, **fields)
+        return self.stub("IssueEvent").Emit(request, timeout=20)
+
+    def stream(self, seconds: float = 30.0, **wish: Any) -> Iterator[Any]:
+        """The stream, until it ends or so many seconds have passed."""
+        return iter(self.stub("IssueEvent").Stream(pb.StreamRequest(**wish), timeout=seconds))
+
+    def told(self, **wish: Any) -> list[Any]:
+        """Everything until all that is under way has ended."""
+        return list(self.stream(60.0, **wish))
+
+    def ending(self, task: str) -> tuple[str, dict[str, Any]]:
+        """How a task's only run ended: type and payload."""
+        endings = [event for event in self.told(task_filter=task) if event.event_type in TERMINAL]
+        assert len(endings) == 1, endings
+        return endings[0].event_type, json.loads(endings[0].payload)
+
+
+def kinds(events: Iterable[Any]) -> list[str]:
+    """The types alone."""
+    return [event.event_type for event in events]
+
+
+def output(events: Iterable[Any], stream: str = "stdout") -> str:
+    """What a runner said, put together."""
+    return "".join(json.loads(event.payload)["chunk"] for event in events if event.event_type == f"runner.{stream}")
+
+
+@contextmanager
+def probe(root: Path, repo: str, path: Path, port: int = 0) -> Iterator[int]:
+    """The example probe as a process; yields its port."""
+    words = ["-P", "-m", "runners.probe_server", "--port", str(port), "--repo", f"{repo}={path}"]
+    log = (root / "probe.err").open("a")
+    environ = {**os.environ, "SNAPSHOT_DIR": str(root / "snapshots"), "PROBE_HOST": "127.0.0.1"}
+    process = subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT, env=environ
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r":(\d+)\s*$", line)
+        assert found, (line, (root / "probe.err").read_text())
+        yield int(found[1])
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        log.close()
+
+
+def wait_for_end(governor: Governor, task: str) -> tuple[str, dict[str, Any]]:
+    """As ``ending``, for a task that another process queued."""
+    found = lambda: [event for event in governor.told(task_filter=task) if event.event_type in TERMINAL]  # noqa: E731
+    (event,) = eventually(found, 30.0, f"the end of {task}")
+    return event.event_type, json.loads(event.payload)

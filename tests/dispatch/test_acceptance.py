@@ -1,0 +1,111 @@
+"""The seed's acceptance lines, with real processes and a real probe on a port."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.dispatch.governing import Governor, kinds, make_repository, output, probe, repos_text
+
+EMIT = """
+import sys, grpc
+from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
+with grpc.insecure_channel(sys.argv[1]) as channel:
+    event = kanban_pb2.IssueEventRequest(task_id="TEST-02", event_type="created", repo_name="kanban-pmo")
+    print(kanban_pb2_grpc.IssueEventStub(channel).Emit(event).message)
+"""
+
+
+def _run(governor: Governor, *words: str) -> str:
+    program = str(Path(sys.executable).parent / words[0])
+    done = subprocess.run(
+        [program, *words[1:]],
+        cwd=governor.root,
+        env=governor.env(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_sashi_starts_emits_and_watches(governor: Governor) -> None:
+    """`sashi grpc start && sashi emit TEST-01 created kanban-pmo` says `[runner] board queued`; so does the stub.
+
+    The start returns when the server answers, board ends with 0 and its lines are on the stream; stop ends the server.
+    """
+    (governor.root / "config").rmdir()  # a first start: the shipped files and the example repositories are made
+    started = _run(governor, "sashi", "--json", "grpc", "start", "--port", "0")
+    try:
+        port = json.loads(started.splitlines()[-1])["grpc_port"]
+        assert "[runner] board queued" in _run(governor, "sashi", "emit", "TEST-01", "created", "kanban-pmo")
+        stub = subprocess.run(
+            [sys.executable, "-c", EMIT, f"127.0.0.1:{port}"], capture_output=True, text=True, timeout=60, check=True
+        )
+        assert stub.stdout == "[runner] board queued\n"
+        shown = _run(governor, "debug-server", "events", "--repo", "kanban-pmo")
+        assert shown.count("runner.exited board status 0") == 2
+        assert "runner.stdout card TASK-TEST-01 created in backlog" in shown
+        card = governor.root / ".artifacts/examples/kanban-pmo/kanban/backlog/TASK-TEST-01.md"
+        assert card.is_file()
+        assert "running" in _run(governor, "sashi", "grpc", "status")
+        assert "0.1.0" in _run(governor, "sashi", "probe", "changelog")
+    finally:
+        stopped = _run(governor, "sashi", "grpc", "stop")
+    assert "stopped server" in stopped
+    assert "no server runs" in _run(governor, "sashi", "grpc", "stop")
+
+
+def test_the_probe_runner_calls_sync_repo(governor: Governor, tmp_path: Path) -> None:
+    """PROBE_HOST and PROBE_GRPC_PORT name a real probe: its response is the event's payload, its files are synced."""
+    path = make_repository(tmp_path / "persist", {"notes/a.md": "a\n"})
+    places: dict[str, Path | str] = {"persist-memory-probe": path, "kanban-pmo": path, "ollama-local": path}
+    governor.configure(None, repos_text(places))
+    with probe(tmp_path, "persist-memory-probe", path) as port:
+        governor.environ = {"PROBE_HOST": "127.0.0.1", "PROBE_GRPC_PORT": str(port)}
+        governor.start()
+        assert governor.emit("P-1", "probe", "persist-memory-probe").message == "[runner] probe queued"
+        events = governor.told(task_filter="P-1")
+    assert kinds(events) == ["probe", "runner.queued", "runner.started", "runner.stdout", "runner.exited"]
+    ending = json.loads(events[-1].payload)
+    assert ending["ok"] and ending["response"]["ok"] and ending["response"]["files_synced"] >= 2
+    assert list((tmp_path / "snapshots").rglob("a.md"))
+    assert json.loads(output(events))["ok"]
+
+
+def test_runner_manager_alone_queues_what_a_server_runs(governor: Governor, tmp_path: Path) -> None:
+    """RunnerManager() in a plain script answers as the seed says, and a server that starts later runs it."""
+    path = make_repository(tmp_path / "repo", {"board_runner.py": "print('ran')"})
+    places: dict[str, Path | str] = dict.fromkeys(("persist-memory-probe", "kanban-pmo", "ollama-local"), path)
+    governor.configure(None, repos_text(places))
+    script = (
+        "from types import SimpleNamespace\nfrom debug_server.dispatch import RunnerManager\n"
+        "manager = RunnerManager()\n"
+        "assert manager.get_runner_for_skill('card.create') == 'board'\n"
+        "assert manager.get_runner_for_skill('nothing') == 'unknown'\n"
+        "assert manager.list_runners()[:2] == ['board', 'docs'] and 'runners' in manager.load()\n"
+        "event = SimpleNamespace(task_id='M-1', event_type='created', repo_name='kanban-pmo', payload='{}')\n"
+        "print(sorted(manager.dispatch(event).items()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=governor.root,
+        env=governor.env(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first == "[runner] queued runner=board skill=card.create task=M-1 repo=kanban-pmo executor=python"
+    assert second == str(
+        [("executor", "python"), ("queued", True), ("runner", "board"), ("skill", "card.create"), ("task_id", "M-1")]
+    )
+    governor.start()
+    assert output(governor.told(task_filter="M-1")) == "ran\n"
+    assert os.path.exists(governor.root / ".artifacts")

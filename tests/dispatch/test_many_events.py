@@ -1,0 +1,17 @@
+"""Many events at once, over a crash; the long form is scripts/dispatch_campaign.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.dispatch.campaign import run_campaign
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_none_lost_none_twice_in_order_over_a_crash(tmp_path: Path) -> None:
+    """150 events across 8 repositories, kill -9 in the middle: each runs once, its task's order kept, one end each."""
+    found = run_campaign(tmp_path, events=150, repositories=8, kills=1, seed=5)
+    assert found["events"] == 150
+    assert 2 <= found["most_at_once"] <= 8
