@@ -1,4 +1,4 @@
-"""Emits 1,000 events across 26 repositories, kills the server in the middle, and proves that each ran once, in order."""
+"""Emits 1,000 events across 26 repositories, kills the server meanwhile, and proves that each ran once, in order."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ from tests.dispatch.governing import TERMINAL, Governor, make_repository, repos_
 SCRIPT = 'printf "%s\\n" "$DISPATCH_REPO $DISPATCH_TASK_ID $DISPATCH_FIELD" >> "$DISPATCH_ROOT/ran.log"; echo done\n'
 PRIORITIES = ("critical", "high", "med", "low")
 RUNNERS = "runners:\n" + "".join(
-    f"  {name}:\n    executor: bash\n    cmd: work.sh\n    skills: [work.{name}]\n    repos: all\n    priority: {name}\n"
+    f"  {name}:\n    executor: bash\n    cmd: work.sh\n    skills: [work.{name}]\n"
+    f"    repos: all\n    priority: {name}\n"
     for name in PRIORITIES
 )
 IN_FLIGHT = 8

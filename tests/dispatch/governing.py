@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def make_repository(path: Path, files: dict[str, str] | None = None) -> Path:
     return path
 
 
-def repos_text(paths: dict[str, Path | str]) -> str:
+def repos_text(paths: Mapping[str, Path | str]) -> str:
     """A repos.yml."""
     entries = "".join(f"  {name}:\n    local_path: {path}\n    branch: main\n" for name, path in paths.items())
     return f"repos:\n{entries}"

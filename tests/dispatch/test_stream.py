@@ -1,0 +1,220 @@
+"""The stream and the server around it: cursors, filters, many ways in, and what a runner may do."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+
+from debug_server.kanban import kanban_pb2 as pb
+from tests.dispatch.conftest import ONE_RUNNER
+from tests.dispatch.governing import Governor, kinds, make_repository, output, repos_text
+from tests.running import eventually
+
+Working = Callable[..., Governor]
+TALK = "for n in 1 2 3; do echo out$n; echo err$n >&2; done; printf 'no end'\n"
+STDIN = 'cat > got.json; echo "$DISPATCH_TASK_ID $DISPATCH_SKILL $DISPATCH_TRIGGER"\n'
+
+
+def _essence(events: list[Any]) -> list[tuple[str, str, str]]:
+    return [(event.task_id, event.event_type, event.payload) for event in events]
+
+
+def test_a_watcher_goes_on_where_it_was(working: Working) -> None:
+    """From the cursor of each event the rest follows without a gap or a repeat, also after a restart."""
+    governor = working(TALK)
+    for task in ("A", "B"):
+        governor.emit(task, "work.do", "repo")
+    whole = governor.told()
+    assert output([event for event in whole if event.task_id == "A"]) == "out1\nout2\nout3\nno end"
+    assert output([event for event in whole if event.task_id == "A"], "stderr") == "err1\nerr2\nerr3\n"
+    governor.stop()
+    governor.start()
+    for index, event in enumerate(whole):
+        rest = governor.told(cursor=event.cursor)
+        assert sorted(_essence(rest)) == sorted(_essence(whole[index + 1 :])), event.cursor
+    with pytest.raises(grpc.RpcError) as caught:
+        governor.told(cursor="nonsense")
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_filters(working: Working) -> None:
+    """By repository, task and the beginning of the type."""
+    governor = working(TALK)
+    for task in ("A", "B"):
+        governor.emit(task, "work.do", "repo")
+    governor.told()
+    assert {event.task_id for event in governor.told(task_filter="B")} == {"B"}
+    assert kinds(governor.told(event_type_filter="runner.exited")) == ["runner.exited"] * 2
+    assert governor.told(repo_filter="elsewhere") == []
+    assert {event.event_type for event in governor.told(event_type_filter="runner.std")} == {
+        "runner.stdout",
+        "runner.stderr",
+    }
+
+
+def test_the_event_arrives_whole_on_stdin(working: Working, tmp_path: Path) -> None:
+    """A payload with control characters, quotes and shell words is data: in stdin's JSON, exactly."""
+    governor = working(STDIN)
+    payload = json.dumps({"x": "a\x00b\x1b[31m $(touch pwned) `id` ' \" \\ \n"}) + "\x01\x7f"
+    assert governor.emit("T-1", "work.do", "repo", payload=payload, field="$(touch pwned)").ok
+    events = governor.told(task_filter="T-1")
+    got = json.loads((tmp_path / "repo/got.json").read_text())
+    assert (got["payload"], got["field"], got["runner"]) == (payload, "$(touch pwned)", "work")
+    assert output(events) == "T-1 work.do event\n"
+    assert not (tmp_path / "repo/pwned").exists()
+    assert events[0].payload == payload
+
+
+def test_events_that_make_no_sense_are_answered(working: Working) -> None:
+    """No type, an unknown repository, ten mebibytes, a path as a name: ok=false and why; then all is well."""
+    governor = working("echo fine\n")
+    for task, kind, repo, fields in [
+        ("T", "", "repo", {}),
+        ("T", "work.do", "nowhere", {}),
+        ("T", "work.do", "../repo", {}),
+        ("", "work.do", "repo", {}),
+        ("T", "runner.exited", "repo", {}),
+        ("T", "work.do", "repo", {"payload": "x" * (10 << 20)}),
+        ("T\n[runner] fake", "work.do", "repo", {}),
+    ]:
+        answer = governor.emit(task, kind, repo, **fields)
+        assert not answer.ok and answer.error, (task, kind, repo)
+    assert governor.told() == []
+    assert governor.emit("T", "work.do", "repo").message == "[runner] work queued"
+
+
+def test_a_runner_that_detaches_leaves_nothing(working: Working) -> None:
+    """What a runner starts in a session of its own ends with it; `nothing_left` looks for it."""
+    governor = working("setsid sleep 600 & echo left\n")
+    governor.emit("D", "work.do", "repo")
+    found, payload = governor.ending("D")
+    assert (found, payload["exit_code"]) == ("runner.exited", 0)
+
+
+def test_bounds_of_a_runner(working: Working) -> None:
+    """More than `queue` waiting events are refused as an error event; `concurrency` bounds how many run at a time."""
+    governor = working("sleep 0.4\n", ONE_RUNNER + "    queue: 2\n    concurrency: 1\n")
+    answers = [governor.emit(f"Q-{number}", "work.do", "repo").message for number in range(8)]
+    refused = [answer for answer in answers if "skipped" in answer]
+    assert refused and "wait already" in refused[0]
+    events = governor.told(event_type_filter="runner.")
+    assert kinds(events).count("runner.error") == len(refused)
+    assert kinds(events).count("runner.exited") == 8 - len(refused)
+    now = 0
+    for kind in kinds(events):
+        now += (kind == "runner.started") - (kind == "runner.exited")
+        assert now <= 1
+
+
+def test_a_leased_workspace_leaves_the_repository_alone(working: Working, tmp_path: Path) -> None:
+    """With `workspace: leased` the runner works in a private checkout of the branch."""
+    governor = working("echo changed > README.md; cat README.md\n", ONE_RUNNER + "    workspace: leased\n")
+    governor.emit("W", "work.do", "repo")
+    assert output(governor.told(task_filter="W")) == "changed\n"
+    assert (tmp_path / "repo/README.md").read_text() == "# here\n"
+
+
+def test_over_http(working: Working) -> None:
+    """Emitted as JSON, watched as server-sent events that resume by Last-Event-ID, pushed by a signed hook."""
+    pushes = ONE_RUNNER + '    triggers:\n      - type: push\n        paths: ["*.md"]\n'
+    body = json.dumps({"after": "a" * 40, "commits": [{"added": ["x.md"]}]}).encode()
+
+    def watched(**headers: str) -> list[tuple[str, str]]:
+        text = client.get("/kanban/events", params={"follow": "false"}, headers=headers).text
+        return [tuple(part.partition(": ")[2] for part in frame.split("\n")[:2]) for frame in text.split("\n\n")[:-1]]  # type: ignore[misc]
+
+    governor = working("echo hello\n", pushes)
+    governor.stop()
+    governor.environ = {"DEBUG_SERVER_HOOK_SECRET": "s3cret"}
+    governor.start()
+    with httpx.Client(base_url=governor.http, timeout=20) as client:
+        event = {"task_id": "H", "event_type": "work.do", "repo_name": "repo"}
+        answer = client.post("/kanban/events", json=event)
+        assert (answer.status_code, answer.json()["message"]) == (202, ["[runner] work queued"])
+        frames = watched()
+        assert [kind for _, kind in frames][-2:] == ["runner.stdout", "runner.exited"]
+        assert watched(**{"Last-Event-ID": frames[2][0]}) == frames[3:]
+        signed = {"X-Hub-Signature-256": "sha256=" + hmac.new(b"s3cret", body, hashlib.sha256).hexdigest()}
+        pushed = client.post("/hooks/repo", content=body, headers={**signed, "X-GitHub-Event": "push"})
+        assert pushed.json()["message"] == ["[runner] work queued"]
+        assert client.post("/hooks/repo", content=body + b" ", headers=signed).status_code == 401
+        assert client.post("/kanban/events", json=event, headers={"Host": "evil.example"}).status_code == 401
+        assert client.post("/kanban/events", json=event, headers={"Authorization": "Bearer x"}).status_code == 401
+        assert client.post("/kanban/events", json={**event, "repo_name": "nowhere"}).status_code == 404
+
+
+def test_files_are_read_anew(working: Working) -> None:
+    """A changed file is in force with the next event, on SIGHUP too; an invalid one changes nothing."""
+    governor = working("echo fine\n")
+    runners = governor.root / "config/runners.yml"
+    runners.write_text(ONE_RUNNER.replace("work.do", "other.do"))
+    assert "queued" in governor.emit("A", "other.do", "repo").message
+    runners.write_text(ONE_RUNNER.replace("bash", "perl"))
+    governor.signal(signal.SIGHUP)
+    assert "queued" in governor.emit("B", "other.do", "repo").message
+    health = httpx.get(f"{governor.http}/healthz").json()["dispatch"]
+    assert "runners.yml:4" in health["configuration"]
+
+
+def test_a_schedule_runs_once_for_what_was_missed(governor: Governor, tmp_path: Path) -> None:
+    """A time that passed while no server ran is caught up once by the next."""
+    path = make_repository(tmp_path / "repo", {"work.sh": "echo $DISPATCH_TASK_ID\n"})
+    governor.configure(
+        ONE_RUNNER + "    triggers:\n      - {type: schedule, cron: '* * * * *'}\n", repos_text({"repo": path})
+    )
+    governor.start()
+    governor.stop()
+    database = governor.root / ".artifacts/data/metadata.db"
+    subprocess.run(
+        [
+            "python3",
+            "-c",
+            f"import sqlite3; c = sqlite3.connect({str(database)!r}); "
+            "c.execute('UPDATE schedules SET next_at = next_at - 7200'); c.commit()",
+        ],
+        check=True,
+    )
+    governor.start()
+    found = lambda: [event for event in governor.told() if event.event_type == "runner.exited"]  # noqa: E731
+    assert len(eventually(found, 20.0, "the scheduled run")) == 1
+    assert governor.told()[0].task_id.startswith("schedule-work-work.do-")
+
+
+def test_repositories_and_files_over_grpc(working: Working, tmp_path: Path) -> None:
+    """The registry reads and writes repos.yml; FileWrite writes inside a repository only; the version is told."""
+    governor = working("echo fine\n")
+    registry, files = governor.stub("RepoRegistry"), governor.stub("FileWrite")
+    assert [repo.name for repo in registry.ListRepos(pb.ListReposRequest()).repos] == ["repo"]
+    other = make_repository(tmp_path / "other", {"work.sh": "echo other\n"})
+    added = registry.AddRepo(pb.AddRepoRequest(repo=pb.RepoEntry(name="other", local_path=str(other))))
+    assert added.ok, added.error
+    assert not registry.AddRepo(pb.AddRepoRequest(repo=pb.RepoEntry(name="other", local_path="x"))).ok
+    assert registry.UpdateRepo(pb.UpdateRepoRequest(name="other", fields={"role": "telemetry"})).ok
+    assert registry.GetRepo(pb.GetRepoRequest(name="other")).role == "telemetry"
+    gone: list[Callable[[], Any]] = [
+        lambda: registry.GetRepo(pb.GetRepoRequest(name="gone")),
+        lambda: registry.UpdateRepo(pb.UpdateRepoRequest(name="gone", fields={"role": "x"})),
+    ]
+    for call in gone:
+        with pytest.raises(grpc.RpcError) as caught:
+            call()
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    assert governor.emit("N", "work.do", "other").message == "[runner] work queued"
+    written = files.Write(pb.WriteRequest(repo_name="other", relative_path="a/b", content="x"))
+    assert written.ok and Path(written.written_path).read_text() == "x"
+    assert not files.Write(pb.WriteRequest(repo_name="other", relative_path="../b", content="x")).ok
+    assert files.SetEnvKey(pb.SetEnvKeyRequest(repo_name="other", key="A", value="1")).ok
+    assert files.MergeLines(pb.MergeRequest(repo_name="other", lines=["*.log"])).ok
+    assert not files.MergeLines(pb.MergeRequest(repo_name="gone", lines=["*.log"])).ok
+    assert governor.stub("VersionService").GetVersion(pb.GetVersionRequest()).version
+    governor.told()
