@@ -13,6 +13,7 @@ from debug_server.runner.log_watch import watch_log
 _LOOK_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 16  # a line that is longer is told in pieces
 _BULK_BYTES = 1 << 13  # more than this in one look is told as several lines at once
+_LONGEST_CHARACTER = 4
 _STREAMS = ("stdout", "stderr")
 
 
@@ -46,8 +47,8 @@ class _Pending:
             self._first = segment.offset + skip
         self._data += data
         cut = self._data.rfind(b"\n") + 1
-        if not cut and len(self._data) >= _PIECE_BYTES:
-            cut = len(self._data)
+        if not cut and len(self._data) >= _PIECE_BYTES and len(data) > _LONGEST_CHARACTER:
+            cut = _before_split_character(self._data)
         return self._cut(cut, segment) if cut else []
 
     def rest(self, time_ns: int) -> list[Lines]:
@@ -56,7 +57,7 @@ class _Pending:
         return self._cut(len(self._data), last) if self._data else []
 
     def _cut(self, cut: int, segment: LogSegment) -> list[Lines]:
-        """Every line end lies in this segment: what was kept before had none, so each piece's end is known exactly."""
+        """Every cut lies in this segment, for what was kept before had no line end: so each piece's end is exact."""
         whole, self._data = bytes(self._data[:cut]), self._data[cut:]
         end = segment.end - len(self._data)
         moment = datetime.fromtimestamp(segment.time_ns / 1e9, UTC)
@@ -67,6 +68,18 @@ class _Pending:
             offset = end - left
         self._first = self.sent = end
         return found
+
+
+def _before_split_character(data: bytearray) -> int:
+    """Where to cut so that no character is torn: before a last one that lacks bytes."""
+    for back in range(1, _LONGEST_CHARACTER):
+        byte = data[-back]
+        if byte >= 0xC0:
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return len(data) - back if back < length else len(data)
+        if byte < 0x80:
+            break
+    return len(data)
 
 
 def _split(data: bytes) -> list[bytes]:
