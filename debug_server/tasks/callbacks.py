@@ -99,6 +99,7 @@ class Callbacks:
         while True:
             self._changed.clear()
             pause = _LOOK_AGAIN
+            busy = set(self._sending)  # before reading: one that is delivered meanwhile would be read as if it were not
             try:
                 heads = await self._service.next_messages(TOPIC)
             except DebugServerError as error:  # the store is away for a moment
@@ -106,7 +107,7 @@ class Callbacks:
                 heads = []
             now = datetime.now(UTC)
             for message in heads:
-                if message.lane in self._sending or len(self._sending) >= _AT_ONCE:
+                if message.lane in busy or len(self._sending) >= _AT_ONCE:
                     continue
                 if message.due_at > now:
                     pause = min(pause, (message.due_at - now).total_seconds())
