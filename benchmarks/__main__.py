@@ -13,6 +13,7 @@ from benchmarks import (
     dispatch,
     environments,
     follow,
+    gateway,
     machine,
     memory,
     parallel,
@@ -42,6 +43,7 @@ SUBJECTS: dict[str, Callable[[Size], list[Result]]] = {
     "service": service.measure,
     "workers": workers.measure,
     "dispatch": dispatch.measure,
+    "gateway": gateway.measure,
 }
 
 

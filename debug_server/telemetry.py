@@ -35,6 +35,7 @@ class Metric:
 _LONG = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)  # what people wait for
 _SHORT = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5)  # what we add
 _HTTP_MS = (50, 100, 200, 400, 800, 1200, 2000, 5000, 10000)
+_BUFFER = ("output_mode", "reason")
 _REQUEST = ("route", "method", "status_family", "model")
 
 _GATEWAY: Mapping[str, Metric] = {
@@ -55,6 +56,10 @@ _GATEWAY: Mapping[str, Metric] = {
         kind="counter", help="Events of the Responses API.", labels=("route", "model", "event")
     ),
     "codex_streams_active": Metric(kind="gauge", help="Streams that are open."),
+    "codex_tool_buffer_started_total": Metric(kind="counter", help="Turns that called functions.", labels=_BUFFER),
+    "codex_tool_buffer_flushed_total": Metric(kind="counter", help="Their calls handed over.", labels=_BUFFER),
+    "codex_tool_buffer_aborted_total": Metric(kind="counter", help="Lost with their turn.", labels=_BUFFER),
+    "codex_tool_buffer_anomaly": Metric(kind="gauge", help="1 when the last calls were lost."),
     "codex_maintenance_mode": Metric(kind="gauge", help="1 while all work is refused."),
 }
 

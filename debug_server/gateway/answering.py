@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from debug_server.config.gateway import GatewayConfig
 from debug_server.errors import WorkerNotReadyError
 from debug_server.gateway.admission import Admission
 from debug_server.gateway.refusals import Refusal
+from debug_server.ports import Telemetry
 from debug_server.workers.codex import CodexConversation
 from debug_server.workers.codex_turn import Turn, TurnRequest
-from debug_server.workers.interface import SupervisedWorker
-from debug_server.workers.turns import Ended, TurnEvent
+from debug_server.workers.interface import Generation, SupervisedWorker
+from debug_server.workers.turns import Ended, ToolCall, TurnEvent
 
 Pick = Callable[[], SupervisedWorker]
+Replace = Callable[[SupervisedWorker], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +59,12 @@ class Patience:
 class Answering:
     """Turns requests into events, over whichever worker is ready."""
 
-    def __init__(self, pick: Pick, admission: Admission) -> None:
+    def __init__(self, pick: Pick, admission: Admission, telemetry: Telemetry, replace: Replace | None = None) -> None:
+        """``replace`` is told of a worker that does not stop a turn whose client has left."""
         self._pick = pick
         self._admission = admission
+        self._telemetry = telemetry
+        self._replace = replace
 
     def check_ready(self) -> None:
         """Refuse early, before a request is read or waits in line."""
@@ -83,16 +89,57 @@ class Answering:
         A Refusal or an error of the worker's ends it early.
         """
         async with self._admission.turn(patience.deadline):
-            with self._pick().borrow() as generation:
-                conversation = generation.conversation
-                assert isinstance(conversation, CodexConversation)
+            worker = self._pick()
+            with worker.borrow() as generation:
                 for choice in range(choices):
-                    async with conversation.turn(request) as turn:
-                        ended = False
-                        while not ended:
-                            event = await _next(turn, patience)
-                            ended = isinstance(event, Ended)
+                    async with aclosing(self._turn(worker, generation, request, patience)) as heard:
+                        async for event in heard:
                             yield Pulse() if event is None else Heard(choice=choice, event=event)
+
+    async def _turn(
+        self, worker: SupervisedWorker, generation: Generation, request: TurnRequest, patience: Patience
+    ) -> AsyncGenerator[TurnEvent | None, None]:
+        assert isinstance(generation.conversation, CodexConversation)
+        calls = CallBuffer(self._telemetry)
+        turn: Turn | None = None
+        try:
+            async with generation.conversation.turn(request) as turn:
+                event: TurnEvent | None = None
+                while not isinstance(event, Ended):
+                    event = await _next(turn, patience)
+                    calls.take(event)
+                    yield event
+        finally:
+            calls.close()
+            if turn is not None and turn.is_stuck and self._replace is not None:
+                self._replace(worker)
+
+
+class CallBuffer:
+    """Counts the functions that a turn calls: taken, handed over with its end, or lost with it."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+        self._open = False
+
+    def take(self, event: TurnEvent | None) -> None:
+        """Note an event."""
+        if isinstance(event, ToolCall) and not self._open:
+            self._open = True
+            self._count("codex_tool_buffer_started_total", "call")
+        elif isinstance(event, Ended) and self._open:
+            self._open = False
+            self._count("codex_tool_buffer_flushed_total", "end")
+            self._telemetry.gauge("codex_tool_buffer_anomaly", 0)
+
+    def close(self) -> None:
+        """The turn is over, whichever way."""
+        if self._open:
+            self._count("codex_tool_buffer_aborted_total", "lost")
+            self._telemetry.gauge("codex_tool_buffer_anomaly", 1)
+
+    def _count(self, name: str, reason: str) -> None:
+        self._telemetry.count(name, 1, output_mode="openai-json", reason=reason)
 
 
 async def _next(turn: Turn, patience: Patience) -> TurnEvent | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +14,10 @@ from starlette.routing import BaseRoute, Route
 from debug_server.config.gateway import GatewayConfig
 from debug_server.gateway.access import Access, TokenCheck
 from debug_server.gateway.admission import Admission
-from debug_server.gateway.answering import Answering, Pick
+from debug_server.gateway.answering import Answering, Pick, Replace
 from debug_server.gateway.endpoints import Endpoints
 from debug_server.gateway.metrics import metrics_endpoint
+from debug_server.gateway.protocol_log import ProtocolLog
 from debug_server.gateway.routes import v1_routes
 from debug_server.gateway.usage import UsageLog
 from debug_server.ports import Telemetry
@@ -37,7 +38,8 @@ class Surroundings:
     render_metrics: Callable[[], str]
     base: TurnRequest
     diagnose: Diagnose  # asks the worker's program who it is; blocks
-    drain: Callable[[], Awaitable[None]] | None = None
+    replace: Replace  # a worker that is stuck
+    protocol_log: ProtocolLog | None
 
 
 class GatewayPart:
@@ -57,12 +59,11 @@ class GatewayPart:
 
     def routes(self) -> Sequence[BaseRoute]:
         """``/v1`` and ``/metrics``."""
-        pick = self._around.pick
         endpoints = Endpoints(
             self._config,
             access=Access(self._config, self._around.check_token),
             admission=self._admission,
-            answering=Answering(pick, self._admission) if pick is not None else None,
+            answering=self._answering(),
             usage=self._usage,
             base=self._around.base,
         )
@@ -71,6 +72,12 @@ class GatewayPart:
         )
         metrics = metrics_endpoint(self._config, self._around.check_token, self._around.render_metrics)
         return [*found, Route("/metrics", metrics, methods=["GET"])]
+
+    def _answering(self) -> Answering | None:
+        if self._around.pick is None:
+            return None
+        replace = self._around.replace if self._config.answers.kill_on_disconnect else None
+        return Answering(self._around.pick, self._admission, self._around.telemetry, replace)
 
     def grpc_services(self) -> Mapping[str, Any]:
         """None."""
@@ -81,6 +88,7 @@ class GatewayPart:
         """Asks the worker's program who it is, beside everything else; at the end writes what waits."""
         self._around.telemetry.gauge("codex_maintenance_mode", float(self._config.access.maintenance))
         self._around.telemetry.gauge("codex_streams_active", 0)
+        self._around.telemetry.gauge("codex_tool_buffer_anomaly", 0)
         asking = asyncio.ensure_future(self._diagnose()) if self._around.pick is not None else None
         try:
             yield
@@ -89,6 +97,8 @@ class GatewayPart:
                 asking.cancel()
                 await asyncio.gather(asking, return_exceptions=True)
             await asyncio.to_thread(self._usage.close)
+            if self._around.protocol_log is not None:
+                self._around.protocol_log.close()
 
     async def _diagnose(self) -> None:
         self._program = await asyncio.to_thread(self._around.diagnose)

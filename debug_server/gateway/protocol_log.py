@@ -22,7 +22,7 @@ class ProtocolLog:
 
     def note(self, direction: str, message: Mapping[str, Any], size: int) -> None:
         """One message."""
-        if self._broken:
+        if self._broken or self._file.closed:  # the worker's last words come after the gateway's
             return
         kind = (
             "request"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -61,6 +62,7 @@ CODES: Mapping[str, Kind] = {
 }
 _RETRY_SECONDS = 1.0
 _SHOWN = 80
+_UNION_BRANCH = re.compile(r"str$|list\[|dict\[|function-|[A-Z]")  # how the validator names one type of several
 
 
 class Refusal(Exception):
@@ -132,7 +134,7 @@ def _unavailable(error: UnavailableError) -> Refusal:
 def _invalid(error: ValidationError) -> Refusal:
     # Of a value that may be one thing or another, the fault that lies deepest is the telling one.
     fault = max(error.errors(include_url=False, include_context=False), key=lambda item: len(item["loc"]))
-    where = [str(part) for part in fault["loc"] if not str(part).startswith(("function-", "list[", "str", "tagged"))]
+    where = [str(part) for part in fault["loc"] if not _UNION_BRANCH.match(str(part))]
     param = ".".join(where) or "body"
     shown = repr(fault["input"])
     value = f", not {shown}" if isinstance(fault["input"], str | int | float) and len(shown) <= _SHOWN else ""

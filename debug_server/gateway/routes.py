@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -60,6 +61,9 @@ class Served:
             observed.status = refusal.kind.status
             if refusal.code != "request_aborted":
                 await exchange.answer(refusal.response())
+        except asyncio.CancelledError:  # the server is cut off, and the client with it
+            observed.code, observed.status = "request_aborted", 499
+            raise
         finally:
             observed.ended(self._worker_state())
 

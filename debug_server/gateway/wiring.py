@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
@@ -13,11 +14,14 @@ from debug_server.gateway.worker import NAME, base_turn, diagnose, prepare_folde
 from debug_server.ports import Telemetry
 from debug_server.service import Service
 from debug_server.workers.codex import PROTOCOL, CodexOptions, codex_handshake
+from debug_server.workers.interface import SupervisedWorker
 from debug_server.workers.spec import WorkerTiming
 from debug_server.workers.state import ReadinessReason
 from debug_server.workers.status import absent_status
+from debug_server.workers.supervisor import ServiceSupervisor
 from debug_server.workers.workers import Workers
 
+_REPLACING: set[asyncio.Future[None]] = set()  # a loop forgets what nobody holds
 _SCOPES = ("commands:write",)  # a turn may run commands
 
 
@@ -39,8 +43,10 @@ def gateway_part(
 
     since = datetime.now(UTC)
     _, workdir = prepare_folders(config.codex)
+    path = config.observation.protocol_log
+    protocol_log = ProtocolLog(path) if path is not None else None
     if config.codex.enabled:
-        _declare(config, workers, environ)
+        _declare(config, workers, environ, protocol_log)
     return GatewayPart(
         config,
         Surroundings(
@@ -50,18 +56,28 @@ def gateway_part(
             telemetry=telemetry,
             render_metrics=render_metrics,
             base=base_turn(config, workdir),
+            replace=_replace,
+            protocol_log=protocol_log,
             diagnose=lambda: diagnose(config.codex, environ),
         ),
     )
 
 
-def _declare(config: GatewayConfig, workers: Workers, environ: Mapping[str, str]) -> None:
-    path = config.observation.protocol_log
+def _replace(worker: SupervisedWorker) -> None:
+    assert isinstance(worker, ServiceSupervisor)
+    replacing = asyncio.ensure_future(worker.restart())
+    _REPLACING.add(replacing)
+    replacing.add_done_callback(_REPLACING.discard)
+
+
+def _declare(
+    config: GatewayConfig, workers: Workers, environ: Mapping[str, str], protocol_log: ProtocolLog | None
+) -> None:
     workers.handshakes[PROTOCOL] = codex_handshake(
         CodexOptions(
             handshake_seconds=config.codex.handshake_timeout_ms / 1000,
             request_seconds=config.codex.request_timeout_ms / 1000,
-            trace=ProtocolLog(path).note if path is not None else None,
+            trace=protocol_log.note if protocol_log is not None else None,
         )
     )
     if not workers.declares(NAME):

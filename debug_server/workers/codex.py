@@ -136,7 +136,7 @@ class CodexConversation:
             leaving = asyncio.ensure_future(turn.leave())
             self._leaving.add(leaving)
             leaving.add_done_callback(self._leaving.discard)
-            await asyncio.shield(leaving)
+            await asyncio.wait({leaving})  # not its result: a conversation that is closed cancels it
             self._free(turn)
 
     def _free(self, turn: Turn) -> None:

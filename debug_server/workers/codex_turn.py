@@ -79,6 +79,7 @@ class Turn:
         self.thread_id: str | None = None
         self.turn_id: str | None = None
         self.usage = TokenUsage()
+        self.is_stuck = False  # left, and the worker did not confirm that it has stopped
 
     def begin(self) -> None:
         """Start it in the background: what goes wrong is what reading raises."""
@@ -113,7 +114,7 @@ class Turn:
                 if self.turn_id is not None and not self._over.is_set():
                     await self._interrupt()
         except (TimeoutError, DebugServerError):
-            pass  # the worker is stuck or gone: its own deadlines and the supervisor's watchdog see to it
+            self.is_stuck = self._rpc.is_open
         finally:
             if self._begun is not None:
                 self._begun.cancel()

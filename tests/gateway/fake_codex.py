@@ -41,7 +41,7 @@ class Fake:
         self._threads: dict[str, dict[str, Any]] = {}
         self._pending: dict[int, Callable[[Any], None]] = {}
         self._overloads: dict[str, int] = {}
-        self._buffer = b""
+        self._pieces: list[bytes] = []  # of a line that is not complete
 
     def run(self) -> None:
         signal.signal(signal.SIGTERM, self._terminated)
@@ -60,9 +60,12 @@ class Fake:
             data = os.read(0, 1 << 16)
             if not data:
                 os._exit(0)
-            *lines, self._buffer = (self._buffer + data).split(b"\n")
-            for line in lines:
-                self._take(json.loads(line))
+            self._pieces.append(data)
+            if b"\n" in data:
+                *lines, rest = b"".join(self._pieces).split(b"\n")
+                self._pieces = [rest]
+                for line in lines:
+                    self._take(json.loads(line))
         while self._timers and self._timers[0][0] <= time.monotonic():
             heapq.heappop(self._timers)[2]()
 

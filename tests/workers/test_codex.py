@@ -125,6 +125,34 @@ def test_leaving_a_turn_interrupts_it() -> None:
     run(work())
 
 
+def test_a_conversation_that_is_closed_cancels_no_reader() -> None:
+    """While turns are being left or read, ``close`` gives each reader WorkerExitedError, never a cancellation."""
+
+    begun = asyncio.Semaphore(0)
+
+    async def reader(conversation: CodexConversation, *, leave: bool) -> str:
+        try:
+            async with conversation.turn(prompt("words=100000 delay=1")) as turn:
+                while True:
+                    if isinstance(await turn.read(), Text):
+                        begun.release()
+                        if leave:
+                            break
+        except WorkerExitedError:
+            return "exited"
+        return "left"
+
+    async def work() -> None:
+        async with conversing({"FAKE_CODEX_JSONRPC_HANG": "turn/interrupt"}) as (conversation, _):
+            readers = [asyncio.ensure_future(reader(conversation, leave=number % 2 == 0)) for number in range(6)]
+            for _ in range(50):  # the three that stay go on reading, so that many pieces mean all have begun
+                await begun.acquire()
+            await conversation.close()
+            assert set(await asyncio.gather(*readers)) == {"left", "exited"}
+
+    run(work())
+
+
 @pytest.mark.parametrize(
     ("environ", "sentence"),
     [
@@ -137,7 +165,7 @@ def test_a_handshake_that_fails_says_why(environ: dict[str, str], sentence: str)
     """Silence, refusal and a version without the methods are told apart, and the version is named."""
 
     async def work() -> None:
-        options = CodexOptions(handshake_seconds=0.3)
+        options = CodexOptions(handshake_seconds=0.3 if "within" in sentence else 20)
         with pytest.raises(HandshakeError, match=sentence):
             async with conversing(environ, options):
                 pass
