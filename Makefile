@@ -4,8 +4,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
 
-.PHONY: help setup codex demo test bench soak soak-follow lint format docs protos lock test-extras clean
-.PHONY: help setup codex demo test bench soak soak-gateway lint format docs protos lock test-extras clean
+.PHONY: help setup codex demo test bench soak soak-follow soak-gateway lint format docs protos lock test-extras clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +32,7 @@ soak: setup ## kill servers and keepers at random for a long time, then prove th
 
 soak-follow: setup ## cut followers off and kill servers at random, then compare every byte, by each transport
 	@$(PY) scripts/soak_follow.py $(SOAK_ARGS)
+
 soak-gateway: setup ## kill the gateway's worker 500 times under 32 streams, then prove that each request had one end
 	@$(PY) scripts/soak_gateway.py $(SOAK_ARGS)
 
