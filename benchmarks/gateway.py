@@ -141,6 +141,7 @@ def _deaths(name: str, gateway: GatewayProcess, amounts: _Amounts) -> list[Resul
     """From kill -9 to readiness false, and to the next answer of a worker that is ready."""
     noticed, restored = [], []
     connection = http.client.HTTPConnection("127.0.0.1", gateway.port)
+    _readiness(connection)  # the first answer of /readyz loads what it checks with
     for number in range(amounts.kills):
         pid = gateway.await_ready()["pid"]
         os.kill(pid, signal.SIGKILL)
