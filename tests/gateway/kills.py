@@ -91,7 +91,7 @@ async def _ready_pid(client: httpx.AsyncClient, restarts: int) -> int:
 
 async def _campaign(gateway: GatewayProcess, *, kills: int, streams: int, seed: int) -> Tally:
     tally, stopping = Tally(), asyncio.Event()
-    # Shorter than the server keeps idle connections: one that it closes this very moment would look like a lost request.
+    # Shorter than the server keeps them: one that it closes this very moment would look like a lost request.
     limits = httpx.Limits(max_connections=streams + 4, keepalive_expiry=1.0)
     async with httpx.AsyncClient(base_url=gateway.url, limits=limits, timeout=30) as client:
         readers = [asyncio.ensure_future(_stream_for_ever(client, tally, stopping)) for _ in range(streams)]
