@@ -288,8 +288,10 @@ def reconnect(run_dir: Path, handle: dict[str, Any], patience: float = RECONNECT
         try:
             return KeeperConnection.connect(run_dir)
         except KeeperError:
-            # Its socket comes a moment after its handle, and goes a moment after its record.
-            if read_json(run_dir / EXIT) is not None or not keeper_alive(handle) or time.monotonic() >= deadline:
+            # Its socket comes a moment after its handle, and goes a moment after its record. Without the directory
+            # the keeper has gone on to another command.
+            over = not run_dir.is_dir() or read_json(run_dir / EXIT) is not None or not keeper_alive(handle)
+            if over or time.monotonic() >= deadline:
                 return None
             time.sleep(_PASS_SECONDS)
 

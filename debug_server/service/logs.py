@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from debug_server.service.commands import CommandVerbs
 from debug_server.service.wakeups import ANYTHING, Subject, wait_for
 
 _PIECE = 1 << 16
+_ROW_SECONDS = 10.0
 _LOOK_AGAIN_SECONDS = 5.0  # a wake-up is lost only where a filesystem gives no notices
 
 
@@ -48,6 +50,8 @@ class LogVerbs(CommandVerbs):
                 if segments:
                     await asyncio.sleep(0)  # a long history must not keep everybody else waiting
                 elif cursor.ended:
+                    # Its keeper closes the log a moment before the row has its end: who followed finds the end there.
+                    await self._terminal(command, time.monotonic() + _ROW_SECONDS)
                     return
                 else:
                     since = watch.noticed_at if await wait_for(changed, _LOOK_AGAIN_SECONDS) else math.inf

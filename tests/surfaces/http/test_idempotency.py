@@ -45,7 +45,7 @@ def test_keys_belong_to_their_caller(shared: Served) -> None:
     assert (one["name"], two["name"]) == ("one", "two") and one["id"] != two["id"]
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, "\x7f"])
+@pytest.mark.parametrize("key", ["", "x" * 256, "a\tb"])
 def test_bad_keys(shared: Served, key: str) -> None:
     """A key that is empty, endless or not printable is refused."""
     refused(shared.admin.post("/auth/tokens", json={"name": "x"}, headers=keyed(key)), 422, "invalid_input")
