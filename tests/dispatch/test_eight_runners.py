@@ -33,7 +33,7 @@ SHELL = {
     "exit_three": "echo the reason is three >&2; exit 3",
     "hang": "trap '' TERM; echo hanging; sleep 600",
     "kill_itself": "echo before the kill; kill -KILL $$",
-    "flood": "yes 'a line of some length' | head -c 100000000; echo; echo the last line",
+    "flood": "yes $(printf '%0999d' 0) | head -c 100000000; echo; echo the last line",
 }
 
 
