@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -234,7 +235,13 @@ def test_our_terminal_is_passed_on(tmp_path: Path) -> None:
     before = os.popen(f"stty -g < /proc/{os.getpid()}/fd/{theirs}").read()
     pipes = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
     with _started(
-        tmp_path, "--tty", "--", "sh", "-c", "trap 'echo caught; exit 9' INT; echo ready; cat", **pipes
+        tmp_path,
+        "--tty",
+        "--",
+        "sh",
+        "-c",
+        "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done",
+        **pipes,
     ) as process:
         _read_until(ours, b"ready")
         os.write(ours, b"\x03")
@@ -249,7 +256,7 @@ def _read_until(terminal: int, text: bytes) -> None:
     seen = b""
     deadline = time.monotonic() + 20
     while text not in seen:
-        assert time.monotonic() < deadline, seen
+        assert select.select([terminal], [], [], deadline - time.monotonic())[0], seen
         seen += os.read(terminal, 4096)
 
 
