@@ -137,7 +137,7 @@ class Callbacks:
             _LOG.warning("callback_refused", extra={**fields, "error": str(error)})
             await self._service.message_done(message)
             return
-        except (DebugServerError, OSError, httpx.HTTPError) as error:
+        except Exception as error:  # noqa: BLE001 - one message that cannot be sent must wait like any other
             said, hopeless = str(error) or type(error).__name__, False
         else:
             if 200 <= status < 300:

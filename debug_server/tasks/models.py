@@ -16,6 +16,8 @@ from debug_server.service.messages import Page, Reply, Request
 MAX_PROMPT_BYTES = 1 << 20
 _MAX_TEXT = 4096
 _CONTROL = re.compile(r"[\x00-\x1f\x7f/]")
+_HEADER = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+_HOST = re.compile(rb"[A-Za-z0-9._:%~-]+")
 
 
 class TaskStatus(StrEnum):
@@ -71,7 +73,19 @@ def _url(value: str) -> str:
         raise ValueError("must be an http or https URL with a host")
     if parts.username or parts.password:
         raise ValueError("must not hold a user or a password: use status_callback_token")
+    try:
+        host = parts.hostname.encode("idna")
+    except UnicodeError:
+        host = b""
+    if not _HOST.fullmatch(host):
+        raise ValueError("must have a host that can be looked up")
     return _clean(value)
+
+
+def _header(value: str) -> str:
+    if not _HEADER.fullmatch(value):
+        raise ValueError("must be printable ASCII without blanks at its ends: it is sent as a header")
+    return value
 
 
 def _word(value: str) -> str:
@@ -145,7 +159,9 @@ class RunnerSubmit(Request):
     workspace: RunnerWorkspace | None = None
     sandbox: RunnerSandbox | None = None
     status_callback_url: Annotated[str, Field(max_length=_MAX_TEXT), AfterValidator(_url)] | None = None
-    status_callback_token: Annotated[Text, Field(min_length=1)] | None = Field(default=None, repr=False)
+    status_callback_token: Annotated[str, Field(min_length=1, max_length=_MAX_TEXT), AfterValidator(_header)] | None = (
+        Field(default=None, repr=False)
+    )
     timeout_seconds: Annotated[float, Field(ge=1, le=86_400)] = 600
     handoff_context: Annotated[list[Any], Field(max_length=1000)] = Field(default_factory=list)
     role_name: Text | None = None

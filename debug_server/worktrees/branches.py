@@ -64,7 +64,7 @@ def common_dir(repository: Path) -> Path:
 
 def check_branch(name: str) -> None:
     """InvalidInputError unless git takes it as a branch's name."""
-    if name.startswith("-") or not run_git("check-ref-format", f"refs/heads/{name}").ok:
+    if name == "HEAD" or name.startswith("-") or not run_git("check-ref-format", f"refs/heads/{name}").ok:
         raise InvalidInputError(f"{name!r} is not a name that git takes for a branch")
 
 

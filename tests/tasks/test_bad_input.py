@@ -46,7 +46,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"status_callback_url": "http://[fe80::1]/x"}, "status_callback_url"),
     ({"status_callback_url": "http://0.0.0.0/x"}, "status_callback_url"),
     ({"status_callback_url": "http://100.100.100.200/x"}, "status_callback_url"),
+    ({"status_callback_url": f"http://{'x' * 64}.example/"}, "status_callback_url"),
+    ({"status_callback_url": "http://a..example/"}, "status_callback_url"),
+    ({"status_callback_url": "http://a b/"}, "status_callback_url"),
     ({"status_callback_token": ""}, "status_callback_token"),
+    ({"status_callback_token": "t\u00f6ken"}, "status_callback_token"),
+    ({"status_callback_token": "a\nb"}, "status_callback_token"),
+    ({"status_callback_token": "a "}, "status_callback_token"),
     ({"unknown": 1}, "unknown"),
     ({"workspace": {**WORKSPACE, "project_id": 0}}, "workspace.project_id"),
     ({"workspace": {**WORKSPACE, "project_root": "relative"}}, "workspace.project_root"),
@@ -86,6 +92,7 @@ def test_every_rule_names_its_field(server: TaskServer) -> None:
         assert answer.status_code == 422, f"{change}: {answer.text}"
         error = answer.json()["error"]
         assert error["field"] == field and error["message"].startswith(f"{field}:"), f"{change}: {error}"
+        assert "value error" not in error["message"], error
     for missing in ("task_id", "run_id", "prompt"):
         body = {name: "x" for name in ("task_id", "run_id", "prompt") if name != missing}
         assert server.client.post("/tasks/submit", json=body).json()["error"]["field"] == missing

@@ -11,6 +11,7 @@ from ipaddress import ip_address
 import pytest
 
 from debug_server.errors import InvalidInputError
+from debug_server.tasks import callbacks
 from debug_server.tasks.targets import Targets
 from tests.running import eventually
 from tests.tasks.serving import Receiver, TaskServer
@@ -84,6 +85,25 @@ def test_a_refusing_receiver_is_given_up(make_server: MakeServer, receiver: Rece
     server = make_server(**ALLOWED)
     server.run("t", status_callback_url=f"{receiver.url}/cb")
     eventually(lambda: receiver.statuses("/cb") == ["success"], 30, what="the second message")
+
+
+def test_a_message_that_cannot_be_sent_waits_like_any_other(
+    make_server: MakeServer, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever goes wrong, the next attempt comes after a pause: no busy loop, and nothing lost."""
+    attempts: list[str] = []
+
+    def fail_twice(token: str, body: bytes) -> dict[str, str]:
+        attempts.append(token)
+        if len(attempts) <= 2:
+            raise UnicodeError("a defect of ours")
+        return {}
+
+    monkeypatch.setattr(callbacks, "signed", fail_twice)
+    server = make_server(**ALLOWED)
+    server.run("t", status_callback_url=f"{receiver.url}/cb", status_callback_token="tok")
+    eventually(lambda: receiver.statuses("/cb") == ["running", "success"], 20, what="two callbacks")
+    assert len(attempts) == 4
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,8 @@ def first_fault(error: ValidationError) -> tuple[str, str]:
     fault = error.errors(include_url=False, include_context=False)[0]
     field = ".".join(str(part) for part in fault["loc"]) or "body"
     shown = _shown(fault["input"]) if field.partition(".")[0] not in _SECRET_FIELDS else ""
-    return field, f"{field}: {fault['msg'][:1].lower()}{fault['msg'][1:]}{shown}"
+    text = fault["msg"].removeprefix("Value error, ")
+    return field, f"{field}: {text[:1].lower()}{text[1:]}{shown}"
 
 
 def _shown(value: object) -> str:
