@@ -162,7 +162,12 @@ class ServiceSupervisor:
             await self._changes.wait()
 
     def drain(self) -> None:
-        """Take nothing new, from now on."""
+        """The server leaves: take nothing new from now on; a life that ends, or waits to begin, has no successor."""
+        self._wishes.closing = True
+        self._drain()
+        self._go.set()
+
+    def _drain(self) -> None:
         if self.machine.phase not in (Phase.DRAINING, Phase.STOPPING, Phase.STOPPED):
             self.machine.drain()
             self._report.say("shutdown_initiated", in_flight=self.in_flight)
@@ -176,7 +181,7 @@ class ServiceSupervisor:
             await self._task
 
     async def _end(self, reason: str) -> None:
-        self.drain()
+        self._drain()
         self._go.set()
         if self._life is not None:
             await self._retire(self._life, reason, successor=False)

@@ -139,6 +139,31 @@ def test_a_drain_lets_requests_finish_and_refuses_new_ones(bench: Bench) -> None
     asyncio.run(check())
 
 
+@pytest.mark.parametrize("first", ["dies while it drains", "waits for its next start"])
+def test_nothing_is_started_while_the_server_drains(bench: Bench, first: str) -> None:
+    """Readiness stays false: neither a death nor the end of a backoff brings a successor."""
+
+    async def check() -> None:
+        waits = first == "waits for its next start"
+        pauses = timing(backoff_initial=0.3, backoff_maximum=0.3) if waits else timing()
+        async with supervised(bench, spec(bench, timing=pauses)) as workers:
+            worker = workers.pick("echo")
+            assert await worker.wait_for_ready(10)
+            if waits:
+                os.kill(worker.status()["pid"], signal.SIGKILL)
+                await until(lambda: worker.status()["phase"] == "backoff")
+                workers.drain()
+            else:
+                workers.drain()
+                os.kill(worker.status()["pid"], signal.SIGKILL)
+            await until(lambda: worker.status()["phase"] == "stopped")
+            await asyncio.sleep(0.5)
+            found = worker.status()
+            assert (found["phase"], found["generation"], found["ready"]) == ("stopped", 1, False)
+
+    asyncio.run(check())
+
+
 def test_an_operator_restarts_stops_and_starts(bench: Bench) -> None:
     """A restart is no failure and waits for nothing; a stopped worker rests until it is asked for."""
 
