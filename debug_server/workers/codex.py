@@ -9,6 +9,7 @@ unless it is a call of a function that the client of the turn declared.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ from debug_server.workers.jsonrpc import JsonRpc, Params, RpcRefusal, Trace
 
 PROTOCOL = "codex"
 _PING_SECONDS = 10.0
+_TELLING = (b"agentMessage", b"item/tool/call", b"turn/completed")  # messages that an answer cannot do without
 _VERSION = re.compile(r"/(\d+\.\d+\S*)")
 # Nobody reads these; a worker that knows the option does not send them.
 _UNWANTED = ["thread/started", "thread/status/changed", "account/rateLimits/updated", "remoteControl/status/changed"]
@@ -70,6 +72,7 @@ class CodexConversation:
             on_notification=self._notified,
             on_request=self._requested,
             on_lost=self._lost,
+            on_oversized=self._oversized,
             trace=options.trace,
         )
         self._turns: dict[str, Turn] = {}  # by thread
@@ -156,6 +159,13 @@ class CodexConversation:
     def _notified(self, method: str, params: Params) -> None:
         if (turn := self._turns.get(str(params.get("threadId")))) is not None:
             turn.notified(method, params)
+
+    def _oversized(self, ends: bytes) -> None:
+        if not any(kind in ends for kind in _TELLING):
+            return  # what a command printed, say: the answer does not have it anyway
+        for thread, turn in list(self._turns.items()):
+            if json.dumps(thread).encode() in ends:
+                turn.missed()
 
     def _requested(self, number: int | str, method: str, params: Params) -> Any:
         if method == "item/tool/call":

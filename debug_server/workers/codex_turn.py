@@ -146,6 +146,10 @@ class Turn:
         self._over.set()
         self._mailbox.fail(error)
 
+    def missed(self) -> None:
+        """A line of it was too long to be kept: what is known of its answer is not the whole."""
+        self._fail(WorkerError("a part of the answer was too long for one message of the worker, and is lost"))
+
     def notified(self, method: str, params: Params) -> None:
         """Something happened in the thread."""
         turn = params.get("turnId")

@@ -79,14 +79,19 @@ class JsonRpc:
         on_notification: Callable[[str, Params], None],
         on_request: Callable[[int | str, str, Params], Any],
         on_lost: Callable[[DebugServerError], None],
+        on_oversized: Callable[[bytes], None] | None = None,
         trace: Trace | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """``on_request`` returns the result, raises RpcRefusal, or returns None and calls ``answer`` later."""
+        """``on_request`` returns the result, raises RpcRefusal, or returns None and calls ``answer`` later.
+
+        ``on_oversized`` gets both ends of a line that was too long to be kept.
+        """
         self._channel = channel
         self._on_notification = on_notification
         self._on_request = on_request
         self._on_lost = on_lost
+        self._on_oversized = on_oversized
         self._trace = trace
         self._jitter = jitter
         self._ids = itertools.count(1)
@@ -190,7 +195,9 @@ class JsonRpc:
         try:
             while data := await self._channel.receive():
                 for line in self._lines.feed(data):
+                    self._miss()  # before what follows it
                     self._take(line)
+                self._miss()
                 self.counters.oversized = self._lines.oversized
         except WorkerExitedError:
             pass
@@ -199,6 +206,13 @@ class JsonRpc:
         if self._lines.pending:
             self._malformed(self._lines.pending)
         self._lose(WorkerExitedError("the worker ended before it had answered: try again"))
+
+    def _miss(self) -> None:
+        while self._lines.lost:
+            ends = self._lines.lost.popleft()
+            _LOG.warning("json_rpc_oversized_line", extra={"component": "json_rpc"})
+            if self._on_oversized is not None:
+                self._on_oversized(ends)
 
     def _take(self, line: bytes) -> None:
         try:

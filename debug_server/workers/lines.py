@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 MAX_LINE = 16 << 20
+_END = 1024
+_MOST_LOST = 64
 
 
 class LineCutter:
-    """Bytes in, whole lines out; a line beyond ``limit`` is thrown away while it comes, and counted."""
+    """Bytes in, whole lines out; a line beyond ``limit`` is thrown away while it comes, and counted.
 
-    __slots__ = ("_limit", "_parts", "_size", "_skipping", "oversized")
+    ``lost`` has the beginning and the end of such lines, so that whoever misses one can be told.
+    """
+
+    __slots__ = ("_head", "_limit", "_parts", "_size", "_skipping", "_tail", "lost", "oversized")
 
     def __init__(self, limit: int = MAX_LINE) -> None:
         self._limit = limit
         self._parts: list[bytes] = []  # of the line that is not complete: joined once, not grown piece by piece
         self._size = 0
         self._skipping = False
+        self._head = self._tail = b""  # of a line that is thrown away
         self.oversized = 0
+        self.lost: deque[bytes] = deque(maxlen=_MOST_LOST)
 
     @property
     def pending(self) -> int:
@@ -36,17 +44,24 @@ class LineCutter:
     def _complete(self, piece: bytes) -> bytes:
         self._keep(piece)
         line = b"" if self._skipping else b"".join(self._parts).strip()
+        if self._skipping:
+            self.lost.append(self._head + b"\n" + self._tail)
         self._parts.clear()
         self._size = 0
         self._skipping = False
         return line
 
     def _keep(self, piece: bytes) -> None:
-        if self._skipping or not piece:
+        if self._skipping:
+            self._tail = (self._tail + piece[-_END:])[-_END:]
+            return
+        if not piece:
             return
         if self._size + len(piece) > self._limit:
             self.oversized += 1
             self._skipping = True
+            self._head = (b"".join(self._parts) + piece[:_END])[:_END]
+            self._tail = piece[-_END:]
             self._parts.clear()
             self._size = 0
             return

@@ -46,6 +46,21 @@ def text_of(events: list[TurnEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, Text))
 
 
+def test_an_answer_with_a_lost_part_is_an_error() -> None:
+    """A line of 17 MB is not kept: its turn fails instead of passing for whole; its neighbour and the next go on."""
+
+    async def work() -> None:
+        async with conversing() as (conversation, _):
+            beside = asyncio.ensure_future(events_of(conversation, prompt("words=20 delay=20")))
+            await asyncio.sleep(0.1)
+            with pytest.raises(WorkerError, match="lost"):
+                await events_of(conversation, prompt(f"big={17 << 20}"))
+            assert text_of(await beside) == " ".join(f"w{i}" for i in range(20))
+            assert text_of(await events_of(conversation, prompt("words=1"))) == "w0"
+
+    run(work())
+
+
 def test_many_turns_at_once_keep_their_words_apart() -> None:
     """Notifications are routed by thread and turn: 32 interleaved turns each get exactly their own text and usage."""
 
