@@ -105,10 +105,13 @@ class Answering:
         try:
             async with generation.conversation.turn(request) as turn:
                 event: TurnEvent | None = None
+                silence = Silence(patience.idle)
                 while not isinstance(event, Ended):
-                    event = await _next(turn, patience)
+                    event = await _next(turn, patience, silence)
                     calls.take(event)
                     yield event
+                    if event is not None:
+                        silence.broken()  # how long a client takes to read is not the worker's silence
         finally:
             calls.close()
             if turn is not None and turn.is_stuck and self._replace is not None:
@@ -142,22 +145,33 @@ class CallBuffer:
         self._telemetry.count(name, 1, output_mode="openai-json", reason=reason)
 
 
-async def _next(turn: Turn, patience: Patience) -> TurnEvent | None:
+class Silence:
+    """Since when nothing came from the worker; the comments that we send meanwhile do not end it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.broken()
+
+    def broken(self) -> None:
+        """Something came."""
+        self.until = asyncio.get_running_loop().time() + self._seconds
+
+
+async def _next(turn: Turn, patience: Patience, silence: Silence) -> TurnEvent | None:
     """The next event, or None when it is time for a sign of life; Refusal at one of the deadlines."""
     clock = asyncio.get_running_loop().time
     pulse_at = clock() + patience.pulse if patience.pulse is not None else float("inf")
-    idle_at = clock() + patience.idle
     while True:
-        until = min(patience.deadline, idle_at, pulse_at)
+        until = min(patience.deadline, silence.until, pulse_at)
         try:
             async with asyncio.timeout_at(until):
                 event = await turn.read()
         except TimeoutError:
             if until == patience.deadline:
                 raise Refusal("request_timeout", f"no whole answer within {patience.total:g} s") from None
-            if until == idle_at:
+            if until == silence.until:
                 raise Refusal("idle_timeout", f"no sign of life for {patience.idle:g} s") from None
             return None
+        silence.broken()
         if event is not None:
             return event
-        idle_at = clock() + patience.idle

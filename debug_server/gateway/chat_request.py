@@ -144,7 +144,7 @@ class ChatRequest(_Known):
     max_completion_tokens: int | None = Field(default=None, ge=1)
     tools: list[ToolSpec] | None = None
     functions: list[FunctionSpec] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
     reasoning: Reasoning | None = None

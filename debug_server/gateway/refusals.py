@@ -62,7 +62,7 @@ CODES: Mapping[str, Kind] = {
 }
 _RETRY_SECONDS = 1.0
 _SHOWN = 80
-_UNION_BRANCH = re.compile(r"str$|list\[|dict\[|function-|[A-Z]")  # how the validator names one type of several
+_UNION_BRANCH = re.compile(r"str$|literal\[|list\[|dict\[|function-|[A-Z]")  # how one type of several is named
 
 
 class Refusal(Exception):

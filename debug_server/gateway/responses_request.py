@@ -82,7 +82,7 @@ class ResponsesRequest(_Known):
     instructions: str | None = None
     stream: bool | None = None
     tools: list[FunctionTool] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     temperature: float | None = Field(default=None, ge=0, le=2, allow_inf_nan=False, strict=False)
     top_p: float | None = Field(default=None, gt=0, le=1, allow_inf_nan=False, strict=False)

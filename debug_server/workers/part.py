@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from debug_server.workers.state import CRITICAL_FAILURES
+from debug_server.workers.state import CRITICAL_FAILURES, Phase
 from debug_server.workers.workers import Workers
 
 
@@ -40,7 +40,7 @@ class WorkersPart:
         return {"workers": {"declared": len(workers), "ready": sum(worker.is_ready for worker in workers)}}
 
     def readiness(self) -> tuple[str, Mapping[str, Any]]:
-        """No when one crashes again and again: that is for an operator to see. One that starts keeps nobody waiting."""
+        """No when one gave up, or crashes again and again. One that merely starts keeps nobody waiting."""
         return self._verdict(), self.health()
 
     def liveness(self) -> tuple[str, Mapping[str, Any]]:
@@ -48,7 +48,11 @@ class WorkersPart:
         return "ok", self.health()
 
     def _verdict(self) -> str:
-        bad = [worker for worker in self._workers.all() if worker.machine.failures >= CRITICAL_FAILURES]
+        bad = [
+            worker
+            for worker in self._workers.all()
+            if worker.machine.phase is Phase.FAILED or worker.machine.failures >= CRITICAL_FAILURES
+        ]
         if not bad:
             return "ok"
         worker = bad[0]

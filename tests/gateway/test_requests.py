@@ -26,6 +26,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
     environ = {
         "PROXY_SSE_KEEPALIVE_MS": "800",
         "PROXY_IDLE_TIMEOUT_MS": "3000",
+        "PROXY_STREAM_IDLE_TIMEOUT_MS": "3000",
         "PROXY_TIMEOUT_MS": "7000",
         "WORKER_MAX_CONCURRENCY": "2",
         "PROXY_SSE_MAX_CONCURRENCY": "2",
@@ -77,6 +78,7 @@ def error_of(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
         ({"model": ""}, "model"),
         ({"model": None}, "model"),
         ({"reasoning": {"effort": "huge"}}, "reasoning.effort"),
+        ({"tool_choice": "perhaps"}, "tool_choice"),
         ({"response_format": {"type": "json_schema"}}, "response_format"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools.0.function.name"),
     ],
@@ -186,6 +188,8 @@ def test_failures_of_a_turn_have_their_codes(http: httpx.Client, info: str, stat
 def test_silence_ends_at_its_deadline(http: httpx.Client) -> None:
     """A turn without a sign of life is interrupted: idle_timeout; one that never ends: request_timeout."""
     error_of(http.post(CHAT, json=body("hang=1")), 504, "idle_timeout")
+    stream = http.post(CHAT, json=body("hang=1", stream=True)).text
+    assert stream.count(": ") >= 2 and '"code":"idle_timeout"' in stream, stream  # our comments are no sign of its life
     error = error_of(http.post(CHAT, json=body("words=100000 delay=50")), 504, "request_timeout")
     assert error["retryable"] is True
 

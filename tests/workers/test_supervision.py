@@ -12,6 +12,7 @@ import pytest
 
 from debug_server.errors import ConfigurationError, WorkerNotReadyError
 from debug_server.workers.interface import WorkerChange
+from debug_server.workers.part import WorkersPart
 from debug_server.workers.spec import HandshakeReadiness, Recycling
 from tests.running import Bench
 from tests.workers.supervising import Echo, shake_hands, spec, supervised, timing, until
@@ -103,6 +104,7 @@ def test_a_program_that_is_not_there_says_so(bench: Bench) -> None:
         async with supervised(bench, missing) as workers:
             worker = workers.pick("echo")
             await until(lambda: worker.status()["phase"] == "failed")
+            assert WorkersPart(workers).readiness()[0] == "worker echo/0 failed 2 times in a row"
             last = worker.status()["last_exit"]
             assert last["reason"] == "spawn_failed" and "/no/such/program" in last["error"]
 
