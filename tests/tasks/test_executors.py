@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from debug_server.config.tasks import TasksConfig
+from debug_server.tasks.executors.docker import DockerExecutor
+from debug_server.tasks.models import RunnerSubmit
 from tests.gateway.responses_stub import ResponsesStub
 from tests.gateway.serving import codex_home, require_codex
 from tests.running import eventually
@@ -109,6 +112,22 @@ def test_a_container_is_hardened(make_server: MakeServer, engine: Path) -> None:
     assert "--env SECRET " in text and "s3" not in text and "the prompt" not in text
     assert argv[argv.index("the-image") :] == ["the-image", "sh", "-c", "true"]
     assert containers(engine) == []
+
+
+def test_variables_of_a_container_do_not_steer_its_client(tmp_path: Path) -> None:
+    """They reach the container with the task's values and never the environment of the program on the host."""
+    steering = {
+        "DOCKER_HOST": "tcp://evil:1",
+        "LD_PRELOAD": "/e.so",
+        "HOME": "/in/it",
+        "https_proxy": "p",
+        "PATH": "/b",
+    }
+    body = {"task_id": "t", "run_id": "r", "prompt": "p", **sandbox("true", env={**steering, "KEY": "secret"})}
+    plan = DockerExecutor(TasksConfig(), tmp_path).plan(RunnerSubmit.model_validate(body))
+    assert not set(steering.items()) & set(plan.env.items()) and plan.env["KEY"] == "secret"
+    assert {f"{key}={value}" for key, value in steering.items()} | {"KEY", "HOST_RUNNER_PROMPT"} <= set(plan.argv)
+    assert "secret" not in " ".join(plan.argv)
 
 
 def test_a_container_is_gone_after_cancel_and_timeout(make_server: MakeServer, engine: Path) -> None:

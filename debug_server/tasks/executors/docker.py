@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from debug_server.config.tasks import TasksConfig
@@ -18,6 +19,12 @@ PREFIX = "host-runner"
 _PROGRAMS = ("docker", "podman")
 _PASSED_ON = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
 _PASSED_ON_TOO = ("CONTAINER_HOST", "XDG_RUNTIME_DIR", "HOME")
+# What the client, podman's storage or the loader of either would read for itself on the host.
+_CLIENTS_OWN = re.compile(
+    r"(?i:(DOCKER|CONTAINERS?|_CONTAINERS|STORAGE|REGISTRY|BUILDKIT|BUILDX|OTEL|LD|XDG|SSL|SSH|DBUS|LISTEN|MALLOC)_.*"
+    r"|GO[A-Z]+|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|HOSTALIASES|RES_OPTIONS|NOTIFY_SOCKET|KUBECONFIG"
+    r"|HOME|PATH|USER|TMPDIR|BASH_ENV|ENV|SHELLOPTS|PYTHON.*|(HTTPS?|FTP|ALL|NO)_PROXY)"
+)
 _TMPFS = "/tmp:rw,noexec,nosuid,size=64m"
 
 
@@ -36,6 +43,8 @@ class DockerExecutor:
         self._cid_dir.mkdir(parents=True, exist_ok=True)
         program = self._program()
         given = {**variables(submit, prompt=True), **submit.sandbox.env}
+        spoken = {key: value for key, value in given.items() if _CLIENTS_OWN.fullmatch(key)}
+        quiet = {key: value for key, value in given.items() if key not in spoken}
         for key, value in submit.sandbox.env.items():
             fits(value, key, field=f"sandbox.env.{key}")
         connection = passed_on([*_PASSED_ON, *_PASSED_ON_TOO])
@@ -43,8 +52,8 @@ class DockerExecutor:
         remove = ["/usr/bin/env", *(f"{key}={value}" for key, value in connection.items()), program, "rm", "-f", name]
         return Plan(
             executor="docker",
-            argv=[program, "run", *self._flags(submit.sandbox, name, cidfile, list(given))],
-            env={**given, **connection},
+            argv=[program, "run", *self._flags(submit.sandbox, name, cidfile, _variables(quiet, spoken))],
+            env={**quiet, **connection},
             pre_kill=remove,
             metadata={AFTER: remove, CIDFILE: str(cidfile)},
         )
@@ -65,9 +74,14 @@ class DockerExecutor:
         flags += ["--cpus", str(config.sandbox_cpus)]
         for mount in sandbox.mounts:
             flags += ["--mount", _mount(mount.source, mount.target, read_only=mount.read_only)]
-        for key in given:
-            flags += ["--env", key]  # without its value: the command line can be seen by everybody
-        return [*flags, sandbox.image, *sandbox.command]
+        return [*flags, *given, sandbox.image, *sandbox.command]
+
+
+def _variables(quiet: Mapping[str, str], spoken: Mapping[str, str]) -> list[str]:
+    """By name alone, since everybody can see a command line; but what would steer the client itself stays out of its
+    environment."""
+    words = [*quiet, *(f"{key}={value}" for key, value in spoken.items())]
+    return [flag for word in words for flag in ("--env", word)]
 
 
 def _mount(source: str, target: str, *, read_only: bool) -> str:
