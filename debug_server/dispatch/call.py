@@ -168,7 +168,7 @@ def fill(kind: type[Any], event: Mapping[str, Any]) -> Any:
     """A request whose fields are those of the payload, then of the event, that have its names."""
     try:
         payload = json.loads(event.get("payload") or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         payload = {}
     values = {**event, **(payload if isinstance(payload, dict) else {}), "repo_name": event.get("repo_name", "")}
     chosen = {name: values[name] for name in kind.DESCRIPTOR.fields_by_name if name in values}

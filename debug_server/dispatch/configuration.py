@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable
@@ -59,6 +60,12 @@ class LiveConfiguration:
         """What is in force; reads the files if they changed."""
         if self._signature() != self._seen:
             self.reload()
+        return self._current
+
+    async def current_async(self) -> Configuration:
+        """``current`` for a loop: a change is read in a thread, as listeners run git and write to the store."""
+        if self._signature() != self._seen:
+            return await asyncio.to_thread(self.current)
         return self._current
 
     def reload(self) -> bool:

@@ -45,19 +45,19 @@ class Dispatcher:
         self._configuration = configuration
         self._shell = shell
 
-    async def emit(self, event: IssueEvent, *, once: bool = False) -> list[Outcome]:
+    async def emit(self, event: IssueEvent, *, scheduled: bool = False) -> list[Outcome]:
         """Act on an event; InvalidInputError or NotFoundError when it makes no sense.
 
-        With ``once`` nothing is done when the task was acted on before, by whichever process.
+        With ``scheduled`` nothing is done when the task was acted on before, by whichever process.
         """
         event = checked(event)
-        configuration = self._configuration.current()
+        configuration = await self._configuration.current_async()
         repo = configuration.repos.repos.get(event.repo_name)
         if repo is None:
             raise NotFoundError(f"repository {event.repo_name!r} is not in {configuration.repos.path}: add it there")
-        if once and await self._service.count_ordered(LOCAL, order_key(event)):
+        if scheduled and await self._service.count_ordered(LOCAL, order_key(event)):
             return []
-        found = routes(event, configuration.runners)
+        found = routes(event, configuration.runners, trigger="schedule" if scheduled else "event")
         return [
             await self._act(event, route, repo, configuration, first=index == 0) for index, route in enumerate(found)
         ]
@@ -122,6 +122,6 @@ def _prepare(route: Route, place: Place, shell: str) -> Program | str:
     return found
 
 
-def emit_now(dispatcher: Dispatcher, event: IssueEvent, *, once: bool = False) -> list[Outcome]:
+def emit_now(dispatcher: Dispatcher, event: IssueEvent, *, scheduled: bool = False) -> list[Outcome]:
     """``emit`` for callers in threads without a loop of their own."""
-    return asyncio.run(dispatcher.emit(event, once=once))
+    return asyncio.run(dispatcher.emit(event, scheduled=scheduled))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -102,7 +103,8 @@ class Section:
             return default
         value = None
         if isinstance(node, yaml.ScalarNode) and node.tag in _NUMBERS:
-            value = yaml.safe_load(node.value)
+            with suppress(yaml.YAMLError, ValueError):  # a tag that the text does not fit: !!int "[1"
+                value = yaml.safe_load(node.value)
         if not isinstance(value, int | float) or not low <= value <= high:
             self.wrong(name, f"{name!r} of {self.what} must be a number from {low:g} to {high:g}")
         return float(value)

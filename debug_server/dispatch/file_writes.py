@@ -18,7 +18,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def write_file(root: Path, relative: str, content: str, *, merge: bool) -> Path:
     """Write a file, or with ``merge`` append the lines that it does not have yet; returns its path."""
     if merge:
-        return _change(root, relative, lambda text: merged(text, content.splitlines()))
+        return _change(root, relative, lambda text: merged(text, lines_of(content)))
     return _change(root, relative, lambda _: content)
 
 
@@ -36,7 +36,7 @@ def set_env_key(root: Path, key: str, value: str, relative: str = ".env") -> Pat
     line = f"{key}={value}"
 
     def changed(text: str) -> str:
-        lines = text.splitlines()
+        lines = lines_of(text)
         places = [index for index, known in enumerate(lines) if known.partition("=")[0].strip() == key]
         if places:
             lines[places[-1]] = line
@@ -47,9 +47,15 @@ def set_env_key(root: Path, key: str, value: str, relative: str = ".env") -> Pat
     return _change(root, relative, changed)
 
 
+def lines_of(text: str) -> list[str]:
+    """Lines as the file's readers see them: ``splitlines`` would also end one at a form feed or U+2028 in a value."""
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    return lines if lines[-1] else lines[:-1]
+
+
 def merged(text: str, lines: Sequence[str]) -> str:
     """The text with those lines appended that it lacks."""
-    have = set(text.splitlines())
+    have = set(lines_of(text))
     new = [line for line in dict.fromkeys(lines) if line not in have]
     if any("\n" in line or "\0" in line for line in new):
         raise InvalidInputError("a line must not hold line ends or NUL characters")

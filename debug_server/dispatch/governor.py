@@ -55,8 +55,8 @@ class Governor:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
         """Make the examples, keep the schedules, and follow the files and SIGHUP."""
+        self.configuration.on_change(self._take_up)  # first: a change during the beginning is not missed
         await asyncio.to_thread(self._begin)
-        self.configuration.on_change(self._take_up)
         watching = asyncio.create_task(self._watch())
         self._listen_to_hangup()
         try:
@@ -110,8 +110,9 @@ class Governor:
     def _due(self, runner: str, repo: str, skill: str, due: datetime) -> None:
         """In the scheduler's thread; the task's name holds the time, so that it is done once."""
         task = f"schedule-{runner}-{skill}-{due:%Y%m%dT%H%MZ}"
-        event = IssueEvent(task_id=task, event_type=skill, repo_name=repo, field="schedule")
-        emit_now(self.dispatcher, event, once=True)
+        moment = due.isoformat().replace("+00:00", "Z")  # what is caught up late belongs to the week it was due in
+        event = IssueEvent(task_id=task, event_type=skill, repo_name=repo, field="schedule", timestamp=moment)
+        emit_now(self.dispatcher, event, scheduled=True)
 
     def _listen_to_hangup(self) -> None:
         if threading.current_thread() is threading.main_thread():
@@ -121,4 +122,7 @@ class Governor:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            await asyncio.to_thread(self.configuration.current)
+            try:
+                await asyncio.to_thread(self.configuration.current)
+            except Exception:  # noqa: BLE001 - the task's boundary: without it no later change would be noticed
+                _LOG.error("dispatch_look_failed", exc_info=True)

@@ -33,7 +33,7 @@ def event_of(repo_name: str, kind: str, body: bytes) -> IssueEvent | None:
         return None
     try:
         found = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"the body is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise InvalidInputError("the body must be a JSON object")

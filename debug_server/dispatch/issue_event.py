@@ -13,6 +13,7 @@ from debug_server.errors import InvalidInputError, PayloadTooLargeError
 MAX_PAYLOAD_BYTES = 1 << 20
 _MAX_WORD, _MAX_FIELD, _MAX_PATHS = 200, 4096, 10_000
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_NO_PATH = re.compile(r"[\x00\ud800-\udfff]")  # what no path of a repository can be told with
 RESERVED = "runner."  # what runners do is ours to tell
 
 
@@ -60,7 +61,7 @@ def _paths_in(event: IssueEvent) -> tuple[str, ...]:
         return ()
     try:
         found = json.loads(event.payload)
-    except ValueError:
+    except (ValueError, RecursionError):  # not JSON, or nested deeper than anybody means it
         return ()
     paths = found.get("paths") if isinstance(found, dict) else None
     return tuple(str(path) for path in paths) if isinstance(paths, list) else ()
@@ -92,6 +93,6 @@ def _timestamp(text: str) -> str:
 
 def _paths(paths: Sequence[str]) -> tuple[str, ...]:
     for path in paths[:_MAX_PATHS]:
-        if path.startswith("/") or ".." in path.split("/") or "\0" in path:
-            raise InvalidInputError(f"path {path[:80]!r} must be relative to the repository's root, without '..'")
+        if path.startswith("/") or ".." in path.split("/") or _NO_PATH.search(path):
+            raise InvalidInputError(f"path {path[:80]!r} must be text, relative to the repository's root, without '..'")
     return tuple(paths[:_MAX_PATHS])

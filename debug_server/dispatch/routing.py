@@ -51,7 +51,7 @@ def skill_of(event_type: str) -> str:
     return SKILLS.get(event_type, event_type)
 
 
-def routes(event: IssueEvent, runners: RunnersFile) -> list[Route | NoRoute]:
+def routes(event: IssueEvent, runners: RunnersFile, *, trigger: str = "event") -> list[Route | NoRoute]:
     """Who acts on the event, the most urgent first; why nobody does, when nobody does."""
     if event.event_type in _CHANGES:
         found = sorted(_changed(event, runners), key=lambda route: -_urgency(route))
@@ -59,7 +59,7 @@ def routes(event: IssueEvent, runners: RunnersFile) -> list[Route | NoRoute]:
     if event.event_type == "dispatch":
         return [_dispatched(event, runners)]
     skill = skill_of(event.event_type)
-    return [_route(runners.runner_for(skill), skill, "event", event)]
+    return [_route(runners.runner_for(skill), skill, trigger, event)]
 
 
 def _route(runner: Runner | None, skill: str, trigger: str, event: IssueEvent) -> Route | NoRoute:

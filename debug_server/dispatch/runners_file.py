@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -149,11 +150,22 @@ def _program(entry: Section, executor: str) -> str:
         entry.wrong(key, f"{entry.what} has executor {executor!r} and needs {key!r}")
     if executor == "python" and not _MODULE.fullmatch(value):
         entry.wrong(key, f"module {value!r} of {entry.what} must be a dotted name")
-    if executor == "bash" and not _inside(value.split()[0]):
+    if executor == "bash" and not _inside(_words(entry, key, value)[0]):
         entry.wrong(key, f"cmd {value!r} of {entry.what} must be a relative path without '..'")
     if executor == "grpc" and not _TARGET.fullmatch(value):
         entry.wrong(key, f"target {value!r} of {entry.what} must be host:port")
     return value
+
+
+def _words(entry: Section, key: str, value: str) -> list[str]:
+    """As ``programs`` will split it: what cannot be split is said here, not with the first event."""
+    try:
+        words = shlex.split(value)
+    except ValueError as error:
+        entry.wrong(key, f"{key} {value!r} of {entry.what} cannot be split into words: {error}")
+    if not words or not words[0]:
+        entry.wrong(key, f"{key} {value!r} of {entry.what} names no program")
+    return words
 
 
 def _rpc(entry: Section, executor: str) -> str | None:
@@ -187,7 +199,9 @@ def _trigger(item: Section, skills: tuple[str, ...], zone: str, index: int) -> T
     if skill is not None and skill not in skills:
         item.wrong("skill", f"skill {skill!r} of {item.what} is not one of the runner's")
     if kind == "schedule" and skill is None:
-        skill = skills[min(index, len(skills) - 1)] if skills else ""
+        if not skills:
+            item.wrong("skill", f"{item.what} is a schedule of a runner without skills: it could never be routed")
+        skill = skills[min(index, len(skills) - 1)]
     item.finish()
     return Trigger(type=kind, paths=paths, rule=rule, skill=skill or "")
 

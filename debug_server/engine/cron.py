@@ -5,7 +5,7 @@
     */15 * * * *       minute, hour, day of month, month, day of week (0 or 7 is Sunday; names in both)
 
 As cron has it, a day matches when day of month or day of week do, if both are restricted. A time that the clock skips
-in spring is due at the first moment after the gap; one that it shows twice in autumn is due once.
+in spring is due as much later as the clock skipped (02:30 at 03:30); one that it shows twice in autumn is due once.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _CLOCK = re.compile(r"(?:(?P<days>[A-Za-z,-]+)\s+)?(?P<hour>\d{1,2}):(?P<minute>\d{2})")
 _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of month", 1, 31), ("month", 1, 12), ("day of week", 0, 7))
+_LOOK_BACK_HOURS = (1, 24, 24 * 8, 24 * 32, 24 * 367)
 _SEARCH_DAYS = 366 * 8 + 2  # the 29th of February comes at the latest after eight years
 
 
@@ -51,6 +52,19 @@ class Rule:
                             return due
             day += timedelta(days=1)
         raise InvalidInputError(f"schedule {self.text!r} is never due: no month has such a day")
+
+    def latest(self, due: datetime, now: datetime) -> datetime:
+        """The last time from ``due``, which is one, to ``now``; a rule of every minute is not walked for weeks."""
+        for hours in _LOOK_BACK_HOURS:
+            start = now - timedelta(hours=hours)
+            if start <= due:
+                break
+            if (found := self.after(start)) <= now:
+                due = found
+                break
+        while (following := self.after(due)) <= now:
+            due = following
+        return due
 
     def _on(self, year: int, month: int, day: int) -> bool:
         if month not in self.months:

@@ -84,6 +84,8 @@ class Scheduler:
                 self.run_due(self._now())
             except DebugServerError as error:  # the store is away for a moment
                 _LOG.warning("schedules_failed", extra={"error": str(error)})
+            except Exception:  # noqa: BLE001 - the thread's boundary: one action's defect must not end all schedules
+                _LOG.error("schedules_failed", exc_info=True)
             self._wake.wait(self._patience())
 
     def _patience(self) -> float:
@@ -111,14 +113,15 @@ class Scheduler:
                 continue
             if row.owed_at is not None:
                 self._act(row.name, item, row.owed_at)
-            if row.next_at <= now and self._take(row, item, now):
-                self._act(row.name, item, row.next_at)
+            if row.next_at <= now and (due := self._take(row, item, now)) is not None:
+                self._act(row.name, item, due)
                 done.append(row.name)
         return done
 
-    def _take(self, row: Schedule, item: Planned, now: datetime) -> bool:
-        """The oldest time that was missed stands for all of them."""
-        return self._store.take_due(row, owed_at=row.next_at, next_at=item.rule.after(now))
+    def _take(self, row: Schedule, item: Planned, now: datetime) -> datetime | None:
+        """The last time that was missed stands for all of them: it is the one that still matters."""
+        due = item.rule.latest(row.next_at, now)
+        return due if self._store.take_due(row, owed_at=due, next_at=item.rule.after(now)) else None
 
     def _act(self, name: str, item: Planned, due: datetime) -> None:
         try:

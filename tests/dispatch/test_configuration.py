@@ -48,7 +48,15 @@ def test_the_shipped_files_are_valid() -> None:
         (RUNNER.replace("all", "[gone]"), 6, "gone"),
         (RUNNER.replace("a.sh", "../a.sh"), 4, "'..'"),
         (RUNNER.replace("a.sh", "/bin/sh"), 4, "relative"),
+        (RUNNER.replace("a.sh", '"  "'), 4, "no program"),
+        (RUNNER.replace("a.sh", "a.sh 'x"), 4, "split"),
         (RUNNER + "    timeout: soon\n", 7, "number"),
+        (RUNNER + '    timeout: !!int "[1"\n', 7, "number"),
+        (
+            RUNNER.replace("[one]", "[]") + "    triggers:\n      - {type: schedule, cron: Mon 08:00}\n",
+            8,
+            "without skills",
+        ),
         (RUNNER + "    triggers:\n      - type: schedule\n        cron: Mon 99:00\n", 8, "99"),
         (RUNNER + "    triggers:\n      - type: often\n", 8, "often"),
         (RUNNER + "    module: x\n", 7, "module"),
@@ -159,6 +167,7 @@ def test_pushes_go_to_those_whose_paths_changed() -> None:
         ({"timestamp": "yesterday"}, "ISO"),
         ({"paths": ("../etc/passwd",)}, "relative"),
         ({"paths": ("/etc/passwd",)}, "relative"),
+        ({"paths": ("a\ud800",)}, "text"),
     ],
 )
 def test_events_that_make_no_sense(fields: dict[str, object], word: str) -> None:
@@ -166,6 +175,12 @@ def test_events_that_make_no_sense(fields: dict[str, object], word: str) -> None
     good: dict[str, object] = {"task_id": "T", "event_type": "created", "repo_name": "here"}
     with pytest.raises(InvalidInputError, match=word):
         checked(IssueEvent(**{**good, **fields}))  # type: ignore[arg-type]
+
+
+def test_a_payload_nested_too_deeply_has_no_paths() -> None:
+    """What json gives up on is a payload like any other text."""
+    event = IssueEvent(task_id="T", event_type="push", repo_name="here", payload="[" * 200_000)
+    assert checked(event).paths == ()
 
 
 def test_the_registry_keeps_what_people_wrote(tmp_path: Path) -> None:

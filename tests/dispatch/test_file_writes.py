@@ -57,6 +57,12 @@ def test_variables_that_would_be_more_than_one(tmp_path: Path, key: str, value: 
         set_env_key(tmp_path, key, value)
 
 
+def test_a_value_stays_one_variable(tmp_path: Path) -> None:
+    """Only a line end ends a line: what else Python would split at stays in its value when another key is set."""
+    set_env_key(tmp_path, "A", "x\x0bB=1\u2028C=2")
+    assert set_env_key(tmp_path, "D", "3").read_bytes().decode() == "A=x\x0bB=1\u2028C=2\nD=3\n"
+
+
 def test_hooks_need_the_right_signature() -> None:
     """No secret, no signature, a wrong one, another body: refused."""
     body = b'{"after": "abc"}'
@@ -77,6 +83,8 @@ def test_hooks_need_the_right_signature() -> None:
 
 def test_a_push_tells_its_paths() -> None:
     """Added, modified and removed of every commit, each once; a ping asks for nothing."""
+    with pytest.raises(InvalidInputError, match="not JSON"):
+        event_of("repo", "push", b"[" * 200_000)
     commits = [{"added": ["a"], "modified": ["b"], "removed": []}, {"added": [], "modified": ["a"], "removed": ["c"]}]
     event = event_of(
         "repo", "push", json.dumps({"ref": "refs/heads/main", "after": "f" * 40, "commits": commits}).encode()

@@ -8,6 +8,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,7 @@ def test_files_are_read_anew(working: Working) -> None:
 
 def test_a_schedule_runs_once_for_what_was_missed(governor: Governor, tmp_path: Path) -> None:
     """A time that passed while no server ran is caught up once by the next."""
-    path = make_repository(tmp_path / "repo", {"work.sh": "echo $DISPATCH_TASK_ID\n"})
+    path = make_repository(tmp_path / "repo", {"work.sh": "echo $DISPATCH_TRIGGER\n"})
     governor.configure(
         ONE_RUNNER + "    triggers:\n      - {type: schedule, cron: '* * * * *'}\n", repos_text({"repo": path})
     )
@@ -187,7 +188,12 @@ def test_a_schedule_runs_once_for_what_was_missed(governor: Governor, tmp_path: 
     governor.start()
     found = lambda: [event for event in governor.told() if event.event_type == "runner.exited"]  # noqa: E731
     assert len(eventually(found, 20.0, "the scheduled run")) == 1
-    assert governor.told()[0].task_id.startswith("schedule-work-work.do-")
+    told = governor.told()
+    task, due = told[0].task_id, datetime.fromisoformat(told[0].timestamp)
+    assert task == f"schedule-work-work.do-{due:%Y%m%dT%H%MZ}", "the event is dated by the time that was due"
+    assert [json.loads(event.payload)["chunk"] for event in told if event.event_type == "runner.stdout"] == [
+        "schedule\n"
+    ]
 
 
 def test_repositories_and_files_over_grpc(working: Working, tmp_path: Path) -> None:

@@ -62,3 +62,18 @@ def test_an_unknown_time_zone_is_refused() -> None:
     """Before anything is scheduled in it."""
     with pytest.raises(InvalidInputError, match="Mars/Base"):
         parse_rule("Mon 08:00", "Mars/Base")
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "now", "latest"),
+    [
+        ("* * * * *", "2026-01-01T00:00", "2026-11-16T08:00", "2026-11-16T08:00"),
+        ("Fri 16:00", "2026-10-02T16:00", "2026-11-16T08:00", "2026-11-13T16:00"),
+        ("0 0 29 2 *", "2024-02-29T00:00", "2026-11-16T08:00", "2024-02-29T00:00"),
+        ("*/15 * * * *", "2026-11-16T07:45", "2026-11-16T08:10", "2026-11-16T08:00"),
+    ],
+)
+def test_the_last_time_that_was_missed(text: str, first: str, now: str, latest: str) -> None:
+    """The one nearest to now, whether the rule is due by the minute or by the leap year."""
+    moments = [datetime.fromisoformat(word).replace(tzinfo=UTC) for word in (first, now, latest)]
+    assert parse_rule(text).latest(moments[0], moments[1]) == moments[2]

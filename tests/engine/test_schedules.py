@@ -29,7 +29,7 @@ def _planned(acted: list[datetime], rule: str = "Mon 08:00") -> dict[str, Planne
 
 
 def test_missed_times_are_caught_up_once(tmp_path: Path) -> None:
-    """After three weeks away the oldest missed time stands for all three; then the next is the coming Monday's."""
+    """After three weeks away the last missed time stands for all three; then the next is the coming Monday's."""
     clock, acted = Clock(), list[datetime]()
     with open_store(str(tmp_path / "m.db")) as store:
         Scheduler(store, clock).declare("dispatch:", _planned(acted))
@@ -38,7 +38,7 @@ def test_missed_times_are_caught_up_once(tmp_path: Path) -> None:
         again.declare("dispatch:", _planned(acted))
         assert again.run_due(clock.time) == ["dispatch:plan"]
         assert again.run_due(clock.time) == []
-        assert acted == [datetime(2026, 11, 16, 8, 0, tzinfo=UTC)]
+        assert acted == [datetime(2026, 11, 30, 8, 0, tzinfo=UTC)]
         assert store.list_schedules()[0].next_at == datetime(2026, 12, 7, 8, 0, tzinfo=UTC)
 
 
@@ -87,5 +87,26 @@ def test_the_thread_acts_by_itself(tmp_path: Path) -> None:
         try:
             scheduler.declare("dispatch:", _planned(acted))
             eventually(lambda: acted, what="the action")
+        finally:
+            scheduler.stop()
+
+
+def test_a_defect_in_one_action_does_not_end_the_schedules(tmp_path: Path) -> None:
+    """An action that fails with an error that is none of ours is owed, and the thread looks at the others again."""
+    acted = list[datetime]()
+
+    def broken(due: datetime) -> None:
+        acted.append(due)
+        raise ZeroDivisionError
+
+    minute = parse_rule("* * * * *")
+    with open_store(str(tmp_path / "m.db")) as store:
+        scheduler = Scheduler(store, lambda: datetime.now(UTC) + timedelta(minutes=2 * bool(started)))
+        started: list[bool] = []
+        scheduler.declare("dispatch:", {"dispatch:broken": Planned(rule=minute, act=broken)})
+        started.append(True)
+        scheduler.start()
+        try:
+            assert eventually(lambda: len(acted) >= 2, 10.0, "the second try")
         finally:
             scheduler.stop()

@@ -129,7 +129,7 @@ class KanbanServices:
         return await self._status(f"repository {repo.name} added", self._governor.registry.add, repo)
 
     async def _update_repo(self, asked: pb.UpdateRepoRequest) -> pb.StatusResponse:
-        self._governor.registry.get(asked.name)  # NOT_FOUND
+        await asyncio.to_thread(self._governor.registry.get, asked.name)  # NOT_FOUND
         update = self._governor.registry.update
         return await self._status(f"repository {asked.name} updated", update, asked.name, dict(asked.fields))
 
@@ -162,7 +162,7 @@ class KanbanServices:
         return pb.WriteResponse(ok=True, written_path=str(path))
 
     async def _version(self, asked: pb.GetVersionRequest) -> pb.GetVersionResponse:
-        current = self._governor.configuration.current()
+        current = await self._governor.configuration.current_async()
         meta = current.runners.meta
         log = await asyncio.to_thread(read_changelog, current.root, 1)
         return pb.GetVersionResponse(
@@ -173,7 +173,7 @@ class KanbanServices:
         )
 
     async def _changelog(self, asked: pb.GetChangelogRequest) -> pb.GetChangelogResponse:
-        root = self._governor.configuration.current().root
+        root = (await self._governor.configuration.current_async()).root
         log = await asyncio.to_thread(read_changelog, root, asked.entries)
         return pb.GetChangelogResponse(
             latest_version=log.version, latest_date=log.date, summary=log.summary, full_text=log.text
