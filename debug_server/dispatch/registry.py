@@ -117,8 +117,15 @@ def _check(values: Mapping[str, str]) -> None:
 def _mapping(text: str, *keys: str) -> Any:
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     for key in keys:
-        node = next(value for name, value in node.value if name.value == key)
+        name, node = next((name, value) for name, value in node.value if name.value == key)
+        _check_place(name, node)
     return node
+
+
+def _check_place(key: Any, node: Any) -> None:
+    """An alias stands for a value elsewhere: changed there, it would change for others too."""
+    if node.start_mark.index < key.end_mark.index:
+        raise ConflictError(f"{key.value!r} of repos.yml is an alias (*): write its value out to change it here")
 
 
 def _appended(text: str, block: str) -> str:
@@ -136,6 +143,7 @@ def _with_field(text: str, name: str, field: str, value: str) -> str:
     entry = _mapping(text, "repos", name)
     for key, node in entry.value:
         if key.value == field:
+            _check_place(key, node)
             return text[: node.start_mark.index] + json.dumps(value) + text[node.end_mark.index :]
     if entry.flow_style:
         raise ConflictError(f"{name} is written in braces: write it as a block to add {field!r} here")

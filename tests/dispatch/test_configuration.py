@@ -177,6 +177,16 @@ def test_events_that_make_no_sense(fields: dict[str, object], word: str) -> None
         checked(IssueEvent(**{**good, **fields}))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("there", ["there:\n    local_path: there\n    branch: *one\n", "there: *all\n"])
+def test_an_alias_is_not_changed_for_everybody(tmp_path: Path, there: str) -> None:
+    """A value that is written in another repository's entry is refused, not changed over there."""
+    text = f"repos:\n  here: &all\n    local_path: here\n    branch: &one main\n  {there}"
+    folder = _folder(tmp_path, repos=text)
+    with pytest.raises(ConflictError, match="alias"):
+        RepoRegistry(LiveConfiguration(folder)).update("there", {"branch": "next"})
+    assert (folder / "repos.yml").read_text() == text
+
+
 def test_a_payload_nested_too_deeply_has_no_paths() -> None:
     """What json gives up on is a payload like any other text."""
     event = IssueEvent(task_id="T", event_type="push", repo_name="here", payload="[" * 200_000)
