@@ -82,21 +82,18 @@ class Scheduler:
             self._wake.clear()
             try:
                 self.run_due(self._now())
-            except DebugServerError as error:  # the store is away for a moment
+                patience = self._patience()
+            except DebugServerError as error:  # the store is away, or full: what is due stays due, so do not spin
                 _LOG.warning("schedules_failed", extra={"error": str(error)})
-            except Exception:  # noqa: BLE001 - the thread's boundary: one action's defect must not end all schedules
-                _LOG.error("schedules_failed", exc_info=True)
-            self._wake.wait(self._patience())
+                patience = _LOOK_SECONDS
+            self._wake.wait(patience)
 
     def _patience(self) -> float:
         with self._lock:
             planned = self._planned
         if not planned:
             return _LOOK_SECONDS
-        try:
-            due = [row.next_at for row in self._store.list_schedules() if row.name in planned]
-        except DebugServerError:
-            return _LOOK_SECONDS
+        due = [row.next_at for row in self._store.list_schedules() if row.name in planned]
         left = [(moment - self._now()).total_seconds() for moment in due]
         return max(0.01, min([_LOOK_SECONDS, *left]))
 
@@ -128,5 +125,7 @@ class Scheduler:
             item.act(due)
         except DebugServerError as error:  # owed until it works
             _LOG.warning("schedule_failed", extra={"schedule": name, "due": due.isoformat(), "error": str(error)})
+        except Exception:  # noqa: BLE001 - the action is foreign code: its defect must not end the other schedules
+            _LOG.error("schedule_failed", extra={"schedule": name, "due": due.isoformat()}, exc_info=True)
         else:
             self._store.settle_due(name, due)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from debug_server.engine.cron import parse_rule
 from debug_server.engine.schedules import Planned, Scheduler
 from debug_server.errors import UnavailableError
+from debug_server.model import Schedule
 from debug_server.store import open_store
 from tests.running import eventually
 
@@ -91,22 +93,43 @@ def test_the_thread_acts_by_itself(tmp_path: Path) -> None:
             scheduler.stop()
 
 
-def test_a_defect_in_one_action_does_not_end_the_schedules(tmp_path: Path) -> None:
-    """An action that fails with an error that is none of ours is owed, and the thread looks at the others again."""
-    acted = list[datetime]()
+def test_a_defect_in_one_action_does_not_end_the_others(tmp_path: Path) -> None:
+    """An action that fails with an error that is none of ours is owed; those behind it are acted on."""
+    clock, acted = Clock(), list[datetime]()
 
     def broken(due: datetime) -> None:
-        acted.append(due)
-        raise ZeroDivisionError
+        raise ZeroDivisionError(due)
 
-    minute = parse_rule("* * * * *")
     with open_store(str(tmp_path / "m.db")) as store:
-        scheduler = Scheduler(store, lambda: datetime.now(UTC) + timedelta(minutes=2 * bool(started)))
-        started: list[bool] = []
-        scheduler.declare("dispatch:", {"dispatch:broken": Planned(rule=minute, act=broken)})
-        started.append(True)
+        scheduler = Scheduler(store, clock)
+        first = Planned(rule=parse_rule("Mon 08:00"), act=broken)
+        scheduler.declare("dispatch:", {"dispatch:broken": first, **_planned(acted)})
+        clock.time += timedelta(hours=2)
+        assert scheduler.run_due(clock.time) == ["dispatch:broken", "dispatch:plan"]
+        assert acted == [datetime(2026, 11, 16, 8, 0, tzinfo=UTC)]
+        assert [row.owed_at is None for row in store.list_schedules()] == [False, True]
+
+
+def test_a_store_that_cannot_be_written_is_not_asked_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is due and cannot be taken is tried again with the next look, not a hundred times a second."""
+    clock, tries, second = Clock(), list[Schedule](), Event()
+
+    def full(schedule: Schedule, **_: object) -> bool:
+        tries.append(schedule)
+        if len(tries) > 1:
+            second.set()
+        raise UnavailableError("the disk is full")
+
+    with open_store(str(tmp_path / "m.db")) as store:
+        scheduler = Scheduler(store, clock)
+        scheduler.declare("dispatch:", _planned([]))
+        clock.time += timedelta(hours=2)
+        monkeypatch.setattr(store, "take_due", full)
         scheduler.start()
         try:
-            assert eventually(lambda: len(acted) >= 2, 10.0, "the second try")
+            assert eventually(lambda: tries, 10.0, "the first try")
+            assert not second.wait(0.5)
         finally:
             scheduler.stop()
