@@ -135,9 +135,11 @@ def test_whoever_finds_a_worker_gets_what_nobody_has_acknowledged(bench: Bench) 
     first.close()
     second = started.connect()
     second.send({"op": "attach"})
-    message = second.receive(10.0)
-    assert message is not None
     if kept < 80_000:
+        message = second.receive(10.0)
+        while message is not None and "event" not in message:  # the answer comes first if the child was slow
+            message = second.receive(10.0)
+        assert message is not None
         assert (message["event"], message["offset"]) == ("output", kept)
     second.request({"op": "close_stdin"})
     second.close()
