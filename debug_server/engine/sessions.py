@@ -72,10 +72,16 @@ class Sessions:
         checked = check_remote_url(remote)
         url = str(Path(checked).resolve()) if checked.startswith("/") else checked
         with self._lock:
-            for known in self._store.list_repositories():
-                if known.remote_url == url and name in (None, known.name):
-                    return known
-            return self._store.create_repository(name or self._free_name(url), url)
+            try:
+                return self._find_or_create(url, name)
+            except ConflictError:  # another process was faster, with this remote or with another of its name
+                return self._find_or_create(url, name)
+
+    def _find_or_create(self, url: str, name: str | None) -> Repository:
+        for known in self._store.list_repositories():
+            if known.remote_url == url and name in (None, known.name):
+                return known
+        return self._store.create_repository(name or self._free_name(url), url)
 
     def reach(self, remote: str) -> Repository:
         """The repository of a URL or a local path, with a mirror; one that cannot be reached is not left registered."""

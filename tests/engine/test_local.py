@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from debug_server.engine import LocalEngine
+from debug_server.engine import LocalEngine, Sessions
 from debug_server.errors import KeeperError, QueueFullError
 from debug_server.model import Command, CommandStatus, ExitReason
+from debug_server.runner.settings import RunnerPaths
 from debug_server.runner.spec import CommandSpec
+from debug_server.store import open_store
 from tests.running import Bench, eventually
 
 MakeBench = Callable[..., Bench]
@@ -229,3 +233,21 @@ def test_a_command_that_cannot_be_prepared_ends(bench: Bench) -> None:
         assert ended.exit is not None and "gone" in ended.exit.message
         (fine,) = _await(engine, _submit(engine, bench, "true"))
     assert fine.status is CommandStatus.SUCCEEDED
+
+
+def test_many_who_register_one_remote_get_one_repository(tmp_path: Path) -> None:
+    """Eight processes' worth of stores register the same path at once: all get the same row, none an error."""
+    remote = tmp_path / "remote"
+    remote.mkdir()
+    url = f"sqlite:///{tmp_path}/data/metadata.db"
+    open_store(url).close()
+    begin = threading.Barrier(8)
+
+    def register(_: int) -> int:
+        with open_store(url) as store:
+            sessions = Sessions(store=store, paths=RunnerPaths.from_root(tmp_path / "artifacts"))
+            begin.wait(10)
+            return sessions.register(str(remote)).id
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(register, range(8)))) == 1
