@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,9 @@ import pytest
 from tests.running import MECHANISMS, TAG, Bench, eventually, missing_mechanism, orphaned_groups, rooted_in
 
 _probe = cache(missing_mechanism)
+
+# A shell starts its background jobs with SIGINT ignored, and so would every command line that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

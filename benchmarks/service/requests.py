@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 
 from benchmarks.figures import Figure, Result, Samples, Size, at_least, at_most, interleaved, milliseconds, timed
@@ -32,17 +33,12 @@ _AMOUNTS = {
 def measure(server: Server, bare: Server, size: Size) -> list[Result]:
     """Rates and times of requests."""
     amounts = _AMOUNTS[size]
-    connection = server.connect()
-    session = connection.open_session()
-    command = _run(connection, session)
-    try:
-        return [
-            _reading(server, bare, command, amounts),
-            *_submitting(connection, session, amounts),
-            _eight(server, amounts),
-        ]
-    finally:
-        connection.close()
+    with closing(server.connect()) as connection:
+        command = _run(connection, connection.open_session())
+    reading = _reading(server, bare, command, amounts)
+    with closing(server.connect()) as connection:
+        submitting = _submitting(connection, connection.open_session(), amounts)
+    return [reading, *submitting, _eight(server, amounts)]
 
 
 def _reading(server: Server, bare: Server, command: int, amounts: _Amounts) -> Result:

@@ -203,7 +203,7 @@ def test_a_client_that_leaves_frees_its_turn(gateway: GatewayProcess, http: http
     """After a disconnect, in either form, the worker is idle again long before the answer would have ended."""
     with http.stream("POST", CHAT, json=body("words=100000 delay=20", stream=True)) as answer:
         assert next(answer.iter_lines()).startswith(("data: ", ": "))
-        assert gateway.worker()["in_flight"] == 1
+        eventually(lambda: gateway.worker()["in_flight"] == 1, 3.0, "the turn")
     eventually(lambda: gateway.worker()["in_flight"] == 0, 3.0, "an idle worker")
     with pytest.raises(httpx.ReadTimeout):
         http.post(CHAT, json=body("words=100000 delay=20"), timeout=0.3)

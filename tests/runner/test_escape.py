@@ -28,5 +28,6 @@ def test_what_a_command_leaves_behind_ends_with_it(held: Bench, artist: str) -> 
     result = held.run(program("escape.py", artist, mark, "--leave"))
     assert result.exit_reason is ExitReason.EXITED
     assert result.exit.wall_seconds < 2.0
-    assert result.exit.evidence["leftovers"]
+    # Each of the hydra's processes lives half a millisecond: a listing may find none of them.
+    assert artist == "hydra" or result.exit.evidence["leftovers"]
     eventually(lambda: not carrying(mark), 2.0, "the end of the leftovers")
