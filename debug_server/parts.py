@@ -33,16 +33,22 @@ def _tasks(local: Local) -> Part:
 
 
 def _dispatch(local: Local) -> Part | None:
+    from debug_server.config import load
+    from debug_server.config.dispatch import DispatchConfig
     from debug_server.dispatch.configuration import RUNNERS, LiveConfiguration
-    from debug_server.dispatch.folder import configuration_folder
 
-    folder = configuration_folder()
-    if not (folder / RUNNERS).exists():
+    settings = load(DispatchConfig, environ=os.environ).value
+    if not (settings.config / RUNNERS).exists():
         return None
     from debug_server.dispatch.governor import Governor
     from debug_server.surfaces.http.kanban import kanban_routes
 
-    governor = Governor(local.service, LiveConfiguration(folder), shell=local.settings.default_shell)
+    governor = Governor(
+        local.service,
+        LiveConfiguration(settings.config),
+        shell=local.settings.default_shell,
+        hook_secret=settings.hook_secret,
+    )
     governor.bring_routes = lambda: kanban_routes(governor)
     governor.bring_services = lambda: _kanban_services(governor)
     return governor

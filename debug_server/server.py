@@ -170,9 +170,10 @@ def _listening(options: ServeOptions) -> Iterator[socket.socket]:
         listener = socket.create_server((options.host, options.port), family=family, backlog=_BACKLOG)
         # Inherited by the connections: a head and its body are two writes, and 40 ms would pass between them.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "a port is a number from 0 to 65535"
         raise ConfigurationError(
-            f"cannot listen on {options.host} port {options.port} ({error.strerror}): choose another --host or --port"
+            f"cannot listen on {options.host} port {options.port} ({reason}): choose another --host or --port"
         ) from error
     with listener:
         yield listener

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from debug_server.config.declare import Derived, Setting, settings_of
+from debug_server.config.dispatch import DispatchConfig
 from debug_server.config.gateway import GatewayConfig
 from debug_server.config.runner import RunnerConfig
 from debug_server.config.tasks import TasksConfig
@@ -13,6 +14,7 @@ from debug_server.config.workers import WorkerConfig
 _TABLES = {
     "Runner (`config/runner.toml`)": RunnerConfig,
     "Host tasks (`config/tasks.toml`)": TasksConfig,
+    "Events and runners (variables only)": DispatchConfig,
     "Gateway (`config/gateway.toml`)": GatewayConfig,
     "A worker (`[workers.NAME]` in `config/workers.toml`)": WorkerConfig,
 }

@@ -52,6 +52,11 @@ class LiveConfiguration:
         self._seen = self._signature()
         self._current = read_configuration(folder)
 
+    @property
+    def in_force(self) -> Configuration:
+        """What was last read."""
+        return self._current
+
     def on_change(self, listener: Callable[[Configuration], None]) -> None:
         """Have ``listener`` called, in the thread that noticed, with each configuration that comes into force."""
         self._listeners.append(listener)
@@ -80,9 +85,9 @@ class LiveConfiguration:
                 return False
             self.problem = None
             self._current = read
-        _LOG.info("dispatch_configuration_loaded", extra={"runners": len(read.runners.runners)})
-        for listener in self._listeners:
-            listener(read)
+            _LOG.info("dispatch_configuration_loaded", extra={"runners": len(read.runners.runners)})
+            for listener in self._listeners:  # in the block: an older one must not be taken up after a newer one
+                listener(read)
         return True
 
     def _signature(self) -> Signature:

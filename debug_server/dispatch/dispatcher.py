@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
 
-from debug_server.dispatch.configuration import Configuration, LiveConfiguration
+from debug_server.dispatch.configuration import LiveConfiguration
 from debug_server.dispatch.issue_event import IssueEvent, checked
 from debug_server.dispatch.programs import Program, call_program, find_program, runner_folders
-from debug_server.dispatch.repos_file import Repo
 from debug_server.dispatch.routing import NoRoute, Route, routes
-from debug_server.dispatch.runs import SUBJECT, Place, order_key, queued_run, record
-from debug_server.errors import NotFoundError, QueueFullError
+from debug_server.dispatch.runs import SUBJECT, Place, queued_run, record, record_of_route
+from debug_server.engine import QueuedRun
+from debug_server.errors import ConflictError, InvalidInputError, NotFoundError
+from debug_server.model import Command, DueTime, NewEvent
 from debug_server.service import LOCAL, Service
 
 _LOG = logging.getLogger(__name__)
 SKIPPED, REFUSED = "dispatch.skipped", "dispatch.refused"  # kinds of our own events
+
+Step = QueuedRun | NewEvent
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,68 +51,67 @@ class Dispatcher:
         self._configuration = configuration
         self._shell = shell
 
-    async def emit(self, event: IssueEvent, *, scheduled: bool = False) -> list[Outcome]:
-        """Act on an event; InvalidInputError or NotFoundError when it makes no sense.
+    async def emit(self, event: IssueEvent, *, due: DueTime | None = None) -> list[Outcome]:
+        """Act on an event, in one commit for all its routes; InvalidInputError or NotFoundError when it makes no sense.
 
-        With ``scheduled`` nothing is done when the task was acted on before, by whichever process.
+        With ``due`` that time of a schedule is taken in the same commit; nothing is done when another process had it.
         """
-        event = checked(event)
+        event = await _apart(event, partial(checked, event))
         configuration = await self._configuration.current_async()
         repo = configuration.repos.repos.get(event.repo_name)
         if repo is None:
             raise NotFoundError(f"repository {event.repo_name!r} is not in {configuration.repos.path}: add it there")
-        if scheduled and await self._service.count_ordered(LOCAL, order_key(event)):
-            return []
-        found = routes(event, configuration.runners, trigger="schedule" if scheduled else "event")
-        return [
-            await self._act(event, route, repo, configuration, first=index == 0) for index, route in enumerate(found)
-        ]
-
-    async def _act(
-        self, event: IssueEvent, route: Route | NoRoute, repo: Repo, configuration: Configuration, *, first: bool
-    ) -> Outcome:
-        if isinstance(route, NoRoute):
-            return await self._skip(event, route.runner, route.skill, None, route.reason, first=first)
-        runner = route.runner
         place = Place(repo=repo, path=configuration.repos.place(repo), root=configuration.root)
-        found = _prepare(route, place, self._shell)
-        if isinstance(found, str):
-            return await self._skip(event, runner.name, route.skill, runner.executor, found, first=first)
+        trigger = "event" if due is None else "schedule"
+        found = await _apart(event, partial(routes, event, configuration.runners, trigger=trigger))
+        steps = [await self._step(event, route, place, first=index == 0) for index, route in enumerate(found)]
+        added = await self._service.queue_together(LOCAL, steps, due)
+        if added is None:
+            return []
+        return [_outcome(event, route, item) for route, item in zip(found, added, strict=True)]
+
+    async def _step(self, event: IssueEvent, route: Route | NoRoute, place: Place, *, first: bool) -> Step:
+        """The run of a route, or the word why there is none."""
+        if isinstance(route, NoRoute):
+            return _told(SKIPPED, record(event, route.runner, route.skill, None, first=first), route.reason)
+        program = _prepare(route, place, self._shell)
+        if isinstance(program, str):
+            return _told(SKIPPED, record_of_route(event, route, first=first), program)
         try:
             place = await self._with_repository(route, place)
-            command = await self._service.queue_run(LOCAL, queued_run(event, route, place, found, first=first))
-        except QueueFullError as error:
-            return await self._skip(
-                event, runner.name, route.skill, runner.executor, str(error), first=first, kind=REFUSED
-            )
-        fields = {"runner": runner.name, "skill": route.skill, "task": event.task_id, "repo": event.repo_name}
-        _LOG.info("runner_queued", extra={**fields, "executor": runner.executor, "command_id": command.id})
-        return Outcome(
-            runner=runner.name, skill=route.skill, executor=runner.executor, queued=True, command_id=command.id
-        )
+        except (InvalidInputError, ConflictError) as error:
+            reason = f"{place.repo.name} cannot be leased: {error}"
+            return _told(SKIPPED, record_of_route(event, route, first=first), reason)
+        run = await _apart(event, partial(queued_run, event, route, place, program, first=first))
+        return replace(run, refused=partial(_told, REFUSED, record_of_route(event, route, first=first)))
 
     async def _with_repository(self, route: Route, place: Place) -> Place:
         """A leased workspace needs the repository to be registered, under the name that it has with us."""
         if route.runner.workspace == "root":
             return place
-        number = await self._service.register_directory(LOCAL, place.path, place.repo.name)
-        return Place(repo=place.repo, path=place.path, root=place.root, repository_id=number)
+        return replace(place, repository_id=await self._service.register_directory(LOCAL, place.path, place.repo.name))
 
-    async def _skip(
-        self,
-        event: IssueEvent,
-        runner: str,
-        skill: str,
-        executor: str | None,
-        reason: str,
-        *,
-        first: bool,
-        kind: str = SKIPPED,
-    ) -> Outcome:
-        _LOG.warning("runner_skipped", extra={"runner": runner, "task": event.task_id, "reason": reason})
-        data: dict[str, Any] = {**record(event, runner, skill, executor, first=first), "reason": reason}
-        await self._service.append_event(LOCAL, kind, SUBJECT, data)
-        return Outcome(runner=runner, skill=skill, executor=executor, queued=False, reason=reason)
+
+async def _apart(event: IssueEvent, work: Callable[[], T]) -> T:
+    """In a thread when the event is large: many thousand paths must not make the server deaf."""
+    return await asyncio.to_thread(work) if event.large else work()
+
+
+def _told(kind: str, known: Mapping[str, Any], reason: str) -> NewEvent:
+    return NewEvent(kind=kind, subject=SUBJECT, data={**known, "reason": reason})
+
+
+def _outcome(event: IssueEvent, route: Route | NoRoute, added: Command | NewEvent) -> Outcome:
+    runner, executor = (
+        (route.runner, None) if isinstance(route, NoRoute) else (route.runner.name, route.runner.executor)
+    )
+    fields = {"runner": runner, "skill": route.skill, "task": event.task_id, "repo": event.repo_name}
+    if isinstance(added, NewEvent):
+        reason = added.data["reason"]
+        _LOG.warning("runner_skipped", extra={**fields, "reason": reason})
+        return Outcome(runner=runner, skill=route.skill, executor=executor, queued=False, reason=reason)
+    _LOG.info("runner_queued", extra={**fields, "executor": executor, "command_id": added.id})
+    return Outcome(runner=runner, skill=route.skill, executor=executor, queued=True, command_id=added.id)
 
 
 def _prepare(route: Route, place: Place, shell: str) -> Program | str:
@@ -122,6 +127,6 @@ def _prepare(route: Route, place: Place, shell: str) -> Program | str:
     return found
 
 
-def emit_now(dispatcher: Dispatcher, event: IssueEvent, *, scheduled: bool = False) -> list[Outcome]:
-    """``emit`` for callers in threads without a loop of their own."""
-    return asyncio.run(dispatcher.emit(event, scheduled=scheduled))
+def emit_due(dispatcher: Dispatcher, event: IssueEvent, due: DueTime) -> list[Outcome]:
+    """``emit`` for the scheduler's thread, which has no loop of its own."""
+    return asyncio.run(dispatcher.emit(event, due=due))

@@ -11,7 +11,7 @@ import yaml
 
 from debug_server.errors import ConfigurationError
 
-_STRING = "tag:yaml.org,2002:str"
+_STRING, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _TRUTHS = {"true": True, "false": False}
 _MAX_BYTES = 4 << 20
@@ -55,9 +55,15 @@ class Section:
         fail(self.path, self.line_of(name), message)
 
     def node(self, name: str) -> yaml.Node | None:
-        """The value of a key as it stands."""
+        """The value of a key as it stands; one that is left empty, or null, is not given."""
         self._asked.add(name)
-        return self._keys[name][1] if name in self._keys else None
+        found = self._keys[name][1] if name in self._keys else None
+        return None if found is None or found.tag == _NULL else found
+
+    def entry(self, name: str) -> Section:
+        """A mapping inside that is there."""
+        self._asked.add(name)
+        return Section(self.path, self._keys[name][1], f"{self.what}.{name}")
 
     def section(self, name: str) -> Section | None:
         """A mapping inside."""
@@ -94,6 +100,8 @@ class Section:
         for item in node.value:
             if not isinstance(item, yaml.ScalarNode) or item.tag != _STRING or not item.value:
                 fail(self.path, item.start_mark.line + 1, f"{name!r} of {self.what} must hold texts: quote this one")
+            if any(ord(letter) < 32 for letter in item.value):
+                fail(self.path, item.start_mark.line + 1, f"{name!r} of {self.what} holds a control character")
         return tuple(str(item.value) for item in node.value)
 
     def number(self, name: str, default: float, *, low: float, high: float) -> float:
@@ -108,6 +116,13 @@ class Section:
         if not isinstance(value, int | float) or not low <= value <= high:
             self.wrong(name, f"{name!r} of {self.what} must be a number from {low:g} to {high:g}")
         return float(value)
+
+    def whole(self, name: str, default: int, *, low: int, high: int) -> int:
+        """A whole number within bounds."""
+        value = self.number(name, default, low=low, high=high)
+        if value != int(value):
+            self.wrong(name, f"{name!r} of {self.what} must be a whole number, not {value:g}")
+        return int(value)
 
     def truth(self, name: str) -> bool:
         """True or false; false when it is left out."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-VARIABLE = "DEBUG_SERVER_DISPATCH_CONFIG"
+from debug_server.config import load
+from debug_server.config.dispatch import DispatchConfig
 
 
 def configuration_folder() -> Path:
-    """What the variable names, or ``config`` here."""
-    return Path(os.environ.get(VARIABLE) or "config")
+    """What the setting names, or ``config`` here."""
+    return load(DispatchConfig, environ=os.environ).value.config

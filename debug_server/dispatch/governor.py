@@ -8,23 +8,22 @@ import signal
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime
 from functools import partial
 from typing import Any
 
 from debug_server.dispatch.configuration import Configuration, LiveConfiguration
-from debug_server.dispatch.dispatcher import Dispatcher, emit_now
+from debug_server.dispatch.dispatcher import Dispatcher, emit_due
 from debug_server.dispatch.examples import make_examples
 from debug_server.dispatch.issue_event import IssueEvent
 from debug_server.dispatch.registry import RepoRegistry
 from debug_server.dispatch.runners_file import Runner
 from debug_server.dispatch.stream import EventStream, Wish
 from debug_server.engine.schedules import Planned
+from debug_server.model import DueTime
 from debug_server.service import LOCAL, Service
 
 _LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 2.0  # the files are looked at with every event; schedules must not wait for one
-_GROUP = "dispatch:"
 
 
 class Governor:
@@ -32,11 +31,21 @@ class Governor:
 
     name = "dispatch"
 
-    def __init__(self, service: Service, configuration: LiveConfiguration, *, shell: str = "/bin/bash") -> None:
+    def __init__(
+        self,
+        service: Service,
+        configuration: LiveConfiguration,
+        *,
+        shell: str = "/bin/bash",
+        hook_secret: str | None = None,
+    ) -> None:
         self.service = service
         self.configuration = configuration
+        self.hook_secret = hook_secret
         self.dispatcher = Dispatcher(service, configuration, shell=shell)
         self.registry = RepoRegistry(configuration)
+        # Servers of one folder have its schedules in common; those of another folder are none of their business.
+        self._group = f"dispatch:{configuration.folder.absolute()}:"
         self.bring_routes: Callable[[], Sequence[Any]] = tuple
         self.bring_services: Callable[[], Mapping[str, Any]] = dict
 
@@ -71,7 +80,7 @@ class Governor:
 
     def health(self) -> Mapping[str, Any]:
         """What is in force, and why a newer file is not."""
-        current = self.configuration.current()
+        current = self.configuration.in_force  # no look at the files: a change would be taken up in the server's loop
         shown = {"runners": len(current.runners.runners), "repos": len(current.repos.repos)}
         return {"dispatch": {**shown, "configuration": self.configuration.problem or "ok"}}
 
@@ -89,7 +98,7 @@ class Governor:
     def _take_up(self, configuration: Configuration) -> None:
         for name in make_examples(configuration):
             _LOG.info("example_made", extra={"repo": name})
-        self.service.declare_schedules(LOCAL, _GROUP, self._planned(configuration))
+        self.service.declare_schedules(LOCAL, self._group, self._planned(configuration))
 
     def _planned(self, configuration: Configuration) -> dict[str, Planned]:
         found: dict[str, Planned] = {}
@@ -100,19 +109,19 @@ class Governor:
 
     def _planned_for(self, runner: Runner, repo: str) -> dict[str, Planned]:
         return {
-            f"{_GROUP}{runner.name}:{repo}:{index}": Planned(
+            f"{self._group}{runner.name}:{repo}:{index}": Planned(
                 rule=trigger.rule, act=partial(self._due, runner.name, repo, trigger.skill)
             )
             for index, trigger in enumerate(runner.triggers)
             if trigger.rule is not None
         }
 
-    def _due(self, runner: str, repo: str, skill: str, due: datetime) -> None:
-        """In the scheduler's thread; the task's name holds the time, so that it is done once."""
-        task = f"schedule-{runner}-{skill}-{due:%Y%m%dT%H%MZ}"
-        moment = due.isoformat().replace("+00:00", "Z")  # what is caught up late belongs to the week it was due in
+    def _due(self, runner: str, repo: str, skill: str, due: DueTime) -> None:
+        """In the scheduler's thread."""
+        task = f"schedule-{runner}-{skill}-{due.moment:%Y%m%dT%H%MZ}"
+        moment = due.moment.isoformat().replace("+00:00", "Z")  # what is caught up late belongs to its own week
         event = IssueEvent(task_id=task, event_type=skill, repo_name=repo, field="schedule", timestamp=moment)
-        emit_now(self.dispatcher, event, scheduled=True)
+        emit_due(self.dispatcher, event, due)
 
     def _listen_to_hangup(self) -> None:
         if threading.current_thread() is threading.main_thread():

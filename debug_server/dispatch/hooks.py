@@ -8,10 +8,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from debug_server.config.dispatch import HOOK_SECRET
 from debug_server.dispatch.issue_event import IssueEvent
 from debug_server.errors import AccessError, InvalidInputError
 
-SECRET_VARIABLE = "DEBUG_SERVER_HOOK_SECRET"
 _KINDS = {"push": "push", "pull_request": "pr"}
 _PREFIX = "sha256="
 
@@ -19,7 +19,7 @@ _PREFIX = "sha256="
 def verify(secret: str | None, body: bytes, signature: str | None) -> None:
     """AccessError unless the body was signed with the secret."""
     if not secret:
-        raise AccessError(f"hooks are off: set {SECRET_VARIABLE} for the server and the same secret for the hook")
+        raise AccessError(f"hooks are off: set {HOOK_SECRET} for the server and the same secret for the hook")
     if not signature or not signature.startswith(_PREFIX):
         raise AccessError("the header X-Hub-Signature-256: sha256=... is missing: give the hook a secret")
     expected = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()

@@ -11,9 +11,11 @@ from datetime import UTC, datetime
 from debug_server.errors import InvalidInputError, PayloadTooLargeError
 
 MAX_PAYLOAD_BYTES = 1 << 20
-_MAX_WORD, _MAX_FIELD, _MAX_PATHS = 200, 4096, 10_000
+_MAX_WORD, _MAX_FIELD = 200, 4096
+_MAX_PATHS, _MAX_PATH = 100_000, 4096
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _NO_PATH = re.compile(r"[\x00\ud800-\udfff]")  # what no path of a repository can be told with
+_MANY_PATHS, _LONG_PAYLOAD = 1000, 1 << 16
 RESERVED = "runner."  # what runners do is ours to tell
 
 
@@ -28,6 +30,11 @@ class IssueEvent:
     payload: str = ""  # JSON text, as a rule
     timestamp: str = ""  # ISO 8601 in UTC; empty: now
     paths: tuple[str, ...] = ()  # of push and pr: what changed
+
+    @property
+    def large(self) -> bool:
+        """Whether looking through it takes long enough to be done beside the server's loop."""
+        return len(self.paths) > _MANY_PATHS or len(self.payload) > _LONG_PAYLOAD
 
 
 def checked(event: IssueEvent) -> IssueEvent:
@@ -92,7 +99,15 @@ def _timestamp(text: str) -> str:
 
 
 def _paths(paths: Sequence[str]) -> tuple[str, ...]:
-    for path in paths[:_MAX_PATHS]:
-        if path.startswith("/") or ".." in path.split("/") or _NO_PATH.search(path):
-            raise InvalidInputError(f"path {path[:80]!r} must be text, relative to the repository's root, without '..'")
-    return tuple(paths[:_MAX_PATHS])
+    """All of them: a path that was left out could be the one that a trigger waits for."""
+    if len(paths) > _MAX_PATHS:
+        raise PayloadTooLargeError(
+            f"{len(paths)} paths changed and one event may name {_MAX_PATHS}: send them in several events"
+        )
+    for path in paths:
+        if path.startswith("/") or ".." in path.split("/") or _NO_PATH.search(path) or not 0 < len(path) <= _MAX_PATH:
+            raise InvalidInputError(
+                f"path {path[:80]!r} must be text of 1 to {_MAX_PATH} characters, relative to the repository's root, "
+                "without '..'"
+            )
+    return tuple(paths)

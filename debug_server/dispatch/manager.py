@@ -107,7 +107,8 @@ class RunnerManager:
             engine = LocalEngine(store=store, supervisor=supervisor, sessions=sessions)  # never started: it only queues
             service = Service(store=store, engine=engine, sessions=sessions, paths=settings.paths)
             try:
-                return asyncio.run(Dispatcher(service, self._configuration).emit(event))
+                dispatcher = Dispatcher(service, self._configuration, shell=settings.default_shell)
+                return asyncio.run(dispatcher.emit(event))
             finally:
                 service.close()
 

@@ -64,9 +64,7 @@ def parse_repos(path: Path, text: str, root: Path) -> ReposFile:
     for name in entries:
         if not NAME.fullmatch(name):
             entries.wrong(name, f"repository {name!r} must be made of letters, digits, '.', '_' and '-'")
-        entry = entries.section(name)
-        assert entry is not None
-        found[name] = _repo(name, entry)
+        found[name] = _repo(name, entries.entry(name))
     return ReposFile(path=path, root=root, meta=facts, repos=found)
 
 

@@ -21,7 +21,8 @@ TRIGGERS = ("push", "pr", "dispatch", "schedule")
 WORKSPACES = ("root", "leased")
 DEFAULT_TIMEOUT = 60.0
 _CONCURRENCY, _QUEUE = 8, 10_000
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_LONGEST_SKILL = 80  # a scheduled event's task is named after runner, skill and time, within 200 characters
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _RPC = re.compile(r"(?:[A-Za-z_][\w.]*\.)?[A-Za-z_]\w*\.[A-Za-z_]\w*")
 _TARGET = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
@@ -88,8 +89,7 @@ def parse_runners(path: Path, text: str, repositories: frozenset[str], repositor
     for name in entries:
         if not _NAME.fullmatch(name):
             entries.wrong(name, f"runner {name!r} must be made of letters, digits, '.', '_' and '-'")
-        entry = entries.section(name)
-        assert entry is not None
+        entry = entries.entry(name)
         runner = _runner(name, entry, facts.get("timezone", "UTC"))
         _claim_skills(runner, entry, claimed)
         _check_repositories(runner, entry, repositories, repositories_path)
@@ -113,8 +113,8 @@ def _runner(name: str, entry: Section, zone: str) -> Runner:
         repos=repos,
         priority=entry.choice("priority", PRIORITIES, "med"),
         timeout=entry.number("timeout", DEFAULT_TIMEOUT, low=0.1, high=86_400),
-        concurrency=int(entry.number("concurrency", _CONCURRENCY, low=1, high=1000)),
-        queue=int(entry.number("queue", _QUEUE, low=1, high=1_000_000)),
+        concurrency=entry.whole("concurrency", _CONCURRENCY, low=1, high=1000),
+        queue=entry.whole("queue", _QUEUE, low=1, high=1_000_000),
         workspace=entry.choice("workspace", WORKSPACES, "root"),
         scan_patterns=entry.texts("scan_patterns"),
     )
@@ -152,9 +152,14 @@ def _program(entry: Section, executor: str) -> str:
         entry.wrong(key, f"module {value!r} of {entry.what} must be a dotted name")
     if executor == "bash" and not _inside(_words(entry, key, value)[0]):
         entry.wrong(key, f"cmd {value!r} of {entry.what} must be a relative path without '..'")
-    if executor == "grpc" and not _TARGET.fullmatch(value):
-        entry.wrong(key, f"target {value!r} of {entry.what} must be host:port")
+    if executor == "grpc" and not _is_target(value):
+        entry.wrong(key, f"target {value!r} of {entry.what} must be host:port, the port from 1 to 65535")
     return value
+
+
+def _is_target(value: str) -> bool:
+    found = _TARGET.fullmatch(value)
+    return found is not None and 1 <= int(found[2]) <= 65535
 
 
 def _words(entry: Section, key: str, value: str) -> list[str]:
@@ -208,6 +213,8 @@ def _trigger(item: Section, skills: tuple[str, ...], zone: str, index: int) -> T
 
 def _claim_skills(runner: Runner, entry: Section, claimed: dict[str, tuple[str, int]]) -> None:
     for skill in runner.skills:
+        if len(skill) > _LONGEST_SKILL:
+            entry.wrong("skills", f"skill {skill[:40]!r} of {runner.name} is longer than {_LONGEST_SKILL} characters")
         if skill in claimed:
             other, line = claimed[skill]
             entry.wrong("skills", f"skill {skill!r} of {runner.name} is claimed by {other} in line {line}: choose one")

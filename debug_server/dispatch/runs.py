@@ -57,13 +57,18 @@ def queued_run(event: IssueEvent, route: Route, place: Place, program: Program, 
         order_key=order_key(event),
         requested_by=f"dispatch {runner.name}",
         subject=SUBJECT,
-        metadata={SUBJECT: record(event, route.runner.name, route.skill, runner.executor, first=first)},
+        metadata={SUBJECT: record_of_route(event, route, first=first)},
     )
 
 
 def order_key(event: IssueEvent) -> str:
     """Events of one task in one repository follow one another."""
     return f"task:{event.repo_name}/{event.task_id}"
+
+
+def record_of_route(event: IssueEvent, route: Route, *, first: bool) -> dict[str, Any]:
+    """What is kept of an event and the route that it takes."""
+    return record(event, route.runner.name, route.skill, route.runner.executor, first=first)
 
 
 def record(event: IssueEvent, runner: str, skill: str, executor: str | None, *, first: bool) -> dict[str, Any]:
@@ -100,6 +105,7 @@ def document(event: IssueEvent, route: Route, repo: Repo) -> dict[str, Any]:
         "skill": route.skill,
         "trigger": route.trigger,
         "branch": repo.branch,
+        "gitignore_profile": repo.gitignore_profile,
         "paths": list(event.paths),
         "scan_patterns": list(runner.scan_patterns),
         **call,

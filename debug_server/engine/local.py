@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from debug_server.engine.schedules import Scheduler
 from debug_server.engine.sessions import Sessions
 from debug_server.errors import DebugServerError, KeeperError
 from debug_server.events import REPAIR_SECONDS, EventFeed
-from debug_server.model import Command, Notice, Session, SessionStatus
+from debug_server.model import Command, DueTime, NewEvent, Notice, Session, SessionStatus
 from debug_server.ports import Telemetry
 from debug_server.runner.launch import DetachedError, run_dir_for
 from debug_server.runner.launcher import KeeperConnection
@@ -32,6 +32,7 @@ from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 from debug_server.store.commands import STARTED
+from debug_server.store.run_draft import RunDraft
 
 _LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_SECONDS = 1.0
@@ -152,25 +153,19 @@ class LocalEngine:
 
         QueueFullError when one of its bounds is reached, ConflictError when one of its claims is taken.
         """
-        spec = run.spec
-        _, command = self._store.add_run(
-            session_metadata=run.session_metadata(),
-            repository_id=run.repository_id,
-            requested_by=run.requested_by,
-            owner_token_id=run.owner_token_id,
-            claims=run.claims,
-            secrets=run.secrets,
-            **self._columns(spec),
-            priority=run.priority,
-            queue_key=run.queue_key,
-            key_limit=run.key_limit,
-            key_bound=run.key_bound,
-            order_key=run.order_key,
-            subject=run.subject,
-            idempotency_key=run.idempotency_key,
-            metadata={**run.command_metadata(), "spec": spec.details()},
-        )
+        (command,) = self.queue_together([run]) or ()
+        assert isinstance(command, Command)
         return command
+
+    def queue_together(
+        self, steps: Sequence[QueuedRun | NewEvent], due: DueTime | None = None
+    ) -> list[Command | NewEvent] | None:
+        """Queue runs and tell events, all in one commit or none; see the store's ``add_together``."""
+        drafts = [self._draft(step) if isinstance(step, QueuedRun) else step for step in steps]
+        return self._store.add_together(drafts, due=due)
+
+    def _draft(self, run: QueuedRun) -> RunDraft:
+        return RunDraft.of(**run.columns(), **self._columns(run.spec))
 
     def _columns(self, spec: CommandSpec) -> dict[str, Any]:
         """What the store keeps of a spec."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from debug_server.engine.sessions import CLOSES_SESSION, LEASE_WITH_FIRST_COMMAND
 from debug_server.engine.workspace import WORKSPACE
-from debug_server.model import Claim
+from debug_server.model import Claim, NewEvent
 from debug_server.runner.spec import CommandSpec
 
 
@@ -34,15 +34,32 @@ class QueuedRun:
     secrets: Mapping[str, str] = field(default_factory=dict)  # kept sealed with the session
     owner_token_id: int | None = None
     idempotency_key: str | None = None
+    refused: Callable[[str], NewEvent] | None = None  # told in its stead when a queue is full; None: QueueFullError
 
-    def session_metadata(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:
+        """What the store keeps of it, beside what it keeps of every spec."""
+        return {
+            "session_metadata": self._session_metadata(),
+            "repository_id": self.repository_id,
+            "requested_by": self.requested_by,
+            "owner_token_id": self.owner_token_id,
+            "claims": self.claims,
+            "secrets": self.secrets,
+            "refused": self.refused,
+            "priority": self.priority,
+            "queue_key": self.queue_key,
+            "key_limit": self.key_limit,
+            "key_bound": self.key_bound,
+            "order_key": self.order_key,
+            "subject": self.subject,
+            "idempotency_key": self.idempotency_key,
+            "metadata": {**self.metadata, CLOSES_SESSION: True, "spec": self.spec.details()},
+        }
+
+    def _session_metadata(self) -> dict[str, Any]:
         """How the session finds its workspace."""
         if self.directory is not None:
             return {**self.session, WORKSPACE: str(self.directory)}
         if self.commit is not None:
             return {**self.session, LEASE_WITH_FIRST_COMMAND: self.commit}
         return dict(self.session)
-
-    def command_metadata(self) -> dict[str, Any]:
-        """The caller's, and that the session ends with the command."""
-        return {**self.metadata, CLOSES_SESSION: True}

@@ -1,9 +1,9 @@
 """Schedules: a thread that acts when one is due, in one process only, and once for all the times that were missed.
 
-    declare (rule, next time in the store) -> due -> take (compare-and-set) -> act -> settle
+    declare (rule, next time in the store) -> due -> act, which takes the time in the commit of what it does
 
-A taker that dies before it settled leaves the time owed: the next one acts on it again, so an action must know by the
-time it is given whether it was done before.
+Any number of processes may declare the same schedules: whoever commits first has the time. One that dies before its
+commit took nothing, so the time stays due and the next one acts on it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from debug_server.engine.cron import Rule
 from debug_server.errors import DebugServerError
-from debug_server.model import Schedule
+from debug_server.model import DueTime
 from debug_server.store import MetadataStore
 
 _LOG = logging.getLogger(__name__)
@@ -25,10 +25,10 @@ _LOOK_SECONDS = 5.0  # a clock may be set, and another process may declare: noth
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A rule, and what to do when it is due; ``act`` is called with the time that was due, perhaps twice for one."""
+    """A rule, and what to do when it is due; ``act`` hands the time to ``queue_together``, which takes it."""
 
     rule: Rule
-    act: Callable[[datetime], None]
+    act: Callable[[DueTime], None]
 
     @property
     def text(self) -> str:
@@ -81,19 +81,21 @@ class Scheduler:
         while not self._stopping:
             self._wake.clear()
             try:
-                self.run_due(self._now())
-                patience = self._patience()
-            except DebugServerError as error:  # the store is away, or full: what is due stays due, so do not spin
+                now = self._now()
+                self.run_due(now)
+                patience = self._patience(now)
+            except DebugServerError as error:  # the store is away
                 _LOG.warning("schedules_failed", extra={"error": str(error)})
                 patience = _LOOK_SECONDS
             self._wake.wait(patience)
 
-    def _patience(self) -> float:
+    def _patience(self, acted: datetime) -> float:
+        """Until the next time; what was due at ``acted`` and still is has failed, and waits for the next look."""
         with self._lock:
             planned = self._planned
         if not planned:
             return _LOOK_SECONDS
-        due = [row.next_at for row in self._store.list_schedules() if row.name in planned]
+        due = [row.next_at for row in self._store.list_schedules() if row.name in planned and row.next_at > acted]
         left = [(moment - self._now()).total_seconds() for moment in due]
         return max(0.01, min([_LOOK_SECONDS, *left]))
 
@@ -103,29 +105,19 @@ class Scheduler:
             planned = dict(self._planned)
         if not planned:
             return []
-        done = []
-        for row in self._store.list_schedules():
-            item = planned.get(row.name)
-            if item is None:
-                continue
-            if row.owed_at is not None:
-                self._act(row.name, item, row.owed_at)
-            if row.next_at <= now and (due := self._take(row, item, now)) is not None:
-                self._act(row.name, item, due)
-                done.append(row.name)
-        return done
+        found = [row for row in self._store.list_schedules() if row.name in planned and row.next_at <= now]
+        for row in found:
+            rule = planned[row.name].rule
+            moment = rule.latest(row.next_at, now)  # the last time that was missed is the one that still matters
+            due = DueTime(schedule=row.name, moment=moment, since=row.next_at, next_at=rule.after(now))
+            self._act(planned[row.name], due)
+        return [row.name for row in found]
 
-    def _take(self, row: Schedule, item: Planned, now: datetime) -> datetime | None:
-        """The last time that was missed stands for all of them: it is the one that still matters."""
-        due = item.rule.latest(row.next_at, now)
-        return due if self._store.take_due(row, owed_at=due, next_at=item.rule.after(now)) else None
-
-    def _act(self, name: str, item: Planned, due: datetime) -> None:
+    def _act(self, item: Planned, due: DueTime) -> None:
+        fields = {"schedule": due.schedule, "due": due.moment.isoformat()}
         try:
             item.act(due)
-        except DebugServerError as error:  # owed until it works
-            _LOG.warning("schedule_failed", extra={"schedule": name, "due": due.isoformat(), "error": str(error)})
+        except DebugServerError as error:  # it stays due
+            _LOG.warning("schedule_failed", extra={**fields, "error": str(error)})
         except Exception:  # noqa: BLE001 - the action is foreign code: its defect must not end the other schedules
-            _LOG.error("schedule_failed", extra={"schedule": name, "due": due.isoformat()}, exc_info=True)
-        else:
-            self._store.settle_due(name, due)
+            _LOG.error("schedule_failed", extra=fields, exc_info=True)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0ckanban.proto\x12\x06kanban\"<\n\x0eStatusResponse\x12\n\n\x02ok\x18\x01 \x01(\x08\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"\xcc\x01\n\tRepoEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nlocal_path\x18\x02 \x01(\t\x12\x12\n\nremote_url\x18\x03 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x04 \x01(\t\x12\x14\n\x0c\x65nv_template\x18\x05 \x01(\t\x12\x19\n\x11gitignore_profile\x18\x06 \x01(\t\x12\x0e\n\x06status\x18\x07 \x01(\t\x12\x0c\n\x04role\x18\x08 \x01(\t\x12\x11\n\tenv_stage\x18\t \x01(\t\x12\x17\n\x0fwrite_authority\x18\n \x01(\t\")\n\x10ListReposRequest\x12\x15\n\rstatus_filter\x18\x01 \x01(\t\"5\n\x11ListReposResponse\x12 \n\x05repos\x18\x01 \x03(\x0b\x32\x11.kanban.RepoEntry\"\x1e\n\x0eGetRepoRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"1\n\x0e\x41\x64\x64RepoRequest\x12\x1f\n\x04repo\x18\x01 \x01(\x0b\x32\x11.kanban.RepoEntry\"\x87\x01\n\x11UpdateRepoRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x35\n\x06\x66ields\x18\x02 \x03(\x0b\x32%.kanban.UpdateRepoRequest.FieldsEntry\x1a-\n\x0b\x46ieldsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"X\n\x0cWriteRequest\x12\x11\n\trepo_name\x18\x01 \x01(\t\x12\x15\n\rrelative_path\x18\x02 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12\r\n\x05merge\x18\x04 \x01(\x08\"0\n\x0cMergeRequest\x12\x11\n\trepo_name\x18\x01 \x01(\t\x12\r\n\x05lines\x18\x02 \x03(\t\"A\n\x10SetEnvKeyRequest\x12\x11\n\trepo_name\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\"@\n\rWriteResponse\x12\n\n\x02ok\x18\x01 \x01(\x08\x12\x14\n\x0cwritten_path\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"\x8e\x01\n\x11IssueEventRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x11\n\trepo_name\x18\x02 \x01(\t\x12\x12\n\nevent_type\x18\x03 \x01(\t\x12\r\n\x05\x66ield\x18\x04 \x01(\t\x12\x0f\n\x07payload\x18\x05 \x01(\t\x12\x11\n\ttimestamp\x18\x06 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x07 \x01(\t\"\x86\x01\n\rStreamRequest\x12\x13\n\x0brepo_filter\x18\x01 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x02 \x01(\x08\x12\x0e\n\x06\x63ursor\x18\x03 \x01(\t\x12\x13\n\x0btask_filter\x18\x04 \x01(\t\x12\x19\n\x11\x65vent_type_filter\x18\x05 \x01(\t\x12\x10\n\x08\x66rom_now\x18\x06 \x01(\x08\"3\n\x0fSyncRepoRequest\x12\x11\n\trepo_name\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\"C\n\x10SyncRepoResponse\x12\n\n\x02ok\x18\x01 \x01(\x08\x12\x14\n\x0c\x66iles_synced\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"6\n\x0e\x46sWriteRequest\x12\x13\n\x0btarget_path\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\x13\n\x11GetVersionRequest\"W\n\x12GetVersionResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61te\x18\x02 \x01(\t\x12\x10\n\x08model_3b\x18\x03 \x01(\t\x12\x10\n\x08model_8b\x18\x04 \x01(\t\"&\n\x13GetChangelogRequest\x12\x0f\n\x07\x65ntries\x18\x01 \x01(\x05\"g\n\x14GetChangelogResponse\x12\x16\n\x0elatest_version\x18\x01 \x01(\t\x12\x13\n\x0blatest_date\x18\x02 \x01(\t\x12\x0f\n\x07summary\x18\x03 \x01(\t\x12\x11\n\tfull_text\x18\x04 \x01(\t2\x82\x02\n\x0cRepoRegistry\x12@\n\tListRepos\x12\x18.kanban.ListReposRequest\x1a\x19.kanban.ListReposResponse\x12\x34\n\x07GetRepo\x12\x16.kanban.GetRepoRequest\x1a\x11.kanban.RepoEntry\x12\x39\n\x07\x41\x64\x64Repo\x12\x16.kanban.AddRepoRequest\x1a\x16.kanban.StatusResponse\x12?\n\nUpdateRepo\x12\x19.kanban.UpdateRepoRequest\x1a\x16.kanban.StatusResponse2\xba\x01\n\tFileWrite\x12\x34\n\x05Write\x12\x14.kanban.WriteRequest\x1a\x15.kanban.WriteResponse\x12\x39\n\nMergeLines\x12\x14.kanban.MergeRequest\x1a\x15.kanban.WriteResponse\x12<\n\tSetEnvKey\x12\x18.kanban.SetEnvKeyRequest\x1a\x15.kanban.WriteResponse2\x85\x01\n\nIssueEvent\x12\x39\n\x04\x45mit\x12\x19.kanban.IssueEventRequest\x1a\x16.kanban.StatusResponse\x12<\n\x06Stream\x12\x15.kanban.StreamRequest\x1a\x19.kanban.IssueEventRequest0\x01\x32\x84\x01\n\tProbeSync\x12=\n\x08SyncRepo\x12\x17.kanban.SyncRepoRequest\x1a\x18.kanban.SyncRepoResponse\x12\x38\n\x07\x46sWrite\x12\x16.kanban.FsWriteRequest\x1a\x15.kanban.WriteResponse2\xa0\x01\n\x0eVersionService\x12\x43\n\nGetVersion\x12\x19.kanban.GetVersionRequest\x1a\x1a.kanban.GetVersionResponse\x12I\n\x0cGetChangelog\x12\x1b.kanban.GetChangelogRequest\x1a\x1c.kanban.GetChangelogResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0ckanban.proto\x12\x06kanban\"<\n\x0eStatusResponse\x12\n\n\x02ok\x18\x01 \x01(\x08\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"\xcc\x01\n\tRepoEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nlocal_path\x18\x02 \x01(\t\x12\x12\n\nremote_url\x18\x03 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x04 \x01(\t\x12\x14\n\x0c\x65nv_template\x18\x05 \x01(\t\x12\x19\n\x11gitignore_profile\x18\x06 \x01(\t\x12\x0e\n\x06status\x18\x07 \x01(\t\x12\x0c\n\x04role\x18\x08 \x01(\t\x12\x11\n\tenv_stage\x18\t \x01(\t\x12\x17\n\x0fwrite_authority\x18\n \x01(\t\")\n\x10ListReposRequest\x12\x15\n\rstatus_filter\x18\x01 \x01(\t\"5\n\x11ListReposResponse\x12 \n\x05repos\x18\x01 \x03(\x0b\x32\x11.kanban.RepoEntry\"\x1e\n\x0eGetRepoRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"1\n\x0e\x41\x64\x64RepoRequest\x12\x1f\n\x04repo\x18\x01 \x01(\x0b\x32\x11.kanban.RepoEntry\"\x87\x01\n\x11UpdateRepoRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x35\n\x06\x66ields\x18\x02 \x03(\x0b\x32%.kanban.UpdateRepoRequest.FieldsEntry\x1a-\n\x0b\x46ieldsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"X\n\x0cWriteRequest\x12\x11\n\trepo_name\x18\x01 \x01(\t\x12\x15\n\rrelative_path\x18\x02 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12\r\n\x05merge\x18\x04 \x01(\x08\"0\n\x0cMergeRequest\x12\x11\n\trepo_name\x18\x01 \x01(\t\x12\r\n\x05lines\x18\x02 \x03(\t\"A\n\x10SetEnvKeyRequest\x12\x11\n\trepo_name\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\"@\n\rWriteResponse\x12\n\n\x02ok\x18\x01 \x01(\x08\x12\x14\n\x0cwritten_path\x18\x02 \x01(\t\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"\x9d\x01\n\x11IssueEventRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x11\n\trepo_name\x18\x02 \x01(\t\x12\x12\n\nevent_type\x18\x03 \x01(\t\x12\r\n\x05\x66ield\x18\x04 \x01(\t\x12\x0f\n\x07payload\x18\x05 \x01(\t\x12\x11\n\ttimestamp\x18\x06 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x07 \x01(\t\x12\r\n\x05paths\x18\x08 \x03(\t\"\x86\x01\n\rStreamRequest\x12\x13\n\x0brepo_filter\x18\x01 \x01(\t\x12\x0e\n\x06\x66ollow\x18\x02 \x01(\x08\x12\x0e\n\x06\x63ursor\x18\x03 \x01(\t\x12\x13\n\x0btask_filter\x18\x04 \x01(\t\x12\x19\n\x11\x65vent_type_filter\x18\x05 \x01(\t\x12\x10\n\x08\x66rom_now\x18\x06 \x01(\x08\"3\n\x0fSyncRepoRequest\x12\x11\n\trepo_name\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\"C\n\x10SyncRepoResponse\x12\n\n\x02ok\x18\x01 \x01(\x08\x12\x14\n\x0c\x66iles_synced\x18\x02 \x01(\x05\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"6\n\x0e\x46sWriteRequest\x12\x13\n\x0btarget_path\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\x13\n\x11GetVersionRequest\"W\n\x12GetVersionResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61te\x18\x02 \x01(\t\x12\x10\n\x08model_3b\x18\x03 \x01(\t\x12\x10\n\x08model_8b\x18\x04 \x01(\t\"&\n\x13GetChangelogRequest\x12\x0f\n\x07\x65ntries\x18\x01 \x01(\x05\"g\n\x14GetChangelogResponse\x12\x16\n\x0elatest_version\x18\x01 \x01(\t\x12\x13\n\x0blatest_date\x18\x02 \x01(\t\x12\x0f\n\x07summary\x18\x03 \x01(\t\x12\x11\n\tfull_text\x18\x04 \x01(\t2\x82\x02\n\x0cRepoRegistry\x12@\n\tListRepos\x12\x18.kanban.ListReposRequest\x1a\x19.kanban.ListReposResponse\x12\x34\n\x07GetRepo\x12\x16.kanban.GetRepoRequest\x1a\x11.kanban.RepoEntry\x12\x39\n\x07\x41\x64\x64Repo\x12\x16.kanban.AddRepoRequest\x1a\x16.kanban.StatusResponse\x12?\n\nUpdateRepo\x12\x19.kanban.UpdateRepoRequest\x1a\x16.kanban.StatusResponse2\xba\x01\n\tFileWrite\x12\x34\n\x05Write\x12\x14.kanban.WriteRequest\x1a\x15.kanban.WriteResponse\x12\x39\n\nMergeLines\x12\x14.kanban.MergeRequest\x1a\x15.kanban.WriteResponse\x12<\n\tSetEnvKey\x12\x18.kanban.SetEnvKeyRequest\x1a\x15.kanban.WriteResponse2\x85\x01\n\nIssueEvent\x12\x39\n\x04\x45mit\x12\x19.kanban.IssueEventRequest\x1a\x16.kanban.StatusResponse\x12<\n\x06Stream\x12\x15.kanban.StreamRequest\x1a\x19.kanban.IssueEventRequest0\x01\x32\x84\x01\n\tProbeSync\x12=\n\x08SyncRepo\x12\x17.kanban.SyncRepoRequest\x1a\x18.kanban.SyncRepoResponse\x12\x38\n\x07\x46sWrite\x12\x16.kanban.FsWriteRequest\x1a\x15.kanban.WriteResponse2\xa0\x01\n\x0eVersionService\x12\x43\n\nGetVersion\x12\x19.kanban.GetVersionRequest\x1a\x1a.kanban.GetVersionResponse\x12I\n\x0cGetChangelog\x12\x1b.kanban.GetChangelogRequest\x1a\x1c.kanban.GetChangelogResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -58,31 +58,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WRITERESPONSE']._serialized_start=819
   _globals['_WRITERESPONSE']._serialized_end=883
   _globals['_ISSUEEVENTREQUEST']._serialized_start=886
-  _globals['_ISSUEEVENTREQUEST']._serialized_end=1028
-  _globals['_STREAMREQUEST']._serialized_start=1031
-  _globals['_STREAMREQUEST']._serialized_end=1165
-  _globals['_SYNCREPOREQUEST']._serialized_start=1167
-  _globals['_SYNCREPOREQUEST']._serialized_end=1218
-  _globals['_SYNCREPORESPONSE']._serialized_start=1220
-  _globals['_SYNCREPORESPONSE']._serialized_end=1287
-  _globals['_FSWRITEREQUEST']._serialized_start=1289
-  _globals['_FSWRITEREQUEST']._serialized_end=1343
-  _globals['_GETVERSIONREQUEST']._serialized_start=1345
-  _globals['_GETVERSIONREQUEST']._serialized_end=1364
-  _globals['_GETVERSIONRESPONSE']._serialized_start=1366
-  _globals['_GETVERSIONRESPONSE']._serialized_end=1453
-  _globals['_GETCHANGELOGREQUEST']._serialized_start=1455
-  _globals['_GETCHANGELOGREQUEST']._serialized_end=1493
-  _globals['_GETCHANGELOGRESPONSE']._serialized_start=1495
-  _globals['_GETCHANGELOGRESPONSE']._serialized_end=1598
-  _globals['_REPOREGISTRY']._serialized_start=1601
-  _globals['_REPOREGISTRY']._serialized_end=1859
-  _globals['_FILEWRITE']._serialized_start=1862
-  _globals['_FILEWRITE']._serialized_end=2048
-  _globals['_ISSUEEVENT']._serialized_start=2051
-  _globals['_ISSUEEVENT']._serialized_end=2184
-  _globals['_PROBESYNC']._serialized_start=2187
-  _globals['_PROBESYNC']._serialized_end=2319
-  _globals['_VERSIONSERVICE']._serialized_start=2322
-  _globals['_VERSIONSERVICE']._serialized_end=2482
+  _globals['_ISSUEEVENTREQUEST']._serialized_end=1043
+  _globals['_STREAMREQUEST']._serialized_start=1046
+  _globals['_STREAMREQUEST']._serialized_end=1180
+  _globals['_SYNCREPOREQUEST']._serialized_start=1182
+  _globals['_SYNCREPOREQUEST']._serialized_end=1233
+  _globals['_SYNCREPORESPONSE']._serialized_start=1235
+  _globals['_SYNCREPORESPONSE']._serialized_end=1302
+  _globals['_FSWRITEREQUEST']._serialized_start=1304
+  _globals['_FSWRITEREQUEST']._serialized_end=1358
+  _globals['_GETVERSIONREQUEST']._serialized_start=1360
+  _globals['_GETVERSIONREQUEST']._serialized_end=1379
+  _globals['_GETVERSIONRESPONSE']._serialized_start=1381
+  _globals['_GETVERSIONRESPONSE']._serialized_end=1468
+  _globals['_GETCHANGELOGREQUEST']._serialized_start=1470
+  _globals['_GETCHANGELOGREQUEST']._serialized_end=1508
+  _globals['_GETCHANGELOGRESPONSE']._serialized_start=1510
+  _globals['_GETCHANGELOGRESPONSE']._serialized_end=1613
+  _globals['_REPOREGISTRY']._serialized_start=1616
+  _globals['_REPOREGISTRY']._serialized_end=1874
+  _globals['_FILEWRITE']._serialized_start=1877
+  _globals['_FILEWRITE']._serialized_end=2063
+  _globals['_ISSUEEVENT']._serialized_start=2066
+  _globals['_ISSUEEVENT']._serialized_end=2199
+  _globals['_PROBESYNC']._serialized_start=2202
+  _globals['_PROBESYNC']._serialized_end=2334
+  _globals['_VERSIONSERVICE']._serialized_start=2337
+  _globals['_VERSIONSERVICE']._serialized_end=2497
 # @@protoc_insertion_point(module_scope)

@@ -120,7 +120,7 @@ class WriteResponse(_message.Message):
     def __init__(self, ok: _Optional[bool] = ..., written_path: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...
 
 class IssueEventRequest(_message.Message):
-    __slots__ = ("task_id", "repo_name", "event_type", "field", "payload", "timestamp", "cursor")
+    __slots__ = ("task_id", "repo_name", "event_type", "field", "payload", "timestamp", "cursor", "paths")
     TASK_ID_FIELD_NUMBER: _ClassVar[int]
     REPO_NAME_FIELD_NUMBER: _ClassVar[int]
     EVENT_TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -128,6 +128,7 @@ class IssueEventRequest(_message.Message):
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     repo_name: str
     event_type: str
@@ -135,7 +136,8 @@ class IssueEventRequest(_message.Message):
     payload: str
     timestamp: str
     cursor: str
-    def __init__(self, task_id: _Optional[str] = ..., repo_name: _Optional[str] = ..., event_type: _Optional[str] = ..., field: _Optional[str] = ..., payload: _Optional[str] = ..., timestamp: _Optional[str] = ..., cursor: _Optional[str] = ...) -> None: ...
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, task_id: _Optional[str] = ..., repo_name: _Optional[str] = ..., event_type: _Optional[str] = ..., field: _Optional[str] = ..., payload: _Optional[str] = ..., timestamp: _Optional[str] = ..., cursor: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StreamRequest(_message.Message):
     __slots__ = ("repo_filter", "follow", "cursor", "task_filter", "event_type_filter", "from_now")

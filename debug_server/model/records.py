@@ -142,6 +142,15 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
+    """A fact about a subject that has no number yet."""
+
+    kind: str
+    subject: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DebuggerState:
     """A debugger tunnel of one session."""
 
@@ -163,4 +172,13 @@ class Schedule:
     name: str
     rule: str  # as it was written, with its time zone
     next_at: datetime
-    owed_at: datetime | None  # a time that was taken and, if its taker died, perhaps not acted on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueTime:
+    """A schedule's time that is to be acted on: taken, by one process only, in the commit of what is done about it."""
+
+    schedule: str
+    moment: datetime  # the last of the times that were missed stands for them all
+    since: datetime  # when the row said that it was due; whoever finds another value there comes too late
+    next_at: datetime

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from debug_server.engine import QueuedRun
 from debug_server.engine.schedules import Planned
-from debug_server.model import Command, Event
+from debug_server.model import Command, DueTime, Event, NewEvent
 from debug_server.service.caller import ADMIN, Caller
 from debug_server.service.session_log import SessionLogVerbs
 from debug_server.service.wakeups import ANYTHING
@@ -18,30 +18,25 @@ from debug_server.service.wakeups import ANYTHING
 class QueuedRunVerbs(SessionLogVerbs):
     """Not in the table of operations: a run in any directory of the machine is nobody's to ask for from outside."""
 
-    async def queue_run(self, caller: Caller, run: QueuedRun) -> Command:
-        """Open a session and queue its one command; answers when it is in the store."""
+    async def queue_together(
+        self, caller: Caller, steps: Sequence[QueuedRun | NewEvent], due: DueTime | None = None
+    ) -> list[Command | NewEvent] | None:
+        """Queue runs, each in a session of its own, and tell a part's events; answers when all are in the store.
+
+        With ``due`` that time is taken with it; None when another process had it and nothing was done.
+        """
         caller.require((ADMIN,))
         self._accepting()
-        return await self._call(self._engine.queue_run, run)
+        return await self._call(self._engine.queue_together, steps, due)
 
     async def register_directory(self, caller: Caller, directory: Path, name: str) -> int:
         """The number of the repository in a directory of this machine, registered if it is new."""
         caller.require((ADMIN,))
         return (await self._call(self._sessions.register, str(directory), name=name)).id
 
-    async def count_ordered(self, caller: Caller, order_key: str) -> int:
-        """How many commands were ever queued with this order key."""
-        caller.require((ADMIN,))
-        return await self._call(self._store.count_ordered, order_key)
-
     async def command_row(self, caller: Caller, command_id: int) -> Command:
         """A command with what its maker wrote into its metadata."""
         return await self._command(caller, command_id)
-
-    async def append_event(self, caller: Caller, kind: str, subject: str, data: Mapping[str, object]) -> int:
-        """A durable event of a part; returns its number."""
-        caller.require((ADMIN,))
-        return await self._call(self._store.append_event, kind, subject=subject, data=data)
 
     async def events_of(self, caller: Caller, subject: str, after: int, limit: int) -> list[Event]:
         """A part's events by number, as they are stored."""

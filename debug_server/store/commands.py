@@ -119,14 +119,12 @@ class Commands(StorePart):
             now = self._now()
             if known := _admit(transaction, session_id, idempotency_key, draft):
                 return command_from(known)
+            check_room(transaction, draft)
             command = self._insert_command(transaction, now, session_id, draft)
         self._announce(Notice(PENDING, session_id, command.id, waits=command.owner is None))
         return command
 
     def _insert_command(self, transaction: Transaction, now: float, session_id: int, draft: Draft) -> Command:
-        if draft.bound is not None:
-            _check_room(transaction, draft.bound)
-        _check_room_of_key(transaction, draft.queue_key, draft.key_bound)
         sequence = found(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)[0]
         place = _place(session_id, sequence)
         sealed = self._sealer.seal(draft.env, place) if draft.env else None
@@ -138,11 +136,6 @@ class Commands(StorePart):
         command = command_from(found(row, "session", session_id))
         _append(transaction, now, PENDING, command, f'{{"sequence":{sequence}}}')
         return command
-
-    def count_ordered(self, order_key: str) -> int:
-        """How many commands were ever added with this ``order_key``."""
-        row = self._one("SELECT COUNT(*) FROM commands WHERE order_key = ?", (order_key,))
-        return row[0] if row else 0
 
     def find_command(self, session_id: int, idempotency_key: str) -> Command | None:
         """The session's command that was added under this key."""
@@ -267,6 +260,13 @@ def _admit(transaction: Transaction, session_id: int, key: str | None, draft: Dr
         transaction.lock("queue")  # before the session's lock, always: two orders would be a deadlock
     transaction.lock(f"session:{session_id}")
     return transaction.one(_BY_KEY, (session_id, key)) if key is not None else None
+
+
+def check_room(transaction: Transaction, draft: Draft) -> None:
+    """QueueFullError when one of its bounds is reached."""
+    if draft.bound is not None:
+        _check_room(transaction, draft.bound)
+    _check_room_of_key(transaction, draft.queue_key, draft.key_bound)
 
 
 def _check_room(transaction: Transaction, max_pending: int) -> None:

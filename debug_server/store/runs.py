@@ -1,18 +1,19 @@
-"""A command in a session of its own, both in one commit; commands by subject; what a session keeps sealed."""
+"""Commands in sessions of their own, many in one commit; commands by subject; what a session keeps sealed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from debug_server.errors import NotFoundError
-from debug_server.model import Claim, Command, Notice, Session
+from debug_server.errors import NotFoundError, QueueFullError
+from debug_server.model import Command, DueTime, NewEvent, Notice
 from debug_server.store import claims as claims_table
-from debug_server.store.command_draft import Draft
+from debug_server.store import event_log, schedules
 from debug_server.store.command_rows import COLUMNS, command_from
-from debug_server.store.commands import PENDING, Commands
+from debug_server.store.commands import PENDING, Commands, check_room
+from debug_server.store.connection import Transaction
 from debug_server.store.encoding import mapping_text
 from debug_server.store.part import filters, found, require
+from debug_server.store.run_draft import RunDraft
 from debug_server.store.sessions import Sessions
 
 _BY_SUBJECT = f"SELECT {COLUMNS} FROM commands WHERE subject = ? ORDER BY id DESC LIMIT 1"
@@ -22,39 +23,52 @@ _QUALIFIED = ", ".join(f"commands.{name.strip()}" for name in COLUMNS.split(",")
 class Runs(Sessions, Commands):
     """Sessions that exist for one command."""
 
-    def add_run(
-        self,
-        *,
-        session_metadata: Mapping[str, Any],
-        repository_id: int | None = None,
-        requested_by: str | None,
-        owner_token_id: int | None,
-        claims: Sequence[Claim] = (),
-        secrets: Mapping[str, str] | None = None,
-        **command: Any,
-    ) -> tuple[Session, Command]:
-        """Open a session and queue its command (the arguments of ``add_command``); ConflictError when a claim is taken.
+    def add_together(
+        self, steps: Sequence[RunDraft | NewEvent], *, due: DueTime | None = None
+    ) -> list[Command | NewEvent] | None:
+        """Queue runs and tell events in one commit: all of them or none. Returns the commands, and what was told.
 
-        ``secrets`` are sealed until ``drop_secrets``.
+        A run whose queue is full is told of as its ``refused`` says. ConflictError when a claim is taken. With ``due``
+        that time is taken in the same commit, or None: another process did and nothing is done here.
         """
-        text = mapping_text(session_metadata, what="session metadata")
-        draft = Draft.of(**command)
+        runs = [step for step in steps if isinstance(step, RunDraft)]
+        claims = [claim for run in runs for claim in run.claims]
         with self._database.write() as transaction:
             if claims:
                 claims_table.check(transaction, claims)
-            if draft.bound is not None:
+            if any(run.command.bound is not None for run in runs):
                 transaction.lock("queue")
             now = self._now()
-            require(transaction, "repositories", "repository", repository_id)
-            values = (repository_id, None, "pending", None, None, requested_by, owner_token_id, None)
-            session = self._insert_session(transaction, now, values, text)
-            claims_table.insert(transaction, session.id, claims)
-            if secrets:
-                sealed = self._sealer.seal(secrets, _place(session.id))
-                transaction.run("UPDATE sessions SET sealed_secrets = ? WHERE id = ?", (sealed, session.id))
-            row = self._insert_command(transaction, now, session.id, draft)
-        self._announce(Notice(PENDING, session.id, row.id, waits=row.owner is None))
-        return session, row
+            if due is not None and not schedules.take(transaction, now, due):
+                return None
+            added = [self._add(transaction, now, step) for step in steps]
+        for item in added:
+            self._announce(_notice(item))
+        return added
+
+    def _add(self, transaction: Transaction, now: float, step: RunDraft | NewEvent) -> Command | NewEvent:
+        if isinstance(step, RunDraft):
+            try:
+                check_room(transaction, step.command)
+            except QueueFullError as error:
+                if step.refused is None:
+                    raise
+                step = step.refused(str(error))
+            else:
+                return self._insert_run(transaction, now, step)
+        text = mapping_text(step.data, what="event data")
+        event_log.append(transaction, now, step.kind, text, subject=step.subject)
+        return step
+
+    def _insert_run(self, transaction: Transaction, now: float, run: RunDraft) -> Command:
+        require(transaction, "repositories", "repository", run.repository_id)
+        values = (run.repository_id, None, "pending", None, None, run.requested_by, run.owner_token_id, None)
+        session = self._insert_session(transaction, now, values, run.session_metadata)
+        claims_table.insert(transaction, session.id, run.claims)
+        if run.secrets:
+            sealed = self._sealer.seal(run.secrets, _place(session.id))
+            transaction.run("UPDATE sessions SET sealed_secrets = ? WHERE id = ?", (sealed, session.id))
+        return self._insert_command(transaction, now, session.id, run.command)
 
     def newest_about(self, subject: str) -> Command:
         """The newest command of that subject, or NotFoundError."""
@@ -88,6 +102,12 @@ class Runs(Sessions, Commands):
         """Forget them."""
         with self._database.write() as transaction:
             transaction.run("UPDATE sessions SET sealed_secrets = NULL WHERE id = ?", (session_id,))
+
+
+def _notice(added: Command | NewEvent) -> Notice:
+    if isinstance(added, NewEvent):
+        return Notice(added.kind)
+    return Notice(PENDING, added.session_id, added.id, waits=added.owner is None)
 
 
 def _place(session_id: int) -> str:

@@ -1,22 +1,30 @@
-"""The schedules table: when each is next due, and which of its times was taken but perhaps not acted on."""
+"""The schedules table: when each is next due; a due time is taken in the commit of what is done about it."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from debug_server.model import Schedule
-from debug_server.store.connection import Row
-from debug_server.store.encoding import epoch, moment, optional_moment
+from debug_server.model import DueTime, Schedule
+from debug_server.store.connection import Transaction
+from debug_server.store.encoding import epoch, moment
 from debug_server.store.part import StorePart
 
-_COLUMNS = "name, rule, next_at, owed_at"
+_TAKE = "UPDATE schedules SET next_at = ?, updated_at = ? WHERE name = ? AND next_at = ?"
+
+
+def take(transaction: Transaction, now: float, due: DueTime) -> bool:
+    """Whether the time is still to be acted on; if so, its schedule is next due at ``due.next_at``.
+
+    Whoever else wants it waits for this transaction's end: if that is a rollback, the time is theirs.
+    """
+    return transaction.run(_TAKE, (epoch(due.next_at), now, due.schedule, epoch(due.since))) == 1
 
 
 class Schedules(StorePart):
-    """Declaring schedules and taking their times, each by one process only."""
+    """Declaring schedules."""
 
     def set_schedule(self, name: str, rule: str, next_at: datetime) -> None:
-        """Declare a schedule; one with the same rule keeps its times, so that what was missed is caught up."""
+        """Declare a schedule; one with the same rule keeps its time, so that what was missed is caught up."""
         with self._database.write() as transaction:
             transaction.run(
                 "INSERT INTO schedules (name, rule, next_at, updated_at) VALUES (?, ?, ?, ?)"
@@ -27,29 +35,10 @@ class Schedules(StorePart):
 
     def list_schedules(self) -> list[Schedule]:
         """By name."""
-        return [_schedule(row) for row in self._all(f"SELECT {_COLUMNS} FROM schedules ORDER BY name")]
-
-    def take_due(self, schedule: Schedule, *, owed_at: datetime, next_at: datetime) -> bool:
-        """Note that its time ``owed_at`` is being acted on and when it is due next; False if another process did."""
-        with self._database.write() as transaction:
-            changed = transaction.run(
-                "UPDATE schedules SET owed_at = ?, next_at = ?, updated_at = ? WHERE name = ? AND next_at = ?",
-                (epoch(owed_at), epoch(next_at), self._now(), schedule.name, epoch(schedule.next_at)),
-            )
-        return changed == 1
-
-    def settle_due(self, name: str, owed_at: datetime) -> None:
-        """What was owed for this time is done."""
-        with self._database.write() as transaction:
-            transaction.run(
-                "UPDATE schedules SET owed_at = NULL WHERE name = ? AND owed_at = ?", (name, epoch(owed_at))
-            )
+        rows = self._all("SELECT name, rule, next_at FROM schedules ORDER BY name")
+        return [Schedule(name=name, rule=rule, next_at=moment(next_at)) for name, rule, next_at in rows]
 
     def drop_schedule(self, name: str) -> None:
         """Nobody declares it any more."""
         with self._database.write() as transaction:
             transaction.run("DELETE FROM schedules WHERE name = ?", (name,))
-
-
-def _schedule(row: Row) -> Schedule:
-    return Schedule(name=row[0], rule=row[1], next_at=moment(row[2]), owed_at=optional_moment(row[3]))

@@ -295,4 +295,12 @@ MIGRATIONS = (
             "ALTER TABLE sessions DROP COLUMN sealed_secrets",
         ),
     ),
+    Migration(
+        version=5,
+        up=(
+            "UPDATE schedules SET next_at = owed_at WHERE owed_at IS NOT NULL",
+            "ALTER TABLE schedules DROP COLUMN owed_at",
+        ),
+        down=("ALTER TABLE schedules ADD COLUMN owed_at {double}",),
+    ),
 )

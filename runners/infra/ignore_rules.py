@@ -32,14 +32,13 @@ PROFILES = {
 
 def ignore(event: Event, tree: Tree) -> Iterator[str]:
     """Write the managed block: profile, added rules, without those removed; other lines stay."""
-    profile = _profile(event)
     details = event.details
     added = _rules(details.get("rules", _listed(event.plain)))
     removed = _rules(details.get("remove", []))
     with tree.lock():
         text = (tree.read(FILE) or b"").decode("utf-8", "surrogateescape")
         kept = managed_block.content(text, begin=BEGIN, end=END)
-        before = PROFILES[profile] if profile else tuple(kept) or PROFILES["base"]
+        before = _profile(details["profile"]) if details.get("profile") else tuple(kept) or _usual(event)
         rules = [rule for rule in dict.fromkeys([*before, *kept, *added]) if rule not in removed]
         if len(rules) > MOST_RULES:
             raise Refusal(f"{len(rules)} ignore rules; at most {MOST_RULES} are managed")
@@ -49,11 +48,15 @@ def ignore(event: Event, tree: Tree) -> Iterator[str]:
     yield f"{FILE} {'written' if changed else 'unchanged'}: {len(rules)} managed rules"
 
 
-def _profile(event: Event) -> str | None:
-    profile = event.details.get("profile") or event.settings.get("gitignore_profile")
-    if profile and profile not in PROFILES:
-        raise Refusal(f"ignore profile {single_line(str(profile), 60)!r} is not one of {', '.join(PROFILES)}")
-    return str(profile) if profile else None
+def _usual(event: Event) -> tuple[str, ...]:
+    """What a repository without a block begins with; later its block says what it has, without what was removed."""
+    return _profile(event.settings.get("gitignore_profile") or "base")
+
+
+def _profile(name: object) -> tuple[str, ...]:
+    if not isinstance(name, str) or name not in PROFILES:
+        raise Refusal(f"ignore profile {single_line(str(name), 60)!r} is not one of {', '.join(PROFILES)}")
+    return PROFILES[name]
 
 
 def _listed(text: str) -> list[object]:

@@ -1,11 +1,14 @@
-"""Many events across many repositories, the server killed in the middle, and the proof that each ran once, in order."""
+"""Many events across many repositories, the server killed in the middle: proof that each ran once, in order, whole."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
+import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +17,14 @@ from typing import Any
 import grpc
 
 from tests.dispatch.governing import TERMINAL, Governor, make_repository, repos_text
+from tests.running import eventually
 
 # One write for each line: what two runners append at the same time must not mix.
 SCRIPT = 'printf "%s\\n" "$DISPATCH_REPO $DISPATCH_TASK_ID $DISPATCH_FIELD" >> "$DISPATCH_ROOT/ran.log"; echo done\n'
 PRIORITIES = ("critical", "high", "med", "low")
 RUNNERS = "runners:\n" + "".join(
     f"  {name}:\n    executor: bash\n    cmd: work.sh\n    skills: [work.{name}]\n"
-    f"    repos: all\n    priority: {name}\n"
+    f"    repos: all\n    priority: {name}\n    triggers:\n      - type: push\n"
     for name in PRIORITIES
 )
 IN_FLIGHT = 8
@@ -46,14 +50,17 @@ def run_campaign(root: Path, *, events: int, repositories: int, kills: int, seed
     governor.start()
     try:
         sent = emit_all(governor, plan(events, names, random.Random(seed)))
+        pushed: dict[str, bool] = {}
         for kill in range(kills):
             wait_until_ended(governor, len(sent) * (kill + 1) // (kills + 2))
-            governor.kill()
+            pushed |= kill_amid_pushes(governor, names[0], kill)
             governor.start()
         seen = list(governor.stream(600.0))
     finally:
         governor.stop()
-    return {**check(governor, sent, seen, strict=kills > 0), "seconds": round(time.monotonic() - began, 1)}
+    whole = check_pushes(pushed, names[0], seen)
+    found = check(governor, [*sent, *whole], seen, strict=kills > 0)
+    return {**found, "pushes_amid_kills": len(whole) // 4, "seconds": round(time.monotonic() - began, 1)}
 
 
 def plan(events: int, names: list[str], choice: random.Random) -> dict[tuple[str, str], list[Sent]]:
@@ -86,6 +93,41 @@ def wait_until_ended(governor: Governor, count: int) -> None:
                 return
     except grpc.RpcError as error:
         raise AssertionError(f"{count} runs did not end in time") from error
+
+
+def kill_amid_pushes(governor: Governor, repo: str, kill: int) -> dict[str, bool]:
+    """Push, each time for four runners, until the server is killed; the tasks, and whether each was acknowledged."""
+    pushed: dict[str, bool] = {}
+
+    def push() -> None:
+        for number in itertools.count():
+            task = f"P-{kill}-{number}"
+            pushed[task] = False
+            try:
+                pushed[task] = governor.emit(task, "push", repo, field="0").ok
+            except (grpc.RpcError, ValueError):  # the latter for a channel that was closed meanwhile
+                return
+
+    pushing = threading.Thread(target=push)
+    pushing.start()
+    eventually(lambda: sum(pushed.values()) >= 5, what="pushes that were acknowledged")
+    governor.kill()
+    pushing.join(30)
+    return pushed
+
+
+def check_pushes(pushed: Mapping[str, bool], repo: str, seen: list[Any]) -> list[Sent]:
+    """Each push is there for all four runners or for none, and for all if it was acknowledged; what must have run."""
+    queued = Counter(event.task_id for event in seen if event.event_type == "runner.queued")
+    halves = {task: queued[task] for task in pushed if queued[task] not in (0, len(PRIORITIES))}
+    assert not halves, halves
+    assert all(queued[task] for task, acknowledged in pushed.items() if acknowledged)
+    return [
+        Sent(repo=repo, task=task, number=0, priority=priority)
+        for task in pushed
+        if queued[task]
+        for priority in PRIORITIES
+    ]
 
 
 def check(governor: Governor, sent: list[Sent], seen: list[Any], *, strict: bool) -> dict[str, Any]:

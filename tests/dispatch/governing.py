@@ -50,6 +50,7 @@ class Governor:
         self.environ: dict[str, str] = {}
         self.port = 0
         self.http = ""
+        self.host = "127.0.0.1"
         self._process: subprocess.Popen[str] | None = None
         self._channel: Any = None
         (root / "config").mkdir(parents=True, exist_ok=True)
@@ -71,7 +72,8 @@ class Governor:
 
     def start(self) -> Governor:
         """Serve, on the same ports as before."""
-        words = ["serve", "--port", "0", "--grpc-port", str(self.port), "--grace", "3", "--log-level", "WARNING"]
+        words = ["serve", "--host", self.host, "--port", "0", "--grpc-port", str(self.port)]
+        words += ["--grace", "3", "--log-level", "WARNING"]
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "debug_server", *words],
             cwd=self.root,
@@ -97,7 +99,8 @@ class Governor:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """As a crash would."""
+        """As a crash would, in the middle of whatever is asked of it."""
+        self.signal(signal.SIGKILL)
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:

@@ -19,7 +19,7 @@ with grpc.insecure_channel(sys.argv[1]) as channel:
 """
 
 
-def _run(governor: Governor, *words: str) -> str:
+def _run(governor: Governor, *words: str, status: int = 0) -> str:
     program = str(Path(sys.executable).parent / words[0])
     done = subprocess.run(
         [program, *words[1:]],
@@ -30,7 +30,7 @@ def _run(governor: Governor, *words: str) -> str:
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     return done.stdout
 
 
@@ -53,6 +53,8 @@ def test_sashi_starts_emits_and_watches(governor: Governor) -> None:
         assert "runner.stdout card TASK-TEST-01 created in backlog" in shown
         card = governor.root / ".artifacts/examples/kanban-pmo/kanban/backlog/TASK-TEST-01.md"
         assert card.is_file()
+        skipped = _run(governor, "sashi", "emit", "TEST-03", "no.skill", "kanban-pmo", status=1)
+        assert "[runner] unknown skipped: no runner has the skill 'no.skill'" in skipped
         assert "running" in _run(governor, "sashi", "grpc", "status")
         assert "0.1.0" in _run(governor, "sashi", "probe", "changelog")
     finally:

@@ -51,6 +51,11 @@ def test_the_shipped_files_are_valid() -> None:
         (RUNNER.replace("a.sh", '"  "'), 4, "no program"),
         (RUNNER.replace("a.sh", "a.sh 'x"), 4, "split"),
         (RUNNER + "    timeout: soon\n", 7, "number"),
+        (RUNNER + "    concurrency: 1.5\n", 7, "whole number, not 1.5"),
+        (RUNNER + "  b:\n", 7, "mapping"),
+        (RUNNER.replace("[one]", '["a\\u0007"]'), 5, "control character"),
+        (RUNNER.replace("one", "x" * 81), 5, "longer than 80"),
+        (RUNNER.replace("bash", "grpc").replace("cmd: a.sh", "target: a:65536\n    rpc: A.B"), 4, "1 to 65535"),
         (RUNNER + '    timeout: !!int "[1"\n', 7, "number"),
         (
             RUNNER.replace("[one]", "[]") + "    triggers:\n      - {type: schedule, cron: Mon 08:00}\n",
@@ -80,6 +85,8 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, runners: str, line
         (REPOS.replace("here:", "../here:"), "repos.yml:2: "),
         (REPOS.replace("local_path: here", "local_path: ../../etc"), "'..'"),
         (REPOS.replace("local_path: here", "branch: main"), "local_path"),
+        (REPOS.replace("local_path: here", "local_path: null"), "local_path"),
+        (REPOS + "  there:\n", "repos.yml:4: "),
     ],
 )
 def test_repositories_are_checked_too(tmp_path: Path, repos: str, word: str) -> None:
@@ -87,6 +94,14 @@ def test_repositories_are_checked_too(tmp_path: Path, repos: str, word: str) -> 
     with pytest.raises(ConfigurationError) as caught:
         read_configuration(_folder(tmp_path, repos=repos))
     assert word in str(caught.value)
+
+
+def test_what_is_left_empty_is_not_given(tmp_path: Path) -> None:
+    """A key without a value, or with null, is as good as none: it is not the text `null`."""
+    repos = REPOS + "    remote_url: null\n    branch:\n    env_stage: ~\n"
+    found = read_configuration(_folder(tmp_path, RUNNER + "    timeout:\n    triggers:\n    priority: null\n", repos))
+    assert found.repos.repos["here"] == Repo(name="here", local_path="here")
+    assert (found.runners.runners["a"].timeout, found.runners.runners["a"].priority) == (60.0, "med")
 
 
 def test_a_change_is_taken_up_and_an_invalid_one_is_not(tmp_path: Path) -> None:
@@ -168,6 +183,10 @@ def test_pushes_go_to_those_whose_paths_changed() -> None:
         ({"paths": ("../etc/passwd",)}, "relative"),
         ({"paths": ("/etc/passwd",)}, "relative"),
         ({"paths": ("a\ud800",)}, "text"),
+        ({"paths": ("x" * 5000,)}, "4096"),
+        ({"paths": ("",)}, "1 to"),
+        ({"paths": ("x",) * 100_001}, "100001 paths changed"),
+        ({"event_type": "push", "payload": '{"paths": ["' + 'x", "' * 100_000 + 'x"]}'}, "100001 paths changed"),
     ],
 )
 def test_events_that_make_no_sense(fields: dict[str, object], word: str) -> None:

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
-from collections.abc import Iterator
-from concurrent import futures
-from contextlib import contextmanager
+import shutil
 from pathlib import Path
 from typing import Any
 
-import grpc
-import pytest
-
 from debug_server.kanban import kanban_pb2 as pb
-from debug_server.kanban import kanban_pb2_grpc
-from tests.dispatch.governing import SHIPPED, Governor, make_repository, output, probe, repos_text
+from tests.dispatch.governing import SHIPPED, TERMINAL, Governor, make_repository, output, probe, repos_text
+from tests.dispatch.probes import strange_probe
 
 PROGRAMS = Path(__file__).parent / "programs"
 # runner -> (event type, repository, what it runs)
@@ -33,7 +26,17 @@ SHELL = {
     "exit_three": "echo the reason is three >&2; exit 3",
     "hang": "trap '' TERM; echo hanging; sleep 600",
     "kill_itself": "echo before the kill; kill -KILL $$",
-    "flood": "yes $(printf '%0999d' 0) | head -c 100000000; echo; echo the last line",
+    "flood": "yes $(printf '%0999d' 0) | head -c 100000000; echo the last line",
+}
+REPOSITORIES = ("kanban-pmo", "ollama-local", "persist-memory-probe")
+FLOOD = 100_000_000  # bytes
+NO = pb.SyncRepoResponse(error="disk full").SerializeToString()
+# way -> type, reason and ok of the seven programs' ends; what the probe does instead; type and reason of its call's end
+WAYS: dict[str, tuple[tuple[str, str, bool], bytes | str, tuple[str, str]]] = {
+    "exit_three": (("runner.exited", "nonzero_exit", False), NO, ("runner.exited", "nonzero_exit")),
+    "hang": (("runner.timeout", "timed_out", False), "never", ("runner.timeout", "timed_out")),
+    "kill_itself": (("runner.exited", "signaled", False), "dies", ("runner.error", "nonzero_exit")),
+    "flood": (("runner.exited", "exited", True), b"x" * FLOOD, ("runner.error", "nonzero_exit")),
 }
 
 
@@ -62,21 +65,12 @@ def test_all_eight_do_their_work(governor: Governor, tmp_path: Path) -> None:
     assert (tmp_path / "snapshots").is_dir() and json.loads(output(said["probe"]))["files_synced"] >= 1
 
 
-@pytest.fixture
-def breakable(governor: Governor, tmp_path: Path) -> Governor:
-    """The shipped runners with short timeouts in repositories whose own programs come first."""
-    for repo in ("kanban-pmo", "ollama-local", "persist-memory-probe"):
-        make_repository(tmp_path / repo)
+def _configure(governor: Governor, root: Path, timeout: float, port: int) -> None:
+    """The shipped runners with one timeout, in repositories whose own programs come first, and a probe at a port."""
     text = (SHIPPED / "runners.yml").read_text().replace("timeout: 600", "").replace("timeout: 300", "")
-    text = text.replace("    priority:", "    timeout: 1.5\n    priority:")
-    governor.configure(
-        text,
-        repos_text(
-            {name: tmp_path / name for _, name, _ in RUNNERS.values()}
-            | {"persist-memory-probe": tmp_path / "persist-memory-probe"}
-        ),
-    )
-    return governor.start()
+    text = text.replace("    priority:", f"    timeout: {timeout}\n    priority:")
+    text = text.replace("persist-memory-probe:50052", f"127.0.0.1:{port}")
+    governor.configure(text, repos_text({name: root / name for name in REPOSITORIES}))
 
 
 def _plant(root: Path, runner: str, way: str) -> None:
@@ -86,45 +80,57 @@ def _plant(root: Path, runner: str, way: str) -> None:
     target.write_text(SHELL[way] if program.endswith(".sh") else (PROGRAMS / f"{way}.py").read_text())
 
 
-@pytest.mark.parametrize(
-    ("way", "kind", "reason"),
-    [
-        ("exit_three", "runner.exited", "nonzero_exit"),
-        ("hang", "runner.timeout", "timed_out"),
-        ("kill_itself", "runner.exited", "signaled"),
-    ],
-)
-def test_each_runner_broken(breakable: Governor, tmp_path: Path, way: str, kind: str, reason: str) -> None:
-    """Exit 3, hanging and SIGKILL give the right event with ok=false for each runner; the next Emit is answered."""
-    for name, (event, repo, _) in RUNNERS.items():
-        _plant(tmp_path, name, way)
-        assert breakable.emit(f"{way}-{name}", event, repo, field="1").ok
-    for name in RUNNERS:
-        found, payload = breakable.ending(f"{way}-{name}")
-        assert (found, payload["reason"], payload["ok"]) == (kind, reason, False), (name, payload)
+def test_each_of_the_eight_broken_in_every_way(governor: Governor, tmp_path: Path) -> None:
+    """Exit 3, hanging, SIGKILL and 100 MB of output, all eight at once: the right event, and the next Emit is answered.
+
+    Of the probe: an answer that says no, none, a probe that dies during the call, an answer of 100 MB; called once.
+    """
+    for repo in REPOSITORIES:
+        make_repository(tmp_path / repo)
+    _configure(governor, tmp_path, 60, 1)
+    governor.start()
+    for way, (expected, behaviour, of_probe) in WAYS.items():
+        with strange_probe(behaviour) as (port, calls):
+            _configure(governor, tmp_path, 1.5 if way == "hang" else 60, port)
+            for name, (event, repo, _) in RUNNERS.items():
+                _plant(tmp_path, name, way)
+                assert governor.emit(f"{way}-{name}", event, repo, field="100").message == f"[runner] {name} queued"
+            assert governor.emit(f"{way}-probe", "probe", "persist-memory-probe").ok
+            assert governor.emit(f"during {way}", "nothing.known", "kanban-pmo").ok
+            endings = _endings(governor, way)
+        called = endings.pop("probe")
+        assert (called["type"], called["reason"], called["ok"], len(calls)) == (*of_probe, False, 1), (way, called)
+        assert {name: (end["type"], end["reason"], end["ok"]) for name, end in endings.items()} == dict.fromkeys(
+            RUNNERS, expected
+        )
         if way == "exit_three":
-            assert payload["exit_code"] == 3 and "the reason is three" in payload["stderr"]
-    assert breakable.emit("after", "nothing.known", "kanban-pmo").ok
+            assert all(end["exit_code"] == 3 and "the reason is three" in end["stderr"] for end in endings.values())
+            assert "disk full" in called["stderr"]
+    _check_floods(governor)
 
 
-@pytest.mark.parametrize("name", ["board", "verify"])
-def test_a_hundred_megabytes_of_output(breakable: Governor, tmp_path: Path, name: str) -> None:
-    """A python and a bash runner write 100 MB: all of it is told, in bounded pieces, and the run ends well."""
-    _plant(tmp_path, name, "flood")
-    event, repo, _ = RUNNERS[name]
-    (breakable.root / "config/runners.yml").write_text(
-        (breakable.root / "config/runners.yml").read_text().replace("timeout: 1.5", "timeout: 60")
-    )
-    assert breakable.emit(f"flood-{name}", event, repo).ok
-    size, last = 0, None
-    for item in breakable.stream(90.0, task_filter=f"flood-{name}"):
-        if item.event_type == "runner.stdout":
-            assert len(item.payload) < 1 << 20
-            size += len(json.loads(item.payload)["chunk"])
-        last = item
-    assert size >= 100_000_000
-    assert last is not None and last.event_type == "runner.exited" and json.loads(last.payload)["ok"]
-    assert breakable.emit("after", "nothing.known", "kanban-pmo").ok
+def _endings(governor: Governor, way: str) -> dict[str, dict[str, Any]]:
+    """How all runs of one way ended, by runner; exactly one end each."""
+    found: dict[str, dict[str, Any]] = {}
+    for beginning in ("runner.e", "runner.t"):  # two streams without the output's lines
+        for event in governor.stream(90.0, event_type_filter=beginning):
+            if event.task_id.startswith(f"{way}-"):
+                assert event.event_type in TERMINAL and event.field not in found, event
+                found[event.field] = {**json.loads(event.payload), "type": event.event_type}
+    return found
+
+
+def _check_floods(governor: Governor) -> None:
+    """Every byte of every flood is in its log; one is told whole, in bounded pieces. Their files go afterwards."""
+    logs = governor.root / ".artifacts/logs"
+    sizes = {name: max(path.stat().st_size for path in logs.rglob(f"{name}-*.log")) for name in RUNNERS}
+    assert all(size >= FLOOD for size in sizes.values()), sizes
+    told = 0
+    for event in governor.stream(90.0, task_filter="flood-board", event_type_filter="runner.stdout"):
+        assert len(event.payload) < 1 << 20
+        told += len(json.loads(event.payload)["chunk"])
+    assert told == sizes["board"]
+    shutil.rmtree(logs)
 
 
 def test_missing_programs_are_skipped(governor: Governor, tmp_path: Path) -> None:
@@ -142,93 +148,3 @@ def test_missing_programs_are_skipped(governor: Governor, tmp_path: Path) -> Non
         assert found == "runner.skipped" and "nowhere" in payload["reason"]
     assert "is missing" in governor.emit("M-probe", "probe", "persist-memory-probe").message
     assert governor.ending("M-probe")[0] == "runner.skipped"
-
-
-class _Strange(kanban_pb2_grpc.ProbeSyncServicer):
-    def __init__(self, behaviour: str, calls: list[str]) -> None:
-        self._behaviour, self._calls = behaviour, calls
-
-    def SyncRepo(self, request: Any, context: Any) -> Any:
-        self._calls.append(request.repo_name)
-        if self._behaviour == "never":
-            context.add_callback(lambda: None)
-            threading.Event().wait(4)
-        if self._behaviour == "refuses":
-            return pb.SyncRepoResponse(ok=False, error="disk full")
-        return b"\xff\xff garbage" if self._behaviour == "garbage" else pb.SyncRepoResponse(ok=True)
-
-
-@contextmanager
-def _strange(behaviour: str, calls: list[str]) -> Iterator[int]:
-    server = grpc.server(futures.ThreadPoolExecutor(2))
-    method = grpc.unary_unary_rpc_method_handler(
-        _Strange(behaviour, calls).SyncRepo,
-        request_deserializer=pb.SyncRepoRequest.FromString,
-        response_serializer=lambda value: value if isinstance(value, bytes) else value.SerializeToString(),
-    )
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("kanban.ProbeSync", {"SyncRepo": method}),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    try:
-        yield port
-    finally:
-        server.stop(0).wait()
-
-
-@contextmanager
-def _not_grpc(calls: list[str]) -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        done = threading.Event()
-
-        def serve() -> None:
-            while not done.is_set():
-                try:
-                    peer, _ = listener.accept()
-                except OSError:
-                    return
-                with peer:
-                    peer.sendall(b"HTTP/1.0 200 OK\r\n\r\nhello")
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield listener.getsockname()[1]
-        done.set()
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "kind", "calls"),
-    [
-        ("never", "runner.timeout", 1),
-        ("garbage", "runner.error", 1),
-        ("refuses", "runner.exited", 1),
-        ("not grpc", "runner.error", 0),
-        ("gone", "runner.error", 0),
-    ],
-)
-def test_a_probe_that_misbehaves(governor: Governor, tmp_path: Path, behaviour: str, kind: str, calls: int) -> None:
-    """A call that was sent is never sent again; whatever the probe does becomes the right event."""
-    path = make_repository(tmp_path / "repo")
-    text = (
-        "runners:\n  probe:\n    executor: grpc\n    target: persist-memory-probe:50052\n    rpc: ProbeSync.SyncRepo\n"
-    )
-    governor.configure(f"{text}    skills: [probe.sync]\n    repos: all\n    timeout: 2\n", repos_text({"repo": path}))
-    received: list[str] = []
-    if behaviour == "gone":
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port = listener.getsockname()[1]
-        chosen = None
-    else:
-        chosen = _not_grpc(received) if behaviour == "not grpc" else _strange(behaviour, received)
-        port = chosen.__enter__()
-    try:
-        governor.environ = {"PROBE_HOST": "127.0.0.1", "PROBE_GRPC_PORT": str(port)}
-        governor.start()
-        assert governor.emit("P", "probe", "repo").ok
-        found, payload = governor.ending("P")
-        assert (found, payload["ok"], len(received)) == (kind, False, calls), payload
-        assert governor.emit("after", "nothing.known", "repo").ok
-    finally:
-        if chosen is not None:
-            chosen.__exit__(None, None, None)

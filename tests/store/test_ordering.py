@@ -1,16 +1,12 @@
-"""Order keys, bounds of a key, stdin that a command is given, and schedules."""
+"""Order keys, bounds of a key, and stdin that a command is given."""
 
 from __future__ import annotations
-
-from datetime import timedelta
 
 import pytest
 
 from debug_server.errors import QueueFullError
 from debug_server.model import ExitReason, ExitRecord, Session
 from debug_server.store import MetadataStore
-
-from .conftest import Clock
 
 FAILED = ExitRecord(reason=ExitReason.SPAWN_FAILED)
 
@@ -35,7 +31,6 @@ def test_one_order_key_keeps_its_order_against_priority(store: MetadataStore, se
     assert [_claim(store) for _ in range(4)] == [other, free, first, None]
     store.finish_command(first, attempt=1, owner="engine", record=FAILED)
     assert _claim(store) == urgent
-    assert store.count_ordered("task:A") == 2
 
 
 def test_a_key_has_a_bound_of_its_own(store: MetadataStore, session: Session) -> None:
@@ -57,22 +52,3 @@ def test_stdin_is_sealed_and_removed_at_the_end(store: MetadataStore, session: S
     store.finish_command(claimed.id, attempt=1, owner="engine", record=FAILED)
     assert store.read_stdin(command.id) is None
     assert [event.kind for event in store.read_events(subject="dispatch")] == ["command.pending", "command.finished"]
-
-
-def test_a_due_time_is_taken_once_and_owed_until_it_is_settled(store: MetadataStore, clock: Clock) -> None:
-    """Of two takers one wins; a rule that stays keeps its times, a changed one begins anew."""
-    due = clock.time.replace(microsecond=0)
-    store.set_schedule("dispatch:a", "Mon 08:00 UTC", due)
-    store.set_schedule("dispatch:a", "Mon 08:00 UTC", due + timedelta(days=9))
-    (row,) = store.list_schedules()
-    assert row.next_at == due
-    later = due + timedelta(days=7)
-    assert store.take_due(row, owed_at=due, next_at=later)
-    assert not store.take_due(row, owed_at=due, next_at=later)
-    assert store.list_schedules()[0].owed_at == due
-    store.settle_due("dispatch:a", due)
-    assert store.list_schedules()[0].owed_at is None
-    store.set_schedule("dispatch:a", "Tue 08:00 UTC", later + timedelta(days=1))
-    assert store.list_schedules()[0].next_at == later + timedelta(days=1)
-    store.drop_schedule("dispatch:a")
-    assert store.list_schedules() == []

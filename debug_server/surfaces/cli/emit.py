@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,8 @@ from debug_server.errors import InvalidInputError
 from debug_server.surfaces.cli.invocation import invocation
 
 app = typer.Typer(add_completion=False)
+_NOBODY_ACTS = 1
+_NOBODY = "[runner] unknown skipped"
 
 
 @app.command()
@@ -26,32 +27,43 @@ def emit(
     paths: Annotated[str | None, typer.Option(help="changed paths by line, for push and pr; - is stdin")] = None,
     target: Annotated[str | None, typer.Option(help="host:port of the governor; left out: the one here")] = None,
 ) -> None:
-    """Tell the governor; answers as soon as the runners are queued."""
+    """Tell the governor; answers as soon as the runners are queued. Status 1: it was told, and no runner acts on it."""
     from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
     from debug_server.surfaces.cli.governor import CALL_SECONDS, channel_to, credentials, target_of
 
     call = invocation(context)
-    text = sys.stdin.read() if payload == "-" else payload
-    if paths is not None:
-        text = _with_paths(text, paths)
-    request = kanban_pb2.IssueEventRequest(
-        task_id=task, event_type=event_type, repo_name=repository, field=field, payload=text
-    )
+    if payload == paths == "-":
+        raise InvalidInputError("--payload and --paths cannot both be stdin: write one of them to a file")
+    text = _read(payload, "--payload") if payload == "-" else payload
+    # By line, as git writes them; what is no line end to git (U+2028 and the like) is part of a name.
+    changed = [] if paths is None else [line for line in _read(paths, "--paths").split("\n") if line]
+    try:
+        request = kanban_pb2.IssueEventRequest(
+            task_id=task, event_type=event_type, repo_name=repository, field=field, payload=text, paths=changed
+        )
+    except ValueError as error:
+        raise InvalidInputError(f"an argument is not UTF-8 text: {error}") from error
     with channel_to(target_of(call, target)) as channel:
         stub: Any = kanban_pb2_grpc.IssueEventStub(channel)  # type: ignore[no-untyped-call]
         answer = stub.Emit(request, timeout=CALL_SECONDS, metadata=credentials(call))
     if not answer.ok:
         raise InvalidInputError(answer.error)
-    lines = [f"[event] {event_type} {task} {field}".rstrip(), *answer.message.splitlines()]
+    outcomes = answer.message.splitlines()
+    lines = [f"[event] {event_type} {task} {field}".rstrip(), *outcomes]
     call.output().say("\n".join(lines), {"ok": True, "message": answer.message})
+    if not _acted_on(event_type, outcomes):
+        raise typer.Exit(_NOBODY_ACTS)
 
 
-def _with_paths(payload: str, source: str) -> str:
+def _read(source: str, option: str) -> str:
     try:
-        lines = (sys.stdin.read() if source == "-" else Path(source).read_text()).splitlines()
-        known = json.loads(payload or "{}")
+        return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise InvalidInputError(f"--paths {source!r} or --payload cannot be read: {error}") from error
-    if not isinstance(known, dict):
-        raise InvalidInputError("--payload must be a JSON object when --paths is given")
-    return json.dumps({**known, "paths": [line for line in lines if line]})
+        raise InvalidInputError(f"{option} {source!r} cannot be read: {error}") from error
+
+
+def _acted_on(event_type: str, outcomes: list[str]) -> bool:
+    """Whether a runner was queued; a push that no trigger waits for is nobody's failure."""
+    if any(line.endswith(" queued") for line in outcomes):
+        return True
+    return event_type in ("push", "pr") and all(line.startswith(_NOBODY) for line in outcomes)

@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
 from typing import Any
 
+from debug_server.client.following import PATIENCE_SECONDS
+from debug_server.errors import UnavailableError
 from debug_server.surfaces.cli.invocation import Invocation
-from debug_server.surfaces.cli.output import Output, cell
+from debug_server.surfaces.cli.output import Output, cell, progress
+
+_AGAIN_SECONDS = 0.5
 
 
-def show_stream(call: Invocation, *, target: str | None, **wish: Any) -> None:
-    """Print what the governor's stream tells until it ends."""
+def show_stream(call: Invocation, *, target: str | None, follow: bool, cursor: str, **wish: str) -> None:
+    """Print what the governor's stream tells until it ends; when following, over the governor's restarts."""
+    output = call.output()
+    answered: float | None = None  # when, on the monotonic clock
+    while True:
+        try:
+            for event in _events(call, target, follow=follow, cursor=cursor, **wish):
+                _show(output, event)
+                cursor, answered = event.cursor, time.monotonic()
+            answered = time.monotonic()
+        except UnavailableError:
+            if not follow or answered is None or time.monotonic() - answered > PATIENCE_SECONDS:
+                raise
+        if not follow:
+            return
+        progress("the governor is away: waiting for it")
+        time.sleep(_AGAIN_SECONDS)
+
+
+def _events(call: Invocation, target: str | None, **wish: Any) -> Iterator[Any]:
     from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
     from debug_server.surfaces.cli.governor import channel_to, credentials, target_of
 
-    output = call.output()
     with channel_to(target_of(call, target)) as channel:
         stub: Any = kanban_pb2_grpc.IssueEventStub(channel)  # type: ignore[no-untyped-call]
-        for event in stub.Stream(kanban_pb2.StreamRequest(**wish), metadata=credentials(call)):
-            _show(output, event)
+        yield from stub.Stream(kanban_pb2.StreamRequest(**wish), metadata=credentials(call))
 
 
 def _show(output: Output, event: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,8 +20,10 @@ _NOT_RUNNING = 1
 @app.command()
 def start(
     context: typer.Context,
-    port: Annotated[int, typer.Option(envvar="GOVERNOR_GRPC_PORT", help="of gRPC; 0 takes a free one")] = 50051,
-    http_port: Annotated[int, typer.Option(help="of HTTP; 0 takes a free one")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, envvar="GOVERNOR_GRPC_PORT", help="of gRPC; 0 takes a free one")
+    ] = 50051,
+    http_port: Annotated[int, typer.Option(min=0, max=65535, help="of HTTP; 0 takes a free one")] = 0,
     host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
 ) -> None:
     """Start the server in the background; returns when it answers."""
@@ -30,13 +31,13 @@ def start(
     output = call.output()
     places = places_of(call)
     if state := background.known_state(places):
-        _show(output, "the server runs already", state)
+        output.say(_sentence("the server runs already", state), {**state, "running": True})
         return
     _prepare(call, output)
     state = background.start(
         places, ["--port", str(http_port), "--grpc-port", str(port), "--host", host, "--log-level", "INFO"]
     )
-    _show(output, "started", state)
+    output.say(_sentence("started", state), {**state, "running": True})
 
 
 @app.command()
@@ -50,15 +51,12 @@ def stop(context: typer.Context) -> None:
 
 @app.command()
 def status(context: typer.Context) -> None:
-    """Whether the server runs, and what its configuration says."""
+    """Whether the server runs, and what its configuration says; status 1 when it does not run."""
     call = invocation(context)
-    output = call.output()
     state = background.known_state(places_of(call))
-    if state:
-        _show(output, "running", state)
-    else:
-        output.say("not running: start it with `debug-server grpc start`", {"running": False})
-    _show_configuration(output)
+    lines, facts = _configuration()
+    first = _sentence("running", state) if state else "not running: start it with `debug-server grpc start`"
+    call.output().say("\n".join([first, *lines]), {**state, "running": bool(state), **facts})
     if not state:
         raise typer.Exit(_NOT_RUNNING)
 
@@ -77,34 +75,36 @@ def _prepare(call: Invocation, output: Output) -> None:
 
     folder = configuration_folder()
     if ensure_configuration(folder):
-        output.say(f"wrote runners.yml and repos.yml into {folder}", None)
+        output.say(f"wrote runners.yml and repos.yml into {folder}", {"wrote": str(folder)})
     read_configuration(folder)
     with call.programs.open_local() as local:
         if not any(token.revoked_at is None for token in local.store.list_tokens()):
             _, secret = local.store.create_token("admin", ["admin"])
-            output.say(f"admin token, shown this once: {secret}", None)
+            output.say(f"admin token, shown this once: {secret}", {"token": secret})
 
 
-def _show(output: Output, word: str, state: dict[str, Any]) -> None:
+def _sentence(word: str, state: dict[str, Any]) -> str:
     port = f", gRPC on port {state['grpc_port']}" if "grpc_port" in state else ""
     web = f", {state['http']}" if state.get("http") else ""
-    output.say(f"{word}: server {state['pid']}{port}{web}", {**state, "running": True})
+    return f"{word}: server {state['pid']}{port}{web}"
 
 
-def _show_configuration(output: Output) -> None:
+def _configuration() -> tuple[list[str], dict[str, Any]]:
+    """What the files here say, for people and for programs."""
     from debug_server.dispatch.configuration import RUNNERS, read_configuration
     from debug_server.dispatch.folder import configuration_folder
     from debug_server.errors import ConfigurationError
 
     folder = configuration_folder()
     if not (folder / RUNNERS).exists():
-        output.say(f"no runners: {Path(folder / RUNNERS)} does not exist", None)
-        return
+        problem = f"no runners: {folder / RUNNERS} does not exist"
+        return [problem], {"configuration": problem}
     try:
-        found = read_configuration(folder)
+        found = read_configuration(folder).runners.runners.values()
     except ConfigurationError as error:
-        output.say(f"configuration refused: {error}", None)
-        return
-    for runner in found.runners.runners.values():
+        return [f"configuration refused: {error}"], {"configuration": str(error)}
+    lines = []
+    for runner in found:
         where = "all repositories" if runner.repos is None else ", ".join(runner.repos)
-        output.say(f"  {runner.name:<12} {runner.executor:<7} {', '.join(runner.skills)} in {where}", None)
+        lines.append(f"  {runner.name:<12} {runner.executor:<7} {', '.join(runner.skills)} in {where}")
+    return lines, {"configuration": "ok", "runners": [runner.name for runner in found]}

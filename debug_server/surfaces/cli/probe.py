@@ -11,22 +11,35 @@ from debug_server.surfaces.cli.invocation import invocation
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The probe and the governor's versions.")
 _SECONDS = 5.0
+_SKILL, _USUAL = "probe.sync", "127.0.0.1:50052"
 
 
 @app.command()
 def status(context: typer.Context) -> None:
-    """Whether a probe answers at PROBE_HOST and PROBE_GRPC_PORT."""
+    """Whether a probe answers where the probe runner would call it; status 1 when it does not."""
     import grpc
 
     output = invocation(context).output()
-    target = f"{os.environ.get('PROBE_HOST') or '127.0.0.1'}:{os.environ.get('PROBE_GRPC_PORT') or '50052'}"
+    target = _target()
     with grpc.insecure_channel(target, options=(("grpc.enable_http_proxy", 0),)) as channel:
         try:
             grpc.channel_ready_future(channel).result(timeout=_SECONDS)
         except grpc.FutureTimeoutError:
-            output.say(f"probe {target} does not answer", {"target": target, "ok": False})
+            advice = "start it, or name another by PROBE_HOST and PROBE_GRPC_PORT"
+            output.say(f"probe {target} does not answer: {advice}", {"target": target, "ok": False})
             raise typer.Exit(1) from None
     output.say(f"probe {target} answers", {"target": target, "ok": True})
+
+
+def _target() -> str:
+    """PROBE_HOST and PROBE_GRPC_PORT, or else what the runner with the skill says."""
+    from debug_server.dispatch.configuration import RUNNERS, read_configuration
+    from debug_server.dispatch.folder import configuration_folder
+
+    folder = configuration_folder()
+    known = read_configuration(folder).runners.runner_for(_SKILL) if (folder / RUNNERS).exists() else None
+    host, _, port = (_USUAL if known is None or known.rpc is None else known.program).rpartition(":")
+    return f"{os.environ.get('PROBE_HOST') or host}:{os.environ.get('PROBE_GRPC_PORT') or port}"
 
 
 @app.command()

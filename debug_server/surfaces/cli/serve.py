@@ -16,8 +16,8 @@ app = typer.Typer(add_completion=False)
 def serve(
     context: typer.Context,
     host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="of HTTP; 0 takes a free one")] = 8000,
-    grpc_port: Annotated[int, typer.Option(help="of gRPC; 0 takes a free one")] = 50051,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="of HTTP; 0 takes a free one")] = 8000,
+    grpc_port: Annotated[int, typer.Option(min=0, max=65535, help="of gRPC; 0 takes a free one")] = 50051,
     grpc: Annotated[bool, typer.Option("--grpc/--no-grpc", help="serve gRPC, too")] = True,
     tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,

@@ -36,7 +36,7 @@ _STATUSES = {"success": 0, "canceled": 130}
 def serve(
     context: typer.Context,
     host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes a free one")] = PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one")] = PORT,
     tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,
     grace: Annotated[float, typer.Option(help="seconds from SIGTERM to the exit")] = 10.0,

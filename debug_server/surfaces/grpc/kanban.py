@@ -84,6 +84,7 @@ class KanbanServices:
             field=asked.field,
             payload=asked.payload,
             timestamp=asked.timestamp,
+            paths=tuple(asked.paths),
         )
         try:
             outcomes = await self._governor.dispatcher.emit(event)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -15,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from debug_server.dispatch.dispatcher import Outcome
 from debug_server.dispatch.governor import Governor
-from debug_server.dispatch.hooks import SECRET_VARIABLE, event_of, verify
+from debug_server.dispatch.hooks import event_of, verify
 from debug_server.dispatch.issue_event import IssueEvent
 from debug_server.dispatch.stream import EventStream, Wish
 from debug_server.service import messages as m
@@ -36,7 +35,7 @@ class EmitEvent(m.Request):
     field: str = ""
     payload: str = ""
     timestamp: str = ""
-    paths: list[str] = Field(default_factory=list, max_length=10_000)
+    paths: list[str] = Field(default_factory=list)
 
 
 class StreamQuery(m.Request):
@@ -75,7 +74,7 @@ def _hook(governor: Governor) -> Endpoint:
 
     async def handle(request: Request) -> Response:
         body = await request.body()
-        verify(os.environ.get(SECRET_VARIABLE), body, request.headers.get("x-hub-signature-256"))
+        verify(governor.hook_secret, body, request.headers.get("x-hub-signature-256"))
         kind = request.headers.get("x-github-event") or request.headers.get("x-gitea-event") or "push"
         event = event_of(request.path_params["repo"], kind, body)
         return _told([] if event is None else await governor.dispatcher.emit(event))

@@ -164,6 +164,7 @@ def test_open_doors_are_refused(base: Path) -> None:
             ({"tls_cert": base / "none", "tls_key": base / "none"}, "none does not exist"),
             ({"tls_cert": base / "no.pem", "tls_key": base / "no.pem"}, "no.pem cannot be used"),
             ({"port": number}, f"cannot listen on 127.0.0.1 port {number}"),
+            ({"port": 65536}, "cannot listen on 127.0.0.1 port 65536 (a port is a number from 0 to 65535)"),
         ):
             fields: dict[str, Any] = {"port": 0, "grpc_port": None, **options}
             with open_local(base) as local, pytest.raises(ConfigurationError, match=re.escape(message)):

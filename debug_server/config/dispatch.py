@@ -1,0 +1,29 @@
+"""The settings of dispatch that are not in ``runners.yml`` or ``repos.yml``: where those are, and a secret."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.config.declare import setting
+from debug_server.config.kinds import PATH, TEXT
+
+HOOK_SECRET = "DEBUG_SERVER_HOOK_SECRET"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchConfig:
+    """Set by variables alone: the file would be in the folder that one of them names."""
+
+    config: Path = setting(
+        "The folder of `runners.yml` and `repos.yml`.",
+        PATH,
+        default=Path("config"),
+        variable="DEBUG_SERVER_DISPATCH_CONFIG",
+    )
+    hook_secret: str | None = setting(
+        "What hosting services sign `POST /hooks/NAME` with; left out: hooks are refused.",
+        TEXT,
+        default=None,
+        variable=HOOK_SECRET,
+    )

@@ -1,0 +1,50 @@
+"""A session and its one command, checked and encoded, that are not yet in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from debug_server.model import Claim, NewEvent
+from debug_server.store.command_draft import Draft
+from debug_server.store.encoding import mapping_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDraft:
+    """What can be known before the transaction."""
+
+    command: Draft
+    session_metadata: str
+    repository_id: int | None
+    requested_by: str | None
+    owner_token_id: int | None
+    claims: Sequence[Claim]
+    secrets: Mapping[str, str]  # sealed until ``drop_secrets``
+    refused: Callable[[str], NewEvent] | None  # told in its stead when a queue is full; None: QueueFullError
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        session_metadata: Mapping[str, Any],
+        repository_id: int | None = None,
+        requested_by: str | None = None,
+        owner_token_id: int | None = None,
+        claims: Sequence[Claim] = (),
+        secrets: Mapping[str, str] | None = None,
+        refused: Callable[[str], NewEvent] | None = None,
+        **command: Any,
+    ) -> RunDraft:
+        """A session, and the arguments of ``add_command`` for its command."""
+        return cls(
+            command=Draft.of(**command),
+            session_metadata=mapping_text(session_metadata, what="session metadata"),
+            repository_id=repository_id,
+            requested_by=requested_by,
+            owner_token_id=owner_token_id,
+            claims=claims,
+            secrets=secrets or {},
+            refused=refused,
+        )

@@ -1,0 +1,66 @@
+"""Who may call the kanban services: this machine without a token, others with one that has the scope."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import grpc
+import pytest
+
+from debug_server.kanban import kanban_pb2 as pb
+from debug_server.kanban import kanban_pb2_grpc
+from debug_server.store import open_store
+from tests.dispatch.conftest import ONE_RUNNER
+from tests.dispatch.governing import Governor, make_repository, repos_text
+
+
+def _outward_address() -> str:
+    """This machine's address as others see it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError as error:
+            pytest.skip(f"this machine has no address but loopback: {error}")
+        return str(probe.getsockname()[0])
+
+
+def test_a_caller_from_elsewhere_needs_a_token(governor: Governor, tmp_path: Path) -> None:
+    """Emit and Stream answer loopback without a token, another address not; a token needs the call's scope."""
+    path = make_repository(tmp_path / "repo", {"work.sh": "echo fine\n"})
+    governor.configure(ONE_RUNNER, repos_text({"repo": path}))
+    with open_store(str(governor.root / ".artifacts/data/metadata.db")) as store:
+        tokens = {
+            name: store.create_token(name, scopes)[1]
+            for name, scopes in {"watcher": ["sessions:read"], "all": ["admin"]}.items()
+        }
+    governor.host = "0.0.0.0"
+    governor.start()
+    asked = pb.IssueEventRequest(task_id="T", event_type="work.do", repo_name="repo")
+    repo = pb.AddRepoRequest(repo=pb.RepoEntry(name="other", local_path="other"))
+    with grpc.insecure_channel(f"{_outward_address()}:{governor.port}") as channel:
+        events = kanban_pb2_grpc.IssueEventStub(channel)  # type: ignore[no-untyped-call]
+        registry = kanban_pb2_grpc.RepoRegistryStub(channel)  # type: ignore[no-untyped-call]
+
+        def status(token: str | None) -> list[str]:
+            headers = () if token is None else (("authorization", f"Bearer {token}"),)
+            calls = (
+                lambda: events.Emit(asked, metadata=headers, timeout=20),
+                lambda: list(events.Stream(pb.StreamRequest(), metadata=headers, timeout=20)),
+                lambda: registry.AddRepo(repo, metadata=headers, timeout=20),
+            )
+            found = []
+            for call in calls:
+                try:
+                    call()
+                    found.append("OK")
+                except grpc.RpcError as error:
+                    found.append(error.code().name)
+            return found
+
+        assert status(None) == status("wrong") == ["UNAUTHENTICATED"] * 3
+        assert governor.told() == []
+        assert status(tokens["watcher"]) == ["PERMISSION_DENIED", "OK", "PERMISSION_DENIED"]
+        assert status(tokens["all"]) == ["OK"] * 3
+    assert governor.emit("L", "work.do", "repo").ok
+    governor.told()

@@ -1,0 +1,102 @@
+"""Runs and events in one commit, and with them a schedule's due time: all of it or none, by one process only."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pytest
+
+from debug_server.engine.cron import parse_rule
+from debug_server.engine.schedules import Planned, Scheduler
+from debug_server.errors import NotFoundError, QueueFullError
+from debug_server.model import Command, DueTime, NewEvent
+from debug_server.store import MetadataStore, open_store
+from debug_server.store.run_draft import RunDraft
+
+from .conftest import Clock
+
+TOLD = NewEvent(kind="dispatch.skipped", subject="dispatch", data={"reason": "no program"})
+
+
+def _run(key: str = "runner:a", **more: object) -> RunDraft:
+    fields: dict[str, object] = {"session_metadata": {}, "argv": ["x"], "queue_key": key, "subject": "dispatch", **more}
+    return RunDraft.of(max_pending=100, **fields)  # type: ignore[arg-type]
+
+
+def _kinds(store: MetadataStore) -> list[str]:
+    return [event.kind for event in store.read_events(subject="dispatch")]
+
+
+def test_what_one_event_asks_for_is_there_as_a_whole_or_not_at_all(store: MetadataStore) -> None:
+    """A step that fails leaves nothing of those before it; without it all are there, numbered as they were given."""
+    with pytest.raises(NotFoundError):
+        store.add_together([_run(), TOLD, _run(repository_id=99)])
+    assert (store.queue_depth(), store.list_sessions(), store.read_events()) == (0, [], [])
+    added = store.add_together([_run(), TOLD, _run("runner:b")])
+    assert added is not None and added[1] == TOLD
+    assert store.queue_depth() == len(store.list_sessions()) == 2
+    assert _kinds(store) == ["command.pending", "dispatch.skipped", "command.pending"]
+
+
+def test_a_full_queue_is_told_and_the_others_are_queued(store: MetadataStore) -> None:
+    """The bound counts what the same commit added; without a word for it the whole commit is refused."""
+    refused = lambda reason: NewEvent(kind="dispatch.refused", subject="dispatch", data={"reason": reason})  # noqa: E731
+    bound = partial(_run, key_bound=1)
+    added = store.add_together([bound(), bound(refused=refused), bound("runner:b")])
+    assert added is not None and [isinstance(item, Command) for item in added] == [True, False, True]
+    assert isinstance(added[1], NewEvent) and "runner:a wait already" in added[1].data["reason"]
+    assert _kinds(store) == ["command.pending", "dispatch.refused", "command.pending"]
+    with pytest.raises(QueueFullError):
+        store.add_together([bound("runner:c"), bound("runner:c")])
+    assert store.queue_depth() == 2
+
+
+def test_a_due_time_is_taken_once_with_what_is_done_about_it(store: MetadataStore, clock: Clock) -> None:
+    """Whoever fails leaves it due, whoever comes second does nothing; a rule that stays keeps its time."""
+    now = clock.time.replace(microsecond=0)
+    store.set_schedule("dispatch:a", "Mon 08:00 UTC", now)
+    store.set_schedule("dispatch:a", "Mon 08:00 UTC", now + timedelta(days=9))
+    assert store.list_schedules()[0].next_at == now
+    due = DueTime(schedule="dispatch:a", moment=now, since=now, next_at=now + timedelta(days=7))
+    with pytest.raises(NotFoundError):
+        store.add_together([_run(repository_id=99)], due=due)
+    assert store.list_schedules()[0].next_at == now
+    assert store.add_together([_run()], due=due) is not None
+    assert store.add_together([_run()], due=due) is None
+    assert store.queue_depth() == 1
+    store.set_schedule("dispatch:a", "Tue 08:00 UTC", now + timedelta(days=8))
+    assert store.list_schedules()[0].next_at == now + timedelta(days=8)
+    store.drop_schedule("dispatch:a")
+    assert store.list_schedules() == []
+
+
+def test_two_schedulers_on_one_store_act_once(database_url: str) -> None:
+    """Two processes' schedulers look at the same moment, week after week: each time is queued by one of them."""
+    start = datetime(2026, 11, 16, 7, 0, tzinfo=UTC)
+    weeks, moments = 25, threading.Barrier(2, timeout=60)
+
+    def serve(name: str) -> int:
+        acted = 0
+
+        def act(due: DueTime) -> None:
+            nonlocal acted
+            run = _run(requested_by=name, metadata={"due": due.moment.isoformat()})
+            acted += store.add_together([run], due=due) is not None
+
+        with open_store(database_url) as store:
+            scheduler = Scheduler(store, lambda: start)
+            scheduler.declare("dispatch:", {"dispatch:plan": Planned(rule=parse_rule("Mon 08:00"), act=act)})
+            for week in range(weeks):
+                moments.wait()
+                scheduler.run_due(start + timedelta(weeks=week, hours=2))
+        return acted
+
+    open_store(database_url).close()
+    with ThreadPoolExecutor(2) as threads:
+        acted = list(threads.map(serve, ("one", "two")))
+    assert sum(acted) == weeks
+    with open_store(database_url) as store:
+        assert store.queue_depth() == weeks
