@@ -153,9 +153,9 @@ class LocalEngine:
 
         QueueFullError when one of its bounds is reached, ConflictError when one of its claims is taken.
         """
-        (command,) = self.queue_together([run]) or ()
-        assert isinstance(command, Command)
-        return command
+        added = self.queue_together([run])
+        assert added is not None and isinstance(added[0], Command)  # nothing was due, nothing else is told
+        return added[0]
 
     def queue_together(
         self, steps: Sequence[QueuedRun | NewEvent], due: DueTime | None = None

@@ -44,7 +44,9 @@ def test_a_watcher_goes_on_where_it_was(working: Working) -> None:
     assert output([event for event in whole if event.task_id == "A"], "stderr") == "err1\nerr2\nerr3\n"
     program = [sys.executable, "-P", "-m", "debug_server", "--json", "events", "-f", "--repo", "repo"]
     target = ["--target", f"127.0.0.1:{governor.port}"]
-    with subprocess.Popen([*program, *target], stdout=subprocess.PIPE, env=governor.env(), cwd=governor.root) as watcher:
+    with subprocess.Popen(
+        [*program, *target], stdout=subprocess.PIPE, env=governor.env(), cwd=governor.root
+    ) as watcher:
         assert watcher.stdout is not None
         lines = [json.loads(watcher.stdout.readline()) for _ in whole]
         governor.kill()

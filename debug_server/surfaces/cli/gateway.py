@@ -21,7 +21,9 @@ def group() -> None:
 def serve(
     context: typer.Context,
     host: Annotated[str | None, typer.Option(help="the address to listen on; left out: PROXY_HOST")] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="0 takes a free one; left out: PORT, else 11435")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="0 takes a free one; left out: PORT, else 11435")
+    ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,
     grace: Annotated[float, typer.Option(help="seconds from SIGTERM to the exit")] = 10.0,
