@@ -31,7 +31,6 @@ def serve(*, config: Path | None, log_level: str, **options: Any) -> int:
 
 def serve_gateway(*, host: str | None, port: int | None, config: Path | None, log_level: str, **options: Any) -> int:
     """The same server with the gateway alone, on the gateway's own address."""
-    from debug_server.gateway import refuse_insecure
     from debug_server.parts import GATEWAY
     from debug_server.server import ServeOptions
     from debug_server.server import serve as run
@@ -41,7 +40,6 @@ def serve_gateway(*, host: str | None, port: int | None, config: Path | None, lo
     with open_local(config=config, log_level=log_level, environ=environ) as local:
         place = local.gateway_config.value.access
         host, port = host or place.host, place.port if port is None else port
-        refuse_insecure(local.gateway_config.value, host)
         parts = frozenset({GATEWAY})
         return run(local, ServeOptions(host=host, port=port, grpc_port=None, parts=parts, **options))
 

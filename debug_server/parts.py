@@ -60,15 +60,18 @@ def _kanban_services(governor: Governor) -> Mapping[str, Any]:
     return KanbanServices(governor).handlers()
 
 
+def has_gateway(local: Local) -> bool:
+    """Whether its worker is asked for: by a setting of its own, or by a worker of that name."""
+    return local.gateway_config.source("codex.enabled") != "default" or local.workers.declares("codex")
+
+
 def _gateway(local: Local) -> Part | None:
-    """On where its worker is asked for: by a setting of its own, or by a worker of that name."""
+    if not has_gateway(local):
+        return None
     from debug_server.gateway import gateway_part
 
-    loaded = local.gateway_config
-    if loaded.source("codex.enabled") == "default" and not local.workers.declares("codex"):
-        return None
     return gateway_part(
-        loaded.value,
+        local.gateway_config.value,
         workers=local.workers,
         service=local.service,
         telemetry=local.telemetry,

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import debug_server
 from debug_server.app import Local
 from debug_server.errors import ConfigurationError, EngineBusyError
-from debug_server.parts import API, NAMES, parts_of
+from debug_server.parts import API, GATEWAY, NAMES, has_gateway, parts_of
 from debug_server.ports import Part
 from debug_server.service.locality import is_loopback
 
@@ -152,6 +152,10 @@ def _print(text: str) -> None:
 
 def _admit(local: Local, options: ServeOptions, say: Callable[[str], None]) -> None:
     """Refuse an open door, and hand out the first key."""
+    if GATEWAY in options.parts and has_gateway(local):
+        from debug_server.gateway import refuse_insecure
+
+        refuse_insecure(local.gateway_config.value, options.host)
     if any(token.revoked_at is None for token in local.store.list_tokens()):
         return
     if not is_loopback(options.host) and options.tls_cert is None:

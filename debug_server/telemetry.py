@@ -181,10 +181,11 @@ def open_telemetry() -> PrometheusTelemetry:
 
 
 def _tracing_asked() -> bool:
-    wish = (os.environ.get("DEBUG_SERVER_OTEL") or os.environ.get("PROXY_ENABLE_OTEL") or "").lower()
-    if wish not in ("", "on", "off", "1", "0", "true", "false"):
-        raise ConfigurationError(f"variable DEBUG_SERVER_OTEL = {wish!r} must be on or off")
-    return wish in ("on", "1", "true") or (not wish and bool(os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")))
+    name = "DEBUG_SERVER_OTEL" if os.environ.get("DEBUG_SERVER_OTEL") else "PROXY_ENABLE_OTEL"
+    wish = os.environ.get(name, "").lower()
+    if wish not in ("", "on", "off", "1", "0", "true", "false", "yes", "no"):
+        raise ConfigurationError(f"variable {name} = {wish!r} must be on or off")
+    return wish in ("on", "1", "true", "yes") or (not wish and bool(os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")))
 
 
 def _open_tracing() -> TracerProvider:

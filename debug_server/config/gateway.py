@@ -81,7 +81,9 @@ class AnswersConfig:
     """[answers]: what answers look like and how long they take."""
 
     timeout_ms: int = _milliseconds("PROXY_TIMEOUT_MS", "How long one request may take", 300_000)
-    idle_ms: int = _milliseconds("PROXY_IDLE_TIMEOUT_MS", "How long a turn may show no sign of life", 15_000)
+    idle_ms: int = _milliseconds(
+        "PROXY_IDLE_TIMEOUT_MS", "How long a turn, or the body of a request, may show no sign of life", 15_000
+    )
     stream_idle_ms: int = _milliseconds("PROXY_STREAM_IDLE_TIMEOUT_MS", "The same for one that streams", 300_000)
     max_streams: int = _of("PROXY_SSE_MAX_CONCURRENCY", "Streams at the same time.", whole(least=1), 4)
     keepalive_ms: int = _milliseconds("PROXY_SSE_KEEPALIVE_MS", "Silence after which a stream sends a comment", 15_000)
@@ -106,7 +108,7 @@ class ObservationConfig:
     metrics_open: bool = _flag("PROXY_METRICS_ALLOW_UNAUTH", "To everybody.", default=False)
     metrics_loopback: bool = _flag("PROXY_METRICS_ALLOW_LOOPBACK", "To this machine without a token.", default=True)
     metrics_token: str | None = _of("PROXY_METRICS_TOKEN", "A bearer that may read metrics alone.", TEXT, None)
-    otel: bool = _flag("PROXY_ENABLE_OTEL", "Send traces.", default=False)
+    otel: bool = _flag("PROXY_ENABLE_OTEL", "Send traces; the variable alone is read, before any file.", default=False)
     otel_url: str | None = _of("PROXY_OTEL_EXPORTER_URL", "Where to.", TEXT, None)
     token_log: Path | None = _of("TOKEN_LOG_PATH", "Keep each request's tokens here, as lines of JSON.", PATH, None)
     protocol_log: Path | None = _of(

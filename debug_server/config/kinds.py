@@ -51,11 +51,6 @@ TEXTS = Kind(expected="a list of texts", check=_texts)
 TABLE = Kind(expected="a table of texts", check=_table)
 TEXT = Kind(expected="a text that is not empty", check=_text)
 PATH = Kind(expected="a path", check=_path)
-SWITCH = Kind(
-    expected="true or false",
-    check=lambda value: _require(isinstance(value, bool), value),
-    read=lambda text: {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text),
-)
 
 
 def _read_flag(text: str) -> Any:

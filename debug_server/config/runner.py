@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.config.declare import Derived, section, setting
-from debug_server.config.kinds import PATH, SWITCH, TEXT, choice, number, size, whole
+from debug_server.config.kinds import FLAG, PATH, TEXT, choice, number, size, whole
 from debug_server.model.limits import MIN_MEMORY_BYTES, Limits
 
 _DAY = 86400.0
@@ -98,7 +98,7 @@ class WorkspacesConfig:
     fetch_timeout: float = setting("Seconds for one fetch.", number(), default=600.0)
     max_fetch_bytes: int | None = setting("Size of the largest file that a fetch may write.", _A_SIZE, default=None)
     max_tree_bytes: int | None = setting("Size of all files of one commit.", _A_SIZE, default=None)
-    submodules: bool = setting("Whether workspaces hold their submodules.", SWITCH, default=False)
+    submodules: bool = setting("Whether workspaces hold their submodules.", FLAG, default=False)
     acquire_timeout: float = setting("Seconds in the line for a workspace.", number(least=0), default=30.0)
     idle_seconds: float = setting("Workspaces and trees unused for this long go.", number(), default=7 * _DAY)
     budget: int | None = setting(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debug_server.config.declare import setting
-from debug_server.config.kinds import SWITCH, TEXT, choice, number, whole
+from debug_server.config.kinds import FLAG, TEXT, choice, number, whole
 
 TASKS_FILE = Path("config/tasks.toml")
 _SANDBOX = "HOST_RUNNER_DOCKER_SANDBOX_"
@@ -34,13 +34,13 @@ class TasksConfig:
     )
     cleanup_worktree: bool = setting(
         "Whether the worktree of a task is removed at its end.",
-        SWITCH,
+        FLAG,
         default=True,
         variable="HOST_RUNNER_CLEANUP_WORKTREE",
     )
     callback_allow: str | None = setting(
-        "Where callbacks may go: names, addresses, networks and `public`, parted by commas; left out: `public`, "
-        "which is everything but this machine, its link and metadata services.",
+        "Where callbacks may go: names, addresses, networks, `localhost` (every loopback address) and `public`, parted "
+        "by commas; left out: `public`, which is everything but this machine, its link and metadata services.",
         TEXT,
         default=None,
         variable="HOST_RUNNER_CALLBACK_ALLOW",
@@ -52,10 +52,10 @@ class TasksConfig:
         variable="HOST_RUNNER_DOCKER_BIN",
     )
     sandbox_read_only_rootfs: bool = setting(
-        "Whether a container's root is read-only.", SWITCH, default=True, variable=f"{_SANDBOX}READ_ONLY_ROOTFS"
+        "Whether a container's root is read-only.", FLAG, default=True, variable=f"{_SANDBOX}READ_ONLY_ROOTFS"
     )
     sandbox_drop_caps: bool = setting(
-        "Whether a container has no capabilities.", SWITCH, default=True, variable=f"{_SANDBOX}DROP_CAPS"
+        "Whether a container has no capabilities.", FLAG, default=True, variable=f"{_SANDBOX}DROP_CAPS"
     )
     sandbox_network: str = setting("A container's network.", TEXT, default="none", variable=f"{_SANDBOX}NETWORK")
     sandbox_pids_limit: int = setting(

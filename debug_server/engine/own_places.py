@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from debug_server.errors import DebugServerError
+from debug_server.errors import DebugServerError, WorktreePoolError
 from debug_server.model import ArtifactKind, Session
 from debug_server.runner.aftermath import run_after
 from debug_server.runner.settings import RunnerPaths
@@ -37,11 +37,14 @@ class OwnPlaces:
         self._root = paths.artifacts_root.absolute()
 
     def prepare(self, session: Session) -> None:
-        """Make what the session's command needs; doing it twice is harmless."""
-        if session.metadata.get(SCRATCH):
-            self._scratch(session).mkdir(mode=0o700, parents=True, exist_ok=True)
-        if asked := session.metadata.get(BRANCH_TREE):
-            branches.add(_tree(asked), locks_dir=self._locks)
+        """Make what the session's command needs; doing it twice is harmless. WorktreePoolError where it cannot be."""
+        try:
+            if session.metadata.get(SCRATCH):
+                self._scratch(session).mkdir(mode=0o700, parents=True, exist_ok=True)
+            if asked := session.metadata.get(BRANCH_TREE):
+                branches.add(_tree(asked), locks_dir=self._locks)
+        except OSError as error:
+            raise WorktreePoolError(f"its directory cannot be made: {error.filename}: {error.strerror}") from error
 
     def path(self, session: Session) -> Path | None:
         """Where its command runs; None for a session of another kind."""

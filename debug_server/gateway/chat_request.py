@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 Effort = Literal["minimal", "low", "medium", "high", "xhigh"]
+
+
+def _unless_null(default: object) -> BeforeValidator:
+    """Clients write null for what they leave to the server."""
+    return BeforeValidator(lambda value: default if value is None else value)
 
 
 class _Known(BaseModel):
@@ -87,7 +92,7 @@ class FunctionSpec(_Known):
     """A function that the client offers."""
 
     name: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")
-    description: str = ""
+    description: Annotated[str, _unless_null("")] = ""
     parameters: dict[str, Any] | None = None
 
 
@@ -101,13 +106,13 @@ class ToolSpec(_Known):
 class StreamOptions(_Known):
     """``stream_options``."""
 
-    include_usage: bool = False
+    include_usage: Annotated[bool, _unless_null(False)] = False
 
 
 class JsonSchema(_Known):
     """The schema of an answer."""
 
-    name: str = "answer"
+    name: Annotated[str, _unless_null("answer")] = "answer"
     schema_: dict[str, Any] | None = Field(default=None, alias="schema")
 
 
@@ -137,7 +142,7 @@ class ChatRequest(_Known):
     messages: list[ChatMessage] = Field(min_length=1)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    n: int = Field(default=1, ge=1)
+    n: Annotated[int, Field(ge=1), _unless_null(1)] = 1
     temperature: float | None = Field(default=None, ge=0, le=2, allow_inf_nan=False, strict=False)
     top_p: float | None = Field(default=None, gt=0, le=1, allow_inf_nan=False, strict=False)
     max_tokens: int | None = Field(default=None, ge=1)

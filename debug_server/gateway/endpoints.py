@@ -69,7 +69,7 @@ class Endpoints:
         """``POST /v1/chat/completions``."""
         with self._admission.arrived():
             answering = await self._admitted(exchange)
-            request = ChatRequest.model_validate(await exchange.body())
+            request = ChatRequest.model_validate(await self._body(exchange))
             most = self._config.answers.max_choices
             if request.n > most:
                 raise Refusal("invalid_request_error", f"n: must be 1 to {most}, not {request.n}", param="n")
@@ -84,12 +84,15 @@ class Endpoints:
             raise Refusal("not_found", "there is no path '/v1/responses' here: PROXY_ENABLE_RESPONSES is off")
         with self._admission.arrived():
             answering = await self._admitted(exchange)
-            request = ResponsesRequest.model_validate(await exchange.body())
+            request = ResponsesRequest.model_validate(await self._body(exchange))
             await self._check_model(exchange, answering, request.model)
-            turn = responses_turn(request, self._base)
-            answer = ResponsesAnswer(request, sent=exchange.observed.counted_event())
-            events = self._events(answering, turn, 1, stream=self._streams(request.stream))
-            await self._deliver(exchange, answer, events, stream=self._streams(request.stream))
+            turn, stream = responses_turn(request, self._base), self._streams(request.stream)
+            answer = ResponsesAnswer(request, sent=exchange.observed.counted_event() if stream else None)
+            events = self._events(answering, turn, 1, stream=stream)
+            await self._deliver(exchange, answer, events, stream=stream)
+
+    async def _body(self, exchange: Exchange) -> dict[str, Any]:
+        return await exchange.body(patience=self._config.answers.idle_ms / 1000)
 
     async def _admitted(self, exchange: Exchange) -> Answering:
         caller = await self._access.require(exchange.request)

@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
 from pydantic_core import from_json
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
@@ -18,6 +18,7 @@ from debug_server.gateway.refusals import Refusal, refusal_for
 MAX_BODY = 16 << 20
 _DISCARDED = 64 << 20  # of a body that is too large: who is still sending does not hear an answer
 _DISCARD_SECONDS = 10.0
+_LEAST_SPEED = 64 << 10  # of a body, in bytes a second
 _STREAM_HEADERS = {"Cache-Control": "no-cache, no-store", "X-Accel-Buffering": "no"}
 
 T = TypeVar("T")
@@ -44,27 +45,45 @@ class Exchange:
         """Send a whole answer."""
         await self.answer(JSONResponse(content))
 
-    async def body(self) -> dict[str, Any]:
-        """The JSON object that was sent; Refusal when it is none, or too large."""
+    async def body(self, *, patience: float) -> dict[str, Any]:
+        """The JSON object that was sent; Refusal when it is none, too large, or comes too slowly.
+
+        ``patience`` in seconds is for the whole of it, and as much more as a slow line needs for what has come.
+        """
         declared = self.request.headers.get("content-length", "")
         data = bytearray()
         size = int(declared) if declared.isascii() and declared.isdigit() else 0
         stream = self.request.stream()
         if size <= MAX_BODY:
-            async for piece in stream:
-                data += piece
-                if len(data) > MAX_BODY:
-                    size = len(data)
-                    break
+            await self._collect(stream, data, patience)
+            size = len(data)
         if size > MAX_BODY:
             data.clear()
             await self._discard(stream)
             raise Refusal("request_entity_too_large", f"the body has more than {MAX_BODY} bytes, which is the bound")
         return _parsed(bytes(data))
 
+    async def _collect(self, stream: AsyncGenerator[bytes, None], data: bytearray, patience: float) -> None:
+        """Up to its end, or the first byte too many; whoever sends holds one of few places meanwhile."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            async with asyncio.timeout(patience) as deadline:
+                async for piece in stream:
+                    data += piece
+                    if len(data) > MAX_BODY:
+                        return
+                    deadline.reschedule(began + patience + len(data) / _LEAST_SPEED)
+        except TimeoutError:
+            self.headers["Connection"] = "close"  # the rest of it would be taken for the next request
+            told = f"only {len(data)} bytes of the body came within {clock() - began:.0f} s: send it faster"
+            raise Refusal("request_timeout", told) from None
+        except ClientDisconnect:
+            raise Refusal("request_aborted", "the client left before its request was complete") from None
+
     async def _discard(self, stream: AsyncGenerator[bytes, None]) -> None:
         left = _DISCARDED
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, ClientDisconnect):
             async with asyncio.timeout(_DISCARD_SECONDS):
                 async for piece in stream:
                     left -= len(piece)

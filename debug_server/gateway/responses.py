@@ -32,10 +32,10 @@ def usage_json(usage: TokenUsage) -> dict[str, Any]:
 class ResponsesAnswer:
     """The answer to one request, in either form."""
 
-    def __init__(self, request: ResponsesRequest, *, sent: Callable[[str], None]) -> None:
-        """``sent`` hears the name of each event of the stream."""
+    def __init__(self, request: ResponsesRequest, *, sent: Callable[[str], None] | None = None) -> None:
+        """``sent`` hears the name of each event of a stream."""
         self._request = request
-        self._sent = sent
+        self._sent = sent or (lambda event: None)
         self._id = f"resp_{secrets.token_hex(12)}"
         self._created = int(time.time())
         self._output: list[dict[str, Any]] = []

@@ -46,7 +46,8 @@ class OwnRunVerbs(QueuedRunVerbs):
 
     async def find_run(self, caller: Caller, subject: str) -> RunRows:
         """The newest run about it that the caller may see, or NotFoundError."""
-        command = await self._read(self._store.newest_about, subject)
+        owner = None if caller.is_admin else caller.token_id
+        command = await self._read(self._store.newest_about, subject, owner_token_id=owner)
         session = await self._read(self._store.get_session, command.session_id)
         if not caller.may_see(session):
             raise NotFoundError(f"there is no command about {subject!r}")

@@ -16,8 +16,8 @@ from debug_server.store.part import filters, found, require
 from debug_server.store.run_draft import RunDraft
 from debug_server.store.sessions import Sessions
 
-_BY_SUBJECT = f"SELECT {COLUMNS} FROM commands WHERE subject = ? ORDER BY id DESC LIMIT 1"
 _QUALIFIED = ", ".join(f"commands.{name.strip()}" for name in COLUMNS.split(","))
+_WITH_SESSION = f"SELECT {_QUALIFIED} FROM commands JOIN sessions ON sessions.id = commands.session_id"
 
 
 class Runs(Sessions, Commands):
@@ -70,9 +70,10 @@ class Runs(Sessions, Commands):
             transaction.run("UPDATE sessions SET sealed_secrets = ? WHERE id = ?", (sealed, session.id))
         return self._insert_command(transaction, now, session.id, run.command)
 
-    def newest_about(self, subject: str) -> Command:
-        """The newest command of that subject, or NotFoundError."""
-        row = self._one(_BY_SUBJECT, (subject,))
+    def newest_about(self, subject: str, *, owner_token_id: int | None = None) -> Command:
+        """The newest command of that subject, of one owner if asked, or NotFoundError."""
+        terms, params = filters(("commands.subject = ?", subject), ("sessions.owner_token_id = ?", owner_token_id))
+        row = self._one(f"{_WITH_SESSION} WHERE {terms} ORDER BY commands.id DESC LIMIT 1", params)
         if row is None:
             raise NotFoundError(f"there is no command about {subject!r}")
         return command_from(row)
@@ -86,10 +87,7 @@ class Runs(Sessions, Commands):
             ("substr(commands.subject, 1, length(CAST(? AS TEXT))) = ?", prefix, prefix),
             ("sessions.owner_token_id = ?", owner_token_id),
         )
-        sql = (
-            f"SELECT {_QUALIFIED} FROM commands JOIN sessions ON sessions.id = commands.session_id"
-            f" WHERE commands.subject IS NOT NULL AND {terms} ORDER BY commands.id LIMIT ?"
-        )
+        sql = f"{_WITH_SESSION} WHERE commands.subject IS NOT NULL AND {terms} ORDER BY commands.id LIMIT ?"
         return [command_from(row) for row in self._all(sql, (*params, limit))]
 
     def read_secrets(self, session_id: int) -> dict[str, str]:

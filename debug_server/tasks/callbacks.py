@@ -58,8 +58,10 @@ class Callbacks:
         self._tasks = tasks
         self._sending: dict[int, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
-        # One for all: making it reads the certificates of the whole machine, which takes longer than a callback.
-        self._client = httpx.AsyncClient(timeout=_TIMEOUT, trust_env=False, follow_redirects=False)
+        # One for all: making it reads the certificates of the whole machine, which takes longer than a callback. But a
+        # connection for each: one that is known by its address alone may have proved another name.
+        alone = httpx.Limits(max_keepalive_connections=0)
+        self._client = httpx.AsyncClient(timeout=_TIMEOUT, trust_env=False, follow_redirects=False, limits=alone)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:

@@ -80,7 +80,7 @@ def _root(workspace: RunnerWorkspace) -> Path:
 
 def _tree(workspace: RunnerWorkspace) -> BranchTree:
     root = _root(workspace)
-    path, branch = Path(os.path.realpath(workspace.worktree_path or "")), workspace.git_branch or ""
+    path = Path(os.path.realpath(workspace.worktree_path or ""))
     try:
         shared = branches.common_dir(root)
     except InvalidInputError as error:
@@ -91,7 +91,7 @@ def _tree(workspace: RunnerWorkspace) -> BranchTree:
             field="workspace.worktree_path",
         )
     try:
-        branches.check_branch(branch)
+        branch = branches.branch_named(workspace.git_branch or "")
     except InvalidInputError as error:
         raise InvalidInputError(f"workspace.git_branch: {error}", field="workspace.git_branch") from error
     return BranchTree(repository=root, path=path, branch=branch)

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 from debug_server.errors import ConfigurationError, InvalidInputError
 
 PUBLIC = "public"
+_LOCALHOST = "localhost"
+_LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 _FIELD = "status_callback_url"
 _METADATA = frozenset({ip_address("100.100.100.200"), ip_address("fd00:ec2::254")})
 _NAT64 = ip_network("64:ff9b::/96")
@@ -41,6 +43,8 @@ class Targets:
     def _add(self, entry: str) -> None:
         if entry == PUBLIC:
             self._public = True
+        elif entry.lower().rstrip(".") == _LOCALHOST:
+            self._networks += _LOOPBACK  # this machine, under whichever of its names and addresses
         elif entry:
             try:
                 self._networks.append(ip_network(entry.strip("[]"), strict=False))
@@ -57,7 +61,7 @@ class Targets:
         try:
             address = ip_address(host)
         except ValueError:
-            known = host.lower().rstrip(".") != "localhost" or self._allows(host, ip_address("127.0.0.1"))
+            known = host.lower().rstrip(".") != _LOCALHOST or self._allows(host, ip_address("127.0.0.1"))
             if not known:
                 raise self._refused(host, None) from None
         else:

@@ -35,6 +35,7 @@ _ENDED = {
 }
 _SPOKEN = {"docker": "docker sandbox"}
 _TIMEOUTS = (ExitReason.TIMED_OUT, ExitReason.IDLE_TIMED_OUT)
+_NOT_FOUND = ("was not found in PATH", "No such file or directory")  # of a program, by name or by path
 _ENGINE_FAILED = 125  # docker's own status when the container could not be run
 
 
@@ -115,7 +116,7 @@ def _failure(spoken: str, command: Command, asked: Mapping[str, Any], tails: Tai
     if command.exit_reason is ExitReason.SPAWN_FAILED:
         if command.started_at is None and asked["execution_mode"] == ExecutionMode.ISOLATED_WORKTREE:
             return f"isolated worktree setup failed: {said}"
-        if asked["executor"] in ("codex", "docker"):
+        if asked["executor"] in ("codex", "docker") and any(words in said for words in _NOT_FOUND):
             return f"{asked['executor']} binary not found"
     if command.exit_reason in _TIMEOUTS:
         return f"{spoken} execution timed out"

@@ -15,6 +15,7 @@ import itertools
 import json
 import logging
 import random
+import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -32,10 +33,16 @@ from debug_server.workers.interface import WorkerChannel
 from debug_server.workers.lines import LineCutter
 
 OVERLOADED = -32001
+INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 _RETRY_FIRST, _RETRY_MOST = 0.05, 2.0  # seconds between tries of a worker that is overloaded
 _HIGH_WATER = 4 << 20  # bytes that wait for the writer before calls wait, too
 _MOST_REPLIES = 10_000  # that wait for the writer: more, and the worker asks without ever listening
+# Of a message that is too long to be read its ends are known: the id stands first or last.
+_BEGIN = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"[^"]*"\s*,\s*)?'
+_ID = rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{0,200}")\s*'
+_FIRST_ID, _LAST_ID = re.compile(_BEGIN + _ID + b","), re.compile(rb",\s*" + _ID + rb"\}\s*$")
+_IS_REQUEST = re.compile(_BEGIN + b"(?:" + _ID + rb',\s*)?"method"')
 
 _LOG = logging.getLogger(__name__)
 
@@ -211,8 +218,21 @@ class JsonRpc:
         while self._lines.lost:
             ends = self._lines.lost.popleft()
             _LOG.warning("json_rpc_oversized_line", extra={"component": "json_rpc"})
+            self._settle_oversized(ends)
             if self._on_oversized is not None:
                 self._on_oversized(ends)
+
+    def _settle_oversized(self, ends: bytes) -> None:
+        """Whoever waits for what is lost is told at once: our call fails, a request of the worker's is refused."""
+        found = _FIRST_ID.match(ends) or _LAST_ID.search(ends)
+        if found is None:
+            return
+        number = json.loads(found[1])
+        if _IS_REQUEST.match(ends):
+            self.refuse(number, RpcRefusal("the request was too long to be read", INVALID_REQUEST))
+        elif (future := self._waiting.pop(number, None)) is not None and not future.done():
+            bound = self._lines.limit
+            future.set_exception(WorkerError(f"the worker's answer is too long to be read: more than {bound} bytes"))
 
     def _take(self, line: bytes) -> None:
         try:

@@ -49,9 +49,12 @@ class Life:
         runner: WorkerSupervisor,
         *,
         on_output: Callable[[str, int], None],
+        on_failing: Callable[[], None],
         offset: int | None = 0,
     ) -> None:
+        """``on_failing`` is called once, by whatever tells of the end first, before anything else in the loop runs."""
         self._runner = runner
+        self._on_failing = on_failing
         self._loop = asyncio.get_running_loop()
         self._running: RunningCommand | None = None
         self._end_asked: tuple[float, str] | None = None
@@ -60,7 +63,7 @@ class Life:
         self.failing = asyncio.Event()
         self.ended: asyncio.Future[WorkerExit] = self._loop.create_future()
         listener = ChannelListener(
-            attached=self._on_attached, output=on_output, ending=self.failing.set, broken=self._on_broken
+            attached=self._on_attached, output=on_output, ending=self._fail, broken=self._on_broken
         )
         self.channel = RelayChannel(listener, offset=offset)
         self._opening: asyncio.Task[None] | None = None
@@ -78,7 +81,7 @@ class Life:
     def end(self, *, grace: float, message: str) -> None:
         """TERM, so many seconds, KILL; ``ended`` tells when the tree is empty."""
         self._end_asked = (grace, message)
-        self.failing.set()
+        self._fail()
         if self._running is not None:
             self._running.send({"op": "cancel", "grace": grace, "message": message})
 
@@ -149,8 +152,13 @@ class Life:
         else:
             await self.channel.open(connection.detach())
 
+    def _fail(self) -> None:
+        if not self.failing.is_set():
+            self.failing.set()
+            self._on_failing()
+
     def _on_gone(self) -> None:
-        self.failing.set()
+        self._fail()
         self.channel.finish()
 
     def _on_broken(self) -> None:

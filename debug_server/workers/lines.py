@@ -16,10 +16,10 @@ class LineCutter:
     ``lost`` has the beginning and the end of such lines, so that whoever misses one can be told.
     """
 
-    __slots__ = ("_head", "_limit", "_parts", "_size", "_skipping", "_tail", "lost", "oversized")
+    __slots__ = ("_head", "_parts", "_size", "_skipping", "_tail", "limit", "lost", "oversized")
 
     def __init__(self, limit: int = MAX_LINE) -> None:
-        self._limit = limit
+        self.limit = limit
         self._parts: list[bytes] = []  # of the line that is not complete: joined once, not grown piece by piece
         self._size = 0
         self._skipping = False
@@ -57,7 +57,7 @@ class LineCutter:
             return
         if not piece:
             return
-        if self._size + len(piece) > self._limit:
+        if self._size + len(piece) > self.limit:
             self.oversized += 1
             self._skipping = True
             self._head = (b"".join(self._parts) + piece[:_END])[:_END]

@@ -260,7 +260,9 @@ class ServiceSupervisor:
         except (ProbeFailedError, OSError) as error:
             return _never_started(str(error))
         self._logged = Logged(most=self._spec.recycling.log_bytes)
-        life = self._life = Life(self._around.runner, on_output=self._on_output, offset=None if adopted else 0)
+        first_byte = None if adopted else 0
+        life = Life(self._around.runner, on_output=self._on_output, on_failing=self._on_failing, offset=first_byte)
+        self._life = life
         listening: asyncio.Task[None] | None = None
         try:
             if adopted is not None:
@@ -346,9 +348,6 @@ class ServiceSupervisor:
 
     async def _last_words(self, life: Life, probe: Probe) -> WorkerExit:
         """From the first sign of its end to the empty tree."""
-        self.machine.failing(ReadinessReason.WORKER_EXIT)
-        self._generation = None
-        self._tell()
         if probe.conversation is not None:
             try:
                 await probe.conversation.close()
@@ -356,6 +355,12 @@ class ServiceSupervisor:
                 self._report.say("worker_conversation_error", level=logging.WARNING, error=str(error))
         found = await life.ended
         return found if self.machine.error is None or found.error else _explained(found, self.machine.error)
+
+    def _on_failing(self) -> None:
+        """At once, not when the tasks that attend to it get their turn: many requests may be before them in the loop."""
+        self.machine.failing(ReadinessReason.WORKER_EXIT)
+        self._generation = None
+        self._tell()
 
     # -- what is told ---------------------------------------------------------------------------------------------
 

@@ -8,8 +8,9 @@ The branch is never reset, moved or deleted; commits that no branch would hold a
 from __future__ import annotations
 
 import hashlib
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +18,12 @@ from debug_server.errors import ConflictError, InvalidInputError, WorktreePoolEr
 from debug_server.worktrees.git import GitPlace, GitResult, require, run_git
 from debug_server.worktrees.locks import file_lock
 from debug_server.worktrees.snapshots import diff_workspace
+from debug_server.worktrees.trash import remove_tree
 
 KEPT_REFS = "refs/debug-server/kept"
+_HEADS = "refs/heads/"
 _TIMEOUT = 120.0
+_MADE = b"made"  # in a tree's mark: its directory is ours, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +66,14 @@ def common_dir(repository: Path) -> Path:
     return found.resolve()
 
 
-def check_branch(name: str) -> None:
-    """InvalidInputError unless git takes it as a branch's name."""
-    if name == "HEAD" or name.startswith("-") or not run_git("check-ref-format", f"refs/heads/{name}").ok:
-        raise InvalidInputError(f"{name!r} is not a name that git takes for a branch")
+def branch_named(text: str) -> str:
+    """The branch that somebody names, also by its whole ref; InvalidInputError unless git takes it for one."""
+    name = text.removeprefix(_HEADS)
+    if name.startswith("refs/"):
+        raise InvalidInputError(f"{text!r} is not the ref of a branch: those begin with {_HEADS}")
+    if name == "HEAD" or name.startswith("-") or not run_git("check-ref-format", f"{_HEADS}{name}").ok:
+        raise InvalidInputError(f"{text!r} is not a name that git takes for a branch")
+    return name
 
 
 def check_free(tree: BranchTree, *, locks_dir: Path) -> None:
@@ -83,14 +91,41 @@ def add(tree: BranchTree, *, locks_dir: Path) -> None:
             raise WorktreePoolError(taken)
         if any(item.path == tree.path for item in registered) and tree.path.is_dir():
             return
-        mark.touch()  # before git: what a crash leaves behind is known as ours, and what is not ours is never removed
         place = GitPlace(git_dir=common_dir(tree.repository))
         run_git("worktree", "prune", place=place, timeout=_TIMEOUT)  # directories that somebody removed by hand
-        tree.path.parent.mkdir(parents=True, exist_ok=True)
-        exists = run_git("show-ref", "--verify", "--quiet", f"refs/heads/{tree.branch}", place=place).ok
+        exists = run_git("show-ref", "--verify", "--quiet", f"{_HEADS}{tree.branch}", place=place).ok
         wanted = [str(tree.path), tree.branch] if exists else ["-b", tree.branch, str(tree.path), _head(tree)]
-        made = run_git("worktree", "add", *wanted, place=place, timeout=_TIMEOUT)
-        require(made, f"a worktree of {tree.repository} for {tree.branch!r} at {tree.path}")
+        with _directory(tree.path, mark):
+            made = run_git("worktree", "add", *wanted, place=place, timeout=_TIMEOUT)
+            require(made, f"a worktree of {tree.repository} for {tree.branch!r} at {tree.path}")
+
+
+@contextmanager
+def _directory(path: Path, mark: Path) -> Iterator[None]:
+    """The tree's directory and the mark that it is ours; after a failure as if nothing had happened.
+
+    The mark comes first: what a crash leaves is known as ours. It says ``made`` once the directory itself is, too; an
+    empty one that somebody else made is used, and stays.
+    """
+    mark.write_bytes(b"")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            path.mkdir()
+            mark.write_bytes(_MADE)
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        raise WorktreePoolError(f"the directory {path} cannot be made: {error.strerror}") from error
+    try:
+        yield
+    except WorktreePoolError:
+        if mark.read_bytes() == _MADE:
+            with suppress(OSError):
+                path.rmdir()
+        elif not path.exists():  # git removes what it could not fill, whoever made it
+            path.mkdir()
+            path.chmod(mode)
+        raise
 
 
 def remove(tree: BranchTree, *, locks_dir: Path, patch_path: Path) -> Removal:
@@ -109,19 +144,40 @@ def remove(tree: BranchTree, *, locks_dir: Path, patch_path: Path) -> Removal:
             patch = _keep(tree, known, patch_path)
         except (WorktreePoolError, OSError) as error:
             return Removal(removed=False, message=f"left in place, its changes could not be kept: {error}")
-        done = _removed(tree, patch)
+        done = _removed(tree, patch, directory=mark.read_bytes() == _MADE)
         if done.removed:
             mark.unlink()
         return done
 
 
-def _removed(tree: BranchTree, patch: Path | None) -> Removal:
+def _removed(tree: BranchTree, patch: Path | None, *, directory: bool) -> Removal:
     place = GitPlace(git_dir=common_dir(tree.repository))
-    done = run_git("worktree", "remove", "--force", "--force", str(tree.path), place=place, timeout=_TIMEOUT)
-    if not done.ok and tree.path.exists():
-        return Removal(removed=False, message=f"could not be removed: {done.complaint}", patch=patch)
+    if directory:
+        done = run_git("worktree", "remove", "--force", "--force", str(tree.path), place=place, timeout=_TIMEOUT)
+        failure = done.complaint if not done.ok and tree.path.exists() else None
+    else:
+        failure = _emptied(tree.path)
+        run_git("worktree", "unlock", str(tree.path), place=place)  # a lock would keep its record from the pruning
+        run_git("worktree", "prune", place=place, timeout=_TIMEOUT)
+    if failure is not None:
+        return Removal(removed=False, message=f"could not be removed: {failure}", patch=patch)
     kept = f"; what was not committed is kept in {patch.name}" if patch is not None else ""
-    return Removal(removed=True, message=f"removed{kept}", patch=patch)
+    told = "removed" if directory else "removed; its directory was there before and is empty again"
+    return Removal(removed=True, message=f"{told}{kept}", patch=patch)
+
+
+def _emptied(path: Path) -> str | None:
+    """Remove what is in a directory, and not itself; what went wrong, if something did."""
+    try:
+        for child in path.iterdir():
+            if child.is_dir() and not child.is_symlink():
+                remove_tree(child)
+            else:
+                child.unlink(missing_ok=True)
+        left = next(path.iterdir(), None)
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    return None if left is None else f"{left} cannot be removed"
 
 
 def _keep(tree: BranchTree, known: _Registered, patch_path: Path) -> Path | None:
@@ -182,13 +238,13 @@ def _registered(tree: BranchTree) -> list[_Registered]:
     for record in text.split("\0\0"):
         fields = dict(line.partition(" ")[::2] for line in record.split("\0") if line)
         if "worktree" in fields and "bare" not in fields:
-            branch = fields.get("branch", "").removeprefix("refs/heads/") or None
+            branch = fields.get("branch", "").removeprefix(_HEADS) or None
             found.append(_Registered(path=Path(fields["worktree"]), branch=branch, head=fields.get("HEAD")))
     return found
 
 
 def _mark(tree: BranchTree, locks_dir: Path) -> Path:
-    """The file that says that the directory is ours."""
+    """The file that says that the tree is ours."""
     where = f"{common_dir(tree.repository)}\n{tree.path}\n{tree.branch}"
     return locks_dir / f"{hashlib.sha256(where.encode('utf-8', 'surrogateescape')).hexdigest()[:24]}.tree"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -97,6 +99,7 @@ def test_what_is_no_request_is_refused(http: httpx.Client) -> None:
     error_of(http.post(CHAT, content=b"\xff\xfe"), 400, "invalid_json")
     assert error_of(http.post(CHAT, json=body() | {"model": "gpt-0"}), 404, "model_not_found")["param"] == "model"
     error_of(http.post("/v1/embeddings", json={}), 404, "not_found")
+    assert http.get("/__test/conc").status_code == 404
     error_of(http.put(CHAT, json=body()), 405, "method_not_allowed")
     error_of(http.post(CHAT, content=b"x" * 17_000_000), 413, "request_entity_too_large")
     pieces = (b"x" * 1_000_000 for _ in range(25))
@@ -185,13 +188,32 @@ def test_failures_of_a_turn_have_their_codes(http: httpx.Client, info: str, stat
         assert set(error["details"]) == {"auth_url", "login_id"}
 
 
-def test_silence_ends_at_its_deadline(http: httpx.Client) -> None:
-    """A turn without a sign of life is interrupted: idle_timeout; one that never ends: request_timeout."""
-    error_of(http.post(CHAT, json=body("hang=1")), 504, "idle_timeout")
-    stream = http.post(CHAT, json=body("hang=1", stream=True)).text
+def trickled(port: int) -> str:
+    """The answer to a request whose body comes byte by byte and never ends."""
+    with socket.create_connection(("127.0.0.1", port), 30) as peer:
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 1000\r\n\r\n"
+        peer.sendall(head.encode())
+        peer.settimeout(0.2)
+        for _ in range(100):
+            with contextlib.suppress(TimeoutError):
+                return peer.recv(1 << 16).decode()
+            peer.sendall(b" ")
+    raise AssertionError("it was waited for")
+
+
+def test_silence_ends_at_its_deadline(gateway: GatewayProcess, http: httpx.Client) -> None:
+    """A turn without a sign of life is interrupted: idle_timeout; one that never ends: request_timeout, which a body
+    that never comes gets, too."""
+    with ThreadPoolExecutor(3) as pool:
+        endless = pool.submit(http.post, CHAT, json=body("words=100000 delay=50"))
+        trickle = pool.submit(trickled, gateway.port)
+        error_of(http.post(CHAT, json=body("hang=1")), 504, "idle_timeout")
+        stream = http.post(CHAT, json=body("hang=1", stream=True)).text
+        error = error_of(endless.result(), 504, "request_timeout")
+        answer = trickle.result().lower()
     assert stream.count(": ") >= 2 and '"code":"idle_timeout"' in stream, stream  # our comments are no sign of its life
-    error = error_of(http.post(CHAT, json=body("words=100000 delay=50")), 504, "request_timeout")
     assert error["retryable"] is True
+    assert answer.startswith("http/1.1 504 ") and "connection: close" in answer and "request_timeout" in answer, answer
 
 
 def test_an_overload_of_the_worker_is_waited_for(http: httpx.Client) -> None:
@@ -296,10 +318,30 @@ def test_a_key_maintenance_and_rates(tmp_path: Path, nothing_left: None) -> None
         assert gateway.metrics("codex_maintenance_mode") == 1
 
 
+def test_switches_for_operators_and_testers(tmp_path: Path, nothing_left: None) -> None:
+    """A worker that does not confirm an interruption is replaced where that is asked for; its heartbeats harm nothing,
+    and the numbers of requests are shown to testers."""
+    environ = {"PROXY_KILL_ON_DISCONNECT": "true", "PROXY_TEST_ENDPOINTS": "true"}
+    knobs = {"JSONRPC_HANG": "turn/interrupt", "WORKER_HEARTBEAT_MS": "20"}
+    with serving(tmp_path, environ, **knobs) as gateway, httpx.Client(base_url=gateway.url) as http:
+        with http.stream("POST", CHAT, json=body("words=100000 delay=20", stream=True)) as answer:
+            assert next(answer.iter_lines())
+            assert http.get("/__test/conc").json() == {"inside": 1, "running": 1, "streams": 1}
+        eventually(lambda: gateway.worker()["restarts_total"] == 1, 15.0, "a replaced worker")
+        status = gateway.await_ready()
+        assert (status["restarts_total"], status["consecutive_failures"]) == (1, 0)
+        beat = status["last_log_sample"]
+        assert beat["stream"] == "stdout"
+        eventually(lambda: gateway.worker()["last_log_sample"]["ts"] != beat["ts"], 5.0, "another heartbeat")
+        assert http.post(CHAT, json=body()).json()["choices"][0]["message"]["content"] == "w0 w1"
+        assert http.get("/__test/conc").json() == {"inside": 0, "running": 0, "streams": 0}
+
+
 @pytest.mark.parametrize(
     ("environ", "sentence"),
     [
         ({"PROXY_ENV": "prod"}, "PROXY_API_KEY is not set"),
+        ({"PROXY_ENV": "prod", "PROXY_USE_APP_SERVER": "true"}, "PROXY_API_KEY is not set"),
         ({"PROXY_ENV": "prod", "PROXY_API_KEY": "changeme"}, "well-known or short"),
         ({"PROXY_ENV": "staging", "PROXY_API_KEY": "k" * 20, "PROXY_TEST_ENDPOINTS": "true"}, "PROXY_TEST_ENDPOINTS"),
         ({"PROXY_HOST": "0.0.0.0", "PROXY_METRICS_ALLOW_UNAUTH": "true"}, "PROXY_METRICS_ALLOW_UNAUTH"),
@@ -307,8 +349,9 @@ def test_a_key_maintenance_and_rates(tmp_path: Path, nothing_left: None) -> None
     ],
 )
 def test_a_start_that_would_be_insecure_is_refused(tmp_path: Path, environ: dict[str, str], sentence: str) -> None:
-    """One line says what is wrong, with no traceback, and the status is 2."""
-    gateway = GatewayProcess(tmp_path, environ)
+    """One line says what is wrong, with no traceback, and the status is 2; by itself or within the whole server."""
+    arguments = ("serve", "--no-grpc") if "PROXY_USE_APP_SERVER" in environ else ("gateway", "serve")
+    gateway = GatewayProcess(tmp_path, environ, arguments)
     gateway.launch()
     assert gateway.process is not None
     assert gateway.process.wait(20) == 2

@@ -90,6 +90,9 @@ def test_ac1_the_worker_boots_with_the_server_and_its_output_becomes_structured_
     assert streams == {"stdout", "stderr"}
     text = (shared.root / "serve.err").read_text()
     assert "Bearer" not in text
+    logs = [path.read_bytes() for path in (shared.root / ".artifacts" / "logs").rglob("codex-*.log")]
+    assert any(b"Authorization: [redacted]" in data for data in logs)  # on the disk, too
+    assert not any(b"sk-xxx" in data for data in logs)
     assert "w0" not in text
     access = events(shared, "access_log")[-1]
     assert {"req_id", "route", "model", "latency_ms", "tokens_prompt", "worker_state", "restart_count"} <= set(access)

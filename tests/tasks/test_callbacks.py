@@ -123,7 +123,14 @@ def test_a_message_that_cannot_be_sent_waits_like_any_other(
         ("10.0.0.0/8,public", "a", "93.184.216.34", True),
         ("127.0.0.1", "localhost", "127.0.0.1", True),
         ("localhost", "localhost", "127.0.0.1", True),
-        ("localhost", "elsewhere", "127.0.0.1", False),
+        ("localhost", "127.0.0.1", "127.0.0.1", True),
+        ("localhost", "127.8.9.10", "127.8.9.10", True),
+        ("LocalHost.", "::1", "::1", True),
+        ("localhost", "another.name", "127.0.0.1", True),
+        ("localhost", "localhost", "93.184.216.34", False),
+        ("localhost", "example.org", "93.184.216.34", False),
+        ("localhost", "rebound.example", "169.254.169.254", False),
+        ("localhost,public", "example.org", "93.184.216.34", True),
     ],
 )
 def test_targets_are_judged_by_address(allowed: str | None, host: str, address: str, ok: bool) -> None:

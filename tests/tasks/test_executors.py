@@ -48,9 +48,13 @@ def test_codex_gets_the_prompt_on_stdin(make_server: MakeServer, tmp_path: Path)
     assert found["stderr"].splitlines()[0] == 'exec --json -c model="x y" -'
 
 
-def test_a_missing_program_is_named(make_server: MakeServer) -> None:
-    """The task fails with the words that its users know."""
+def test_a_missing_program_is_named(make_server: MakeServer, tmp_path: Path) -> None:
+    """The task fails with the words that its users know; one that is there and cannot be started is told apart."""
     assert make_server(executor="codex", codex_bin="no-such-codex").run("t")["message"] == "codex binary not found"
+    mine = tmp_path / "codex"
+    mine.write_text("no program")
+    found = make_server(executor="codex", codex_bin=str(mine)).run("t")
+    assert found["message"] == f"codex execution failed: cannot start {str(mine)!r}: Permission denied"
     server = make_server(docker_bin="no-such-docker")
     found = server.run("t", execution_mode="docker-sandbox", sandbox={"image": "the-image", "command": ["true"]})
     assert (found["status"], found["message"], found["executor"]) == ("failed", "docker binary not found", "docker")
@@ -122,6 +126,11 @@ def test_variables_of_a_container_do_not_steer_its_client(tmp_path: Path) -> Non
         "HOME": "/in/it",
         "https_proxy": "p",
         "PATH": "/b",
+        "GODEBUG": "x",
+        "PODMAN_USERNS": "host",
+        "_CONTAINERS_USERNS_CONFIGURED": "1",
+        "PYTHONPATH": "/e",
+        "TMPDIR": "/e",
     }
     body = {"task_id": "t", "run_id": "r", "prompt": "p", **sandbox("true", env={**steering, "KEY": "secret"})}
     plan = DockerExecutor(TasksConfig(), tmp_path).plan(RunnerSubmit.model_validate(body))

@@ -197,6 +197,9 @@ def test_a_token_sees_its_own_tasks(server: TaskServer) -> None:
     assert read.post("/tasks/submit", json=body).status_code == 403
     assert read.get("/tasks").json()["items"] == [] and len(one.get("/tasks").json()["items"]) == 1
     server.ended("t")
+    assert two.post("/tasks/submit", json=body).status_code == 200
+    server.ended("t")
+    assert one.get("/tasks/t").json()["command_id"] < two.get("/tasks/t").json()["command_id"]
     assert server.client.get("/health").json() == {"status": "ok"}
     for client in (one, two, read):
         client.close()

@@ -53,6 +53,15 @@ def test_no_workspace_is_an_empty_folder_of_its_own(make_server: MakeServer) -> 
     assert len(set(places)) == 2 and not any(Path(place).exists() for place in places)
 
 
+def test_a_place_that_cannot_be_made_is_told(make_server: MakeServer) -> None:
+    """The task fails with the reason, and does not wait for ever."""
+    server = make_server()
+    (server.root / "artifacts" / "scratch").write_text("in the way")
+    found = server.run("t")
+    assert (found["status"], found["started_at"]) == ("failed", None)
+    assert "its directory cannot be made" in found["message"], found["message"]
+
+
 def test_locks_are_held_and_waited_for(make_server: MakeServer, tmp_path: Path) -> None:
     """A path below a locked one, above it, or another name of it waits; a stranger does not; order is kept."""
     root = tmp_path / "p"
@@ -132,7 +141,12 @@ def test_two_tasks_on_one_branch_or_path(make_server: MakeServer, project: Path,
     """409 while the first one lives, also when it only waits; free afterwards. The user's own checkout counts."""
     server = make_server(**HOLD)
     server.accepted("a", **isolated(project, tmp_path / "wa", "one"))
-    for name, path, branch in (("b", "wb", "one"), ("c", "wa", "two"), ("d", "wa/below", "three"), ("e", "we", "main")):
+    for name, path, branch in (
+        ("b", "wb", "refs/heads/one"),
+        ("c", "wa", "two"),
+        ("d", "wa/below", "three"),
+        ("e", "we", "main"),
+    ):
         refused = server.submit(name, **isolated(project, tmp_path / path, branch))
         assert refused.status_code == 409, refused.text
     server.running("a")
@@ -154,12 +168,37 @@ def test_what_is_not_ours_is_left_alone(make_server: MakeServer, project: Path, 
     for path, branch in ((taken, "x"), (tmp_path / "user", "user"), (tmp_path / "user", "y"), (tmp_path / "z", "user")):
         assert server.submit("t", **isolated(project, path, branch)).status_code == 409
     assert (taken / "precious").read_text() == "mine" and (tmp_path / "user" / "file").exists()
-    for branch in ("a..b", "refs/", "x y"):
+    for branch in ("a..b", "refs/", "refs/tags/v1", "refs/heads/", "x y"):
         refused = server.submit("t", **isolated(project, tmp_path / "w", branch)).json()["error"]
         assert refused["field"] == "workspace.git_branch"
     for path in (project, tmp_path, project / ".git" / "w"):
         refused = server.submit("t", **isolated(project, path, "b")).json()["error"]
         assert refused["field"] == "workspace.worktree_path"
+
+
+def test_an_empty_directory_that_was_there_stays(make_server: MakeServer, project: Path, tmp_path: Path) -> None:
+    """It is used, and empty again afterwards: the same directory, whether the task ended or git could not fill it."""
+    server = make_server(executor="shell", cmd_template="echo more >> file; mkdir -p deep/er; ln -s /etc link; pwd -P")
+    place = tmp_path / "mine"
+    place.mkdir(mode=0o750)
+    before = place.stat()
+    found = server.run("t", **isolated(project, place, "refs/heads/b"))
+    assert (found["status"], found["stdout"]) == ("success", f"{place}\n"), found
+    assert found["worktree_cleanup_succeeded"] is True and "is empty again" in found["worktree_cleanup_message"]
+    assert (place.stat().st_ino, place.stat().st_mode) == (before.st_ino, before.st_mode)
+    assert list(place.iterdir()) == [] and Path("/etc/passwd").exists()
+    assert git(project, "worktree", "list").count("\n") == 0 and git(project, "branch", "--list", "b").strip() == "b"
+    (project / ".gitattributes").write_text("file filter=broken\n")
+    git(project, "config", "filter.broken.clean", "cat")
+    git(project, "config", "filter.broken.smudge", "false")
+    git(project, "config", "filter.broken.required", "true")
+    git(project, "add", ".gitattributes")
+    git(project, "commit", "-q", "-m", "cannot be checked out")
+    found = server.run("u", **isolated(project, place, "c"))
+    assert found["message"].startswith("isolated worktree setup failed: "), found
+    assert place.stat().st_mode == before.st_mode and list(place.iterdir()) == []
+    server.run("v", **isolated(project, tmp_path / "not mine", "d"))
+    assert not (tmp_path / "not mine").exists()
 
 
 def test_a_worktree_that_cannot_be_made(make_server: MakeServer, project: Path, tmp_path: Path) -> None:

@@ -141,6 +141,30 @@ def test_requests_of_the_worker_are_always_answered() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("head", [b'{"id": %s, "result": "', b'{"jsonrpc":"2.0","id":%s,"result":"', b'{"result": "'])
+def test_what_is_too_long_to_be_read_fails_at_once(head: bytes) -> None:
+    """A call whose answer is lost does not wait for its deadline, a request of the worker's is refused, others go on."""
+
+    async def test(side: Side) -> None:
+        calls = [asyncio.ensure_future(side.rpc.call("m", {}, seconds=10)) for _ in range(2)]
+        first, second = (message["id"] for message in await side.sent(2))
+        long = b"x" * (17 << 20)
+        tail = b'"}\n' if b"%s" in head else b'", "id": %d}\n' % first
+        side.channel.feed(head.replace(b"%s", b"%d" % first) + long + tail)
+        with pytest.raises(WorkerError, match="too long to be read: more than 16777216 bytes"):
+            async with asyncio.timeout(5):
+                await calls[0]
+        asked = b'{"method": "ask", "params": "' + long + b'", "id": %d}\n' % second
+        side.channel.feed(asked)
+        refused = (await side.sent(3))[2]
+        assert (refused["id"], refused["error"]["code"]) == (second, -32600)
+        side.feed({"id": second, "result": "fine"})
+        assert await calls[1] == "fine"
+        assert side.rpc.counters.oversized == 2
+
+    run(test)
+
+
 def test_an_overload_is_tried_again_until_the_deadline() -> None:
     """-32001 is repeated with growing waits; success ends it, and the deadline turns it into worker_busy."""
 

@@ -47,13 +47,13 @@ def _exec(root: Path) -> tuple[Readiness, str]:
 
 
 KINDS = [
-    Kind("handshake", lambda _: (declared.HandshakeReadiness(protocol="echo"), "mute")),
+    Kind("handshake", lambda _: (declared.HandshakeReadiness(protocol="echo"), "mute"), asks=True),
     Kind("line", lambda _: (declared.StdoutReadiness(line="serving requests"), "stdout")),
     Kind("json", lambda _: (declared.StdoutReadiness(), "json")),
     Kind("notify", lambda _: (declared.NotifyReadiness(), "notify"), asks=True),
     Kind("fd", lambda _: (declared.FdReadiness(fd=3), "fd")),
     Kind("http", _http, asks=True),
-    Kind("exec", _exec),
+    Kind("exec", _exec, asks=True),
 ]
 
 
@@ -112,11 +112,13 @@ def test_one_that_stops_answering_is_replaced(bench: Bench, kind: Kind) -> None:
     """The watchdog asks again and again, and a row of failed checks is a failure."""
 
     async def check() -> None:
-        hanging = _spec(bench, kind, "--hang-after", 0.3, watchdog_interval=0.1, watchdog_failures=2)
-        async with supervised(bench, hanging) as workers:
+        times = {"watchdog_interval": 0.1, "watchdog_timeout": 0.5, "watchdog_failures": 2}
+        hanging = _spec(bench, kind, "--hang-after", 0.3, **times)
+        async with supervised(bench, hanging, handshakes={"echo": shake_hands}) as workers:
             worker = workers.pick("probed")
             assert await worker.wait_for_ready(10)
             await until(lambda: worker.status()["restarts_total"] >= 1)
             assert "2 checks in a row failed" in worker.status()["last_exit"]["error"]
+            assert worker.status()["consecutive_failures"] == 1
 
     asyncio.run(check())

@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from debug_server.errors import ConfigurationError, WorkerNotReadyError
+from debug_server.model import Limits
+from debug_server.workers import attending
 from debug_server.workers.interface import WorkerChange
 from debug_server.workers.part import WorkersPart
 from debug_server.workers.spec import HandshakeReadiness, Recycling
+from debug_server.workers.supervisor import ServiceSupervisor
 from tests.running import Bench
 from tests.workers.supervising import Echo, shake_hands, spec, supervised, timing, until
 
@@ -36,7 +39,10 @@ def test_a_killed_worker_is_replaced_and_counted(bench: Bench) -> None:
             worker.subscribe(changes.append)
             for kills in range(1, 4):
                 assert await worker.wait_for_ready(10)
-                os.kill(worker.status()["pid"], signal.SIGKILL)
+                with worker.borrow() as generation:
+                    os.kill(generation.pid, signal.SIGKILL)
+                    await generation.failing.wait()
+                    assert not worker.is_ready  # before anybody who waits for the first sign can look
                 await until(lambda: worker.machine.generation == kills + 1 and worker.status()["pid"])  # noqa: B023
                 assert worker.status()["restarts_total"] == kills
                 assert workers.metric("codex_worker_restarts_total") == kills
@@ -199,6 +205,57 @@ def test_recycled_by_age_and_by_what_it_writes(bench: Bench) -> None:
             await until(lambda: chattering.status()["consecutive_failures"] >= 1)
             assert "to stderr" in chattering.status()["last_exit"]["error"]
             assert chattering.status()["last_log_sample"]["stream"] in ("stdout", "stderr")
+
+    asyncio.run(check())
+
+
+def test_recycled_by_memory(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that uses more than it should is replaced after what it has under way, without counting as a failure."""
+    monkeypatch.setattr(attending, "_MEMORY_SECONDS", 0.05)
+
+    async def check() -> None:
+        fat = spec(bench, "stdout", "--eat", 96 << 20, name="fat", recycling=Recycling(memory_bytes=64 << 20))
+        slim = spec(bench, name="slim", recycling=Recycling(memory_bytes=64 << 20))
+        async with supervised(bench, fat, slim) as workers:
+            eating, waiting = workers.pick("fat"), workers.pick("slim")
+            assert await waiting.wait_for_ready(10)
+            await until(lambda: eating.status()["restarts_total"] >= 2)
+            assert eating.status()["consecutive_failures"] == 0
+            assert "bytes of memory, more than 67108864" in eating.status()["last_exit"]["error"]
+            assert waiting.status()["restarts_total"] == 0
+
+    asyncio.run(check())
+
+
+def test_ceilings_of_memory_and_cpu(memory_bench: Bench) -> None:
+    """Beyond its memory a worker is killed and has failed, as out_of_memory; beyond its share of CPU it is slowed."""
+    bench = memory_bench
+
+    def counters(worker: ServiceSupervisor) -> dict[str, int]:
+        mine = [
+            command
+            for session in bench.store.list_sessions()
+            if session.metadata.get("worker") == worker.name
+            for command in bench.store.list_commands(session.id)
+        ]
+        assert mine[0].exit is not None
+        found: dict[str, int] = mine[0].exit.evidence["counters"]
+        return found
+
+    async def check() -> None:
+        hungry = spec(bench, "stdout", "--eat", 256 << 20, name="hungry", limits=Limits(memory_bytes=48 << 20))
+        busy = spec(bench, "stdout", "--spin", name="busy", limits=Limits(cpus=0.2))
+        async with supervised(bench, hungry, busy) as workers:
+            eating, spinning = workers.pick("hungry"), workers.pick("busy")
+            await until(lambda: eating.status()["consecutive_failures"] >= 1)
+            assert eating.status()["last_exit"]["reason"] == "out_of_memory"
+            assert await spinning.wait_for_ready(10)
+            pid = spinning.status()["pid"]
+            await until(lambda: sum(map(int, Path(f"/proc/{pid}/stat").read_text().split()[13:15])) >= 10)
+            await spinning.restart()
+            await until(lambda: spinning.is_ready and spinning.status()["restarts_total"] == 1)
+            assert counters(spinning)["throttled"] >= 1
+            assert counters(eating)["oom_kill"] >= 1
 
     asyncio.run(check())
 

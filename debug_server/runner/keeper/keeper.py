@@ -63,7 +63,7 @@ class Keeper:
         self.relay = RelayBuffer() if orders["relay"] else None
         self.attendance = Attendance(self.control, orders["orphan_seconds"])
         self.output = Output(LogWriter(orders["log_path"]), self.asked("output_bytes"), orders["disk_reserve"])
-        self.streams = Streams(self.loop, self.control, self.output, self.relay)
+        self.streams = Streams(self.loop, self.control, self.output, self.relay, orders["env"])
         self.streams.over_cap = self._over_cap
         self.streams.over_disk = lambda message: self.end(Stop("limit_exceeded", message, "disk"))
         self.ladder = Ladder(self.tree, orders["kill_grace"], self._start_hook)

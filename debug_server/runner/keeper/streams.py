@@ -6,13 +6,14 @@ import errno
 import os
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from debug_server.runner.keeper import frames
 from debug_server.runner.keeper.control import Control
 from debug_server.runner.keeper.loop import Loop
+from debug_server.runner.keeper.masking import Mask
 from debug_server.runner.keeper.output import Output, RelayBuffer
-from debug_server.runner.log_format import STDOUT
+from debug_server.runner.log_format import STDERR, STDOUT
 
 _READ = 1 << 16
 _READS_PER_TURN = 16  # then timers and clients get their turn
@@ -23,8 +24,11 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 class Streams:
     """The open pipes and where their bytes go."""
 
-    def __init__(self, loop: Loop, control: Control, output: Output, relay: RelayBuffer | None) -> None:
+    def __init__(
+        self, loop: Loop, control: Control, output: Output, relay: RelayBuffer | None, env: Mapping[str, str]
+    ) -> None:
         self._loop, self._control, self._output, self._relay = loop, control, output, relay
+        self._mask = Mask(env) if relay is not None else None
         self._pipes: dict[int, int] = {}  # fd -> stream, while open
         self._held: tuple[int, bytes] | None = None  # read but not yet on disk
         self._disk_full_since: float | None = None
@@ -80,14 +84,25 @@ class Streams:
             if data is None:
                 return
             if not data:
+                if self._mask is not None and stream == STDERR and (last := self._mask.end()):
+                    self._store(stream, last)
                 self._close(fd)
                 return
             self.last_output = time.monotonic()
             if fd == self._relayed_fd:
                 self._pass_on(data)
                 return
-            if not self._store(stream, data) or len(data) < _READ:
+            if not self._keep(stream, data) or len(data) < _READ:
                 return
+
+    def _keep(self, stream: int, data: bytes) -> bool:
+        if self._mask is None:
+            return self._store(stream, data)
+        safe = self._mask.feed(data)
+        if safe and not self._store(stream, safe):
+            return False
+        self._tell_attached(frames.encode_json({"event": "logged", "stream": "stderr", "bytes": len(data)}))
+        return True
 
     def _store(self, stream: int, data: bytes) -> bool:
         try:
@@ -98,8 +113,6 @@ class Streams:
                 raise
             self._hold(stream, data)
             return False
-        if self._relay is not None:
-            self._tell_attached(frames.encode_json({"event": "logged", "stream": "stderr", "bytes": len(data)}))
         return True
 
     def _hold(self, stream: int, data: bytes) -> None:

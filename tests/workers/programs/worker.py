@@ -1,6 +1,7 @@
 """A small long-lived program that says that it is ready in any of the ways there are, and misbehaves on request.
 
     worker.py KIND [--delay S] [--exit-after S] [--status N] [--deaf] [--children N] [--chatter BYTES] [--hang-after S]
+              [--eat BYTES] [--spin]
 
 KIND is stdout, json, notify, fd, http:PORT, exec:FILE or mute. Lines on stdin are answered with the same line.
 """
@@ -62,6 +63,13 @@ def say_ready(kind: str) -> None:
         Path(argument).write_text("here")
 
 
+def hang(kind: str) -> None:
+    """Answer nobody from now on."""
+    HANGING.set()
+    if kind.startswith("exec:"):
+        Path(kind.removeprefix("exec:")).unlink()
+
+
 def beat() -> None:
     """Send WATCHDOG=1 until told to hang."""
     while not HANGING.is_set():
@@ -80,6 +88,8 @@ def main() -> None:
     parser.add_argument("--deaf", action="store_true")
     parser.add_argument("--children", type=int, default=0)
     parser.add_argument("--chatter", type=int, default=0)
+    parser.add_argument("--eat", type=int, default=0)
+    parser.add_argument("--spin", action="store_true")
     asked = parser.parse_args()
     if asked.deaf:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -92,11 +102,16 @@ def main() -> None:
     time.sleep(asked.delay)
     say_ready(asked.kind)
     if asked.hang_after is not None:
-        threading.Timer(asked.hang_after, HANGING.set).start()
+        threading.Timer(asked.hang_after, hang, [asked.kind]).start()
     for _ in range(asked.chatter // 4096):
         os.write(2, b"x" * 4096)
+    eaten = b"x" * asked.eat
+    while asked.spin:
+        pass
     for line in sys.stdin.buffer:
-        os.write(1, line)
+        if not HANGING.is_set():
+            os.write(1, line)
+    del eaten
     signal.pause()
 
 

@@ -1,0 +1,65 @@
+"""Takes secrets out of what a relayed program says on stderr, before it reaches the disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+MOST_LINE = 1 << 16  # a longer one is left out: half a line could hide half a secret
+_SHORTEST = 8  # of a variable's value: a shorter one is a word of every second line
+_MASKED = b"[redacted]"
+_SECRET_NAME = re.compile(r"(?i)(^|_)(api_?)?(key|token|secret|password|passwd|credentials?|auth)$")
+_KNOWN = (
+    rb"(?P<named>(?i:api[_-]?key|token|secret|passw(?:or)?d|authorization|credential)s?[\"']?[ \t]*[:=][ \t]*[\"']?)"
+    rb"(?!\d+\b)(?:(?i:bearer|basic)[ \t]+)?[^\s\"',;}\]]{6,}",
+    rb"(?P<scheme>(?i:\b(?:bearer|basic)[ \t]+))[\w.~+/=-]{8,}",
+    rb"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
+    rb"\b(?:sk|pk|rk)[-_][\w-]{16,}|\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bAIza[\w-]{30,}|\bxox[a-z]-[\w-]{10,}",
+    rb"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
+)
+
+
+class Mask:
+    """Bytes in, whole lines without secrets out.
+
+    Known as secret: the values of the program's variables that are named like one, and what has the form of a
+    credential.
+    """
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        values = {text for name, text in env.items() if _SECRET_NAME.search(name) and len(text) >= _SHORTEST}
+        own = [re.escape(text.encode("utf-8", "surrogateescape")) for text in sorted(values, key=len, reverse=True)]
+        self._secret = re.compile(b"|".join([*own, *_KNOWN]))
+        self._held = b""  # of a line that is not complete
+        self._left_out = 0  # bytes of one that is too long
+
+    def feed(self, data: bytes) -> bytes:
+        """What may be kept of the lines that ``data`` completes."""
+        *lines, rest = data.split(b"\n")
+        if not lines:
+            self._hold(rest)
+            return b""
+        lines[0] = self._complete(lines[0])
+        self._hold(rest)
+        return self._secret.sub(_masked, b"\n".join(lines) + b"\n")
+
+    def end(self) -> bytes:
+        """The last line, if it has no end."""
+        return self._secret.sub(_masked, self._complete(b""))
+
+    def _hold(self, piece: bytes) -> None:
+        if self._left_out or len(self._held) + len(piece) > MOST_LINE:
+            self._left_out += len(self._held) + len(piece)
+            self._held = b""
+        else:
+            self._held += piece
+
+    def _complete(self, piece: bytes) -> bytes:
+        self._hold(piece)
+        line = b"[a line of %d bytes is left out]" % self._left_out if self._left_out else self._held
+        self._held, self._left_out = b"", 0
+        return line
+
+
+def _masked(found: re.Match[bytes]) -> bytes:
+    return (found["named"] or found["scheme"] or b"") + _MASKED

@@ -1,0 +1,125 @@
+"""What sessions have for themselves, and messages that must leave: the same on each kind of database."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from debug_server.errors import ConflictError, InvalidInputError
+from debug_server.model import Claim, Command, ExitReason, ExitRecord, Session, SessionStatus
+from debug_server.store import MetadataStore
+
+from .conftest import Clock
+
+DONE = ExitRecord(reason=ExitReason.EXITED, exit_code=0)
+
+
+def add_run(store: MetadataStore, *claims: Claim, **more: Any) -> tuple[Session, Command]:
+    """A command in a session of its own."""
+    fixed: dict[str, Any] = {"session_metadata": {}, "requested_by": None, "owner_token_id": None}
+    return store.add_run(**fixed, claims=claims, argv=["x"], **more)
+
+
+def alone(resource: str) -> Claim:
+    return Claim(resource=resource, waits=False)
+
+
+def in_turn(resource: str) -> Claim:
+    return Claim(resource=resource, waits=True)
+
+
+def claimed(store: MetadataStore) -> list[int]:
+    """The sessions of everything that can begin now."""
+    found = []
+    while (command := store.claim_next("engine")) is not None:
+        found.append(command.session_id)
+    return found
+
+
+def end(store: MetadataStore, session: Session) -> None:
+    """Close a session whose command was claimed."""
+    for command in store.list_commands(session.id):
+        store.start_command(command.id, attempt=1, owner="engine", handle={}, log_path="/l")
+        store.finish_command(command.id, attempt=1, owner="engine", record=DONE)
+    store.update_session(session.id, status=SessionStatus.COMPLETED)
+
+
+def test_what_is_taken_is_refused_with_its_holder(store: MetadataStore) -> None:
+    """The same, one above, one below: refused, and nothing is added; a neighbour is free; the end frees it."""
+    session, _ = add_run(store, alone("worktree:/a/b"), alone("branch x of /r"))
+    for taken in ("worktree:/a/b", "worktree:/a", "worktree:/a/b/c", "branch x of /r"):
+        with pytest.raises(ConflictError, match=f"session {session.id} has"):
+            add_run(store, alone("worktree:/free"), alone(taken))
+    other, _ = add_run(store, alone("worktree:/a/bc"), alone("branch xy of /r"), alone("worktree:/free"))
+    assert claimed(store) == [session.id, other.id]
+    end(store, session)
+    add_run(store, alone("worktree:/a/b/c"))
+
+
+def test_locks_are_granted_in_order_of_age(store: MetadataStore) -> None:
+    """One waits for every older one that overlaps, also for one that waits itself; strangers pass."""
+    first, _ = add_run(store, in_turn("path:/p/a"))
+    wide, _ = add_run(store, in_turn("path:/p"))
+    narrow, _ = add_run(store, in_turn("path:/p/b"))
+    stranger, _ = add_run(store, in_turn("path:/pp"), in_turn("path:/q"))
+    free, _ = add_run(store)
+    assert claimed(store) == [first.id, stranger.id, free.id]
+    end(store, stranger)
+    assert claimed(store) == []
+    end(store, first)
+    assert claimed(store) == [wide.id]
+    end(store, wide)
+    assert claimed(store) == [narrow.id]
+
+
+def test_of_many_that_ask_at_once_one_has_it(store: MetadataStore) -> None:
+    """However they race, a resource that cannot be waited for has one holder."""
+
+    def ask(number: int) -> bool:
+        try:
+            add_run(store, alone(f"branch {number % 2}"), alone(f"own:{number}"))
+        except ConflictError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(ask, range(32))) == 2
+
+
+def test_secrets_of_a_session_are_sealed_until_they_are_dropped(store: MetadataStore) -> None:
+    """They come back as they were, for their own session, until they are dropped."""
+    session, _ = add_run(store, secrets={"callback_token": "t\u00f6k"})
+    bare, _ = add_run(store)
+    assert (store.read_secrets(session.id), store.read_secrets(bare.id)) == ({"callback_token": "t\u00f6k"}, {})
+    store.drop_secrets(session.id)
+    assert store.read_secrets(session.id) == {}
+
+
+def test_the_cursor_and_its_messages_are_one_commit(store: MetadataStore) -> None:
+    """A message that cannot be written moves no cursor; each collection is there whole."""
+    assert store.read_cursor("topic") is None
+    store.collect("topic", 7, [(1, {"n": 1}), (2, {"n": 2}), (1, {"n": 3})])
+    assert store.read_cursor("topic") == 7
+    with pytest.raises(InvalidInputError, match="a message"):
+        store.collect("topic", 9, [(3, {"n": 4}), (3, {"n": object()})])
+    assert store.read_cursor("topic") == 7
+    assert [(item.lane, item.data["n"]) for item in store.heads("topic")] == [(1, 1), (2, 2)]
+    assert store.heads("another") == []
+
+
+def test_a_lane_is_in_order_and_the_most_urgent_first(store: MetadataStore, clock: Clock) -> None:
+    """The first of each lane, by the time it is due; one that is postponed holds its lane and no other."""
+    store.collect("topic", 1, [(1, {"n": 1}), (1, {"n": 2}), (2, {"n": 3})])
+    first, second = store.heads("topic")
+    store.postpone(first.id, clock() + timedelta(seconds=30))
+    heads = store.heads("topic")
+    assert [(item.data["n"], item.attempts) for item in heads] == [(3, 0), (1, 1)]
+    assert (heads[1].due_at, heads[1].created_at) == (clock() + timedelta(seconds=30), clock())
+    assert store.remove(second.id) is True
+    assert store.remove(first.id) is False
+    (last,) = store.heads("topic")
+    assert last.data == {"n": 2} and store.remove(last.id) is True and store.heads("topic") == []
+    assert store.remove(last.id) is True
