@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
-from debug_server.model import Artifact, ArtifactKind, Command, CommandStatus, ExitRecord, Limits, Session
+from debug_server.model import Artifact, ArtifactKind, Command, CommandStatus, ExitRecord, NewCommand, Session
 
 
 class CommandStore(Protocol):
@@ -15,28 +15,7 @@ class CommandStore(Protocol):
     def get_session(self, session_id: int) -> Session:
         """The row, or NotFoundError."""
 
-    def add_command(
-        self,
-        *,
-        session_id: int,
-        argv: Sequence[str],
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        log_name: str = "command",
-        limits: Limits | None = None,
-        priority: int = 0,
-        queue_key: str | None = None,
-        key_limit: int = 1,
-        key_bound: int | None = None,
-        order_key: str | None = None,
-        stdin_text: str | None = None,
-        tty: bool = False,
-        idempotency_key: str | None = None,
-        subject: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        claim_owner: str | None = None,
-        max_pending: int | None = None,
-    ) -> Command:
+    def add_command(self, *, session_id: int, **asked: Unpack[NewCommand]) -> Command:
         """Insert a pending command; with ``claim_owner`` it is born claimed (attempt 1)."""
 
     def get_command(self, command_id: int) -> Command:

@@ -5,6 +5,7 @@ from debug_server.model.command import Command, CommandStatus, check_transition,
 from debug_server.model.exit import ExitReason, ExitRecord
 from debug_server.model.limits import Limits, parse_size
 from debug_server.model.names import check_name
+from debug_server.model.new_command import NewCommand
 from debug_server.model.records import (
     Artifact,
     ArtifactKind,
@@ -34,6 +35,7 @@ __all__ = [
     "ExitReason",
     "ExitRecord",
     "Limits",
+    "NewCommand",
     "NewEvent",
     "Notice",
     "Repository",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 from debug_server.errors import ConflictError, QueueFullError
-from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord, Limits, Notice, status_for
+from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord, NewCommand, Notice, status_for
 from debug_server.store import artifacts, event_log
 from debug_server.store.command_draft import Draft
 from debug_server.store.command_rows import (
@@ -65,59 +65,16 @@ _CANCELLED_WAITING = ExitRecord(reason=ExitReason.CANCELLED, message="cancelled 
 class Commands(StorePart):
     """Adding, starting, finishing and cancelling commands."""
 
-    def add_command(
-        self,
-        *,
-        session_id: int,
-        argv: Sequence[str],
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        log_name: str = "command",
-        limits: Limits | None = None,
-        priority: int = 0,
-        queue_key: str | None = None,
-        key_limit: int = 1,
-        key_bound: int | None = None,
-        order_key: str | None = None,
-        stdin_text: str | None = None,
-        tty: bool = False,
-        idempotency_key: str | None = None,
-        subject: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        claim_owner: str | None = None,
-        in_turn: bool = False,
-        max_pending: int | None = None,
-    ) -> Command:
+    def add_command(self, *, session_id: int, **asked: Unpack[NewCommand]) -> Command:
         """Insert a pending command; with ``claim_owner`` it is born claimed (attempt 1).
 
-        ``in_turn``: claimed only if nobody waits and nothing of its own is to be waited for. A repeated
-        ``idempotency_key`` of the session returns the first command. ``max_pending`` bounds the commands that wait,
-        ``key_bound`` those with its ``queue_key``; neither concerns one that is born claimed. Those with one
-        ``order_key`` start as they were added, each when the one before has ended. Its events carry the ``subject``.
+        A repeated ``idempotency_key`` of the session returns the first command. ``max_pending`` and ``key_bound`` do
+        not concern one that is born claimed.
         """
-        draft = Draft.of(
-            argv=argv,
-            cwd=cwd,
-            env=env,
-            log_name=log_name,
-            limits=limits,
-            priority=priority,
-            queue_key=queue_key,
-            key_limit=key_limit,
-            key_bound=key_bound,
-            order_key=order_key,
-            stdin_text=stdin_text,
-            tty=tty,
-            idempotency_key=idempotency_key,
-            subject=subject,
-            metadata=metadata,
-            claim_owner=claim_owner,
-            in_turn=in_turn,
-            max_pending=max_pending,
-        )
+        draft = Draft.of(**asked)
         with self._database.write() as transaction:
             now = self._now()
-            if known := _admit(transaction, session_id, idempotency_key, draft):
+            if known := _admit(transaction, session_id, asked.get("idempotency_key"), draft):
                 return command_from(known)
             check_room(transaction, draft)
             command = self._insert_command(transaction, now, session_id, draft)

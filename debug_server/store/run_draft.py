@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
-from debug_server.model import Claim, NewEvent
+from debug_server.model import Claim, NewCommand, NewEvent
 from debug_server.store.command_draft import Draft
 from debug_server.store.encoding import mapping_text
 
@@ -35,9 +35,9 @@ class RunDraft:
         claims: Sequence[Claim] = (),
         secrets: Mapping[str, str] | None = None,
         refused: Callable[[str], NewEvent] | None = None,
-        **command: Any,
+        **command: Unpack[NewCommand],
     ) -> RunDraft:
-        """A session, and the arguments of ``add_command`` for its command."""
+        """A session, and what is said of its command."""
         return cls(
             command=Draft.of(**command),
             session_metadata=mapping_text(session_metadata, what="session metadata"),

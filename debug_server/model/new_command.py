@@ -1,0 +1,31 @@
+"""What is said of a command when it is added: the one list of its columns and bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Required, TypedDict
+
+from debug_server.model.limits import Limits
+
+
+class NewCommand(TypedDict, total=False):
+    """Keywords of ``add_command`` and ``RunDraft.of``; ``Draft.of`` has their defaults."""
+
+    argv: Required[Sequence[str]]
+    cwd: str | None
+    env: Mapping[str, str] | None
+    log_name: str
+    limits: Limits | None
+    priority: int
+    queue_key: str | None
+    key_limit: int  # how many with the queue_key may be under way at once
+    key_bound: int | None  # how many of them may wait
+    order_key: str | None  # those that have it start as they were added, each when the one before has ended
+    stdin_text: str | None
+    tty: bool
+    idempotency_key: str | None  # of the session: a second command with it is the first
+    subject: str | None  # carried by its events
+    metadata: Mapping[str, Any] | None
+    claim_owner: str | None  # born claimed, attempt 1
+    in_turn: bool  # claimed only if nobody waits and nothing of its own is to be waited for
+    max_pending: int | None  # how many may wait in all
