@@ -11,7 +11,7 @@ from debug_server.worktrees.opening import build_pool_from_repository
 from debug_server.worktrees.patches import SessionPatch, apply_patch
 from debug_server.worktrees.pool import WorktreePool
 from debug_server.worktrees.settings import WorktreePoolSettings
-from debug_server.worktrees.snapshots import diff_workspace, reset_workspace
+from debug_server.worktrees.snapshots import diff_workspace
 
 __all__ = [
     "DependencyState",
@@ -26,5 +26,4 @@ __all__ = [
     "build_pool_from_repository",
     "compute_dependency_hash",
     "diff_workspace",
-    "reset_workspace",
 ]

@@ -66,5 +66,11 @@ def choose_backend(
         raise UnmetRequirementError(f"backend overlay cannot be used at {settings.worktree_root}: {reason}")
     if settings.backend == "pool" or reason:
         _log.info("worktrees.backend", extra={"backend": "pool", "reason": reason or "settings"})
-        return CheckoutBackend(settings.state_dir, mirror, submodules)
+        return CheckoutBackend(
+            settings.state_dir,
+            mirror,
+            submodules,
+            max_checkouts=settings.max_worktrees,
+            budget=settings.tree_budget_bytes,
+        )
     return OverlayBackend(settings.state_dir, mirror, submodules, tree_budget=settings.tree_budget_bytes)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path, PurePosixPath
 
 from debug_server.errors import InvalidInputError
 from debug_server.model import ArtifactKind
 
 _CHUNK = 1 << 20
+_HEAD = 4096
 _JUNIT = (b"<testsuite", b"<testsuites")
 _ELF_CORE_TYPE = 4
 
@@ -45,10 +47,10 @@ def collect(workspace: Path, patterns: Sequence[str], destination: Path) -> tupl
         source = (workspace / name).resolve()
         if not source.is_relative_to(root):
             refused.append(Refused(name=name, reason="it leads out of the workspace"))
-        elif item := _copy(name, source, destination / name):
+        elif isinstance(item := _copy(name, source, destination / name), Collected):
             found.append(item)
         else:
-            refused.append(Refused(name=name, reason="it is not a regular file that can be read"))
+            refused.append(Refused(name=name, reason=item))
     return found, refused
 
 
@@ -58,11 +60,13 @@ def _matches(workspace: Path, patterns: Sequence[str]) -> list[str]:
 
 
 def check_patterns(patterns: Sequence[str]) -> None:
-    """InvalidInputError unless every glob stays in the workspace."""
+    """InvalidInputError unless every glob is one and stays in the workspace."""
     for pattern in patterns:
         pure = PurePosixPath(pattern)
         if not pattern or pure.is_absolute() or ".." in pure.parts:
             raise InvalidInputError(f"artifact pattern {pattern!r} must be relative and stay in the workspace")
+        if "\0" in pattern or any("**" in part and part != "**" for part in pure.parts):
+            raise InvalidInputError(f"artifact pattern {pattern!r} is no glob: '**' stands alone between slashes")
 
 
 def _files(workspace: Path, pattern: str) -> Iterator[str]:
@@ -72,32 +76,43 @@ def _files(workspace: Path, pattern: str) -> Iterator[str]:
             yield str(name)
 
 
-def _copy(name: str, source: Path, target: Path) -> Collected | None:
-    """Copy through one descriptor that follows no link, so that what was checked is what is read."""
+def _copy(name: str, source: Path, target: Path) -> Collected | str:
+    """Copy through one descriptor that follows no link, so that what was checked is what is read; or say why not."""
     try:
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb") as reader:
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+    with os.fdopen(descriptor, "rb", buffering=0) as reader:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("wb") as writer:
-            shutil.copyfileobj(reader, writer, _CHUNK)
-    with target.open("rb") as copy:
-        digest = hashlib.file_digest(copy, "sha256").hexdigest()
-    return Collected(name=name, path=target, size=target.stat().st_size, sha256=digest, kind=_guess(target))
+            return "it is not a regular file"
+        try:
+            return _copied(name, reader, target)
+        except OSError as error:  # a full disk, most often: half a file is none
+            with suppress(OSError):
+                target.unlink(missing_ok=True)
+            return f"it cannot be copied: {error.strerror}"
 
 
-def _guess(path: Path) -> ArtifactKind:
-    with path.open("rb") as reader:
-        head = reader.read(4096)
+def _copied(name: str, reader: FileIO, target: Path) -> Collected:
+    """What was written is what is described, whatever another process does to either file meanwhile."""
+    digest, size, head = hashlib.sha256(), 0, b""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("wb") as writer:
+        while chunk := reader.read(_CHUNK):
+            head = head or chunk[:_HEAD]
+            digest.update(chunk)
+            size += len(chunk)
+            writer.write(chunk)
+    return Collected(name=name, path=target, size=size, sha256=digest.hexdigest(), kind=_guess(target.name, head))
+
+
+def _guess(name: str, head: bytes) -> ArtifactKind:
     if head[:4] == b"\x7fELF" and len(head) > 17:
         kind = int.from_bytes(head[16:18], "big" if head[5] == 2 else "little")
         return ArtifactKind.CORE_DUMP if kind == _ELF_CORE_TYPE else ArtifactKind.CUSTOM
     if any(mark in head for mark in _JUNIT):
         return ArtifactKind.JUNIT
-    name = path.name.lower()
+    name = name.lower()
     if b"<coverage" in head or name.startswith(".coverage") or name in ("lcov.info", "coverage.json"):
         return ArtifactKind.COVERAGE
     return ArtifactKind.LOG if name.endswith(".log") else ArtifactKind.CUSTOM

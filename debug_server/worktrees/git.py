@@ -135,8 +135,12 @@ def run_git(
     stdin: bytes = b"",
     timeout: float = DEFAULT_TIMEOUT,
     max_file_bytes: int | None = None,
+    lock: int | None = None,
 ) -> GitResult:
-    """Run git to its end; a non-zero status is a result, not an exception. Past ``timeout`` its group is killed."""
+    """Run git to its end; a non-zero status is a result, not an exception. Past ``timeout`` its group is killed.
+
+    The descriptor ``lock`` is git's too: should we be killed, what it locks stays locked until git has ended.
+    """
     env = {**_environment(), **(place.variables() if place else {})}
     cwd = (place.work_tree or place.git_dir) if place else Path("/")
     try:
@@ -148,6 +152,7 @@ def run_git(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            pass_fds=() if lock is None else (lock,),
         )
     except OSError as error:
         raise WorktreePoolError(f"git cannot be started in {cwd}: {error.strerror}") from error

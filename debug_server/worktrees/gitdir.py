@@ -49,6 +49,14 @@ def write_head(git_dir: Path, head: str) -> None:
     (git_dir / "HEAD").write_text(f"{head}\n")
 
 
+def read_head(git_dir: Path) -> str | None:
+    """The commit that HEAD names; None when there is no such gitdir."""
+    try:
+        return (git_dir / "HEAD").read_text().strip()
+    except OSError:
+        return None
+
+
 @contextmanager
 def scratch_gitdir(objects: Sequence[Path], *, folder: Path | None = None) -> Iterator[Path]:
     """A gitdir of ours for work on a tree whose own ``.git`` cannot be trusted: its configuration may name programs.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import struct
 import time
 from collections.abc import Iterable, Iterator
@@ -48,26 +49,30 @@ def date_back(root: Path, index: Path, names: Iterable[bytes]) -> None:
 def forget_touched(root: Path, index: Path) -> list[bytes]:
     """Make git doubt every file whose inode changed since ``date_back``, by the nanosecond; returns their names.
 
-    git itself compares whole seconds: a file rewritten and dated back within one would pass for unchanged.
+    git itself compares whole seconds: a file rewritten and dated back within one would pass for unchanged. One that has
+    another name, perhaps outside of ``root``, is removed here: through that name the next holder's file could change.
     """
     data = _read(index)
     touched = []
     folder = os.fsencode(root) + b"/"
     for at, name in _entries(data):
         seconds, nanoseconds, _, _ = _STAMP.unpack_from(data, at)
-        if _changed_at(folder + name) != seconds * 10**9 + nanoseconds:
+        found = _look_at(folder + name)
+        if found is None or found.st_ctime_ns != seconds * 10**9 + nanoseconds:
             data[at : at + _STAMP.size] = bytes(_STAMP.size)
             touched.append(name)
+            if found is not None and found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+                os.unlink(folder + name)  # noqa: PTH108  a name of bytes
     if touched:
         _write(index, data)
     return touched
 
 
-def _changed_at(path: bytes) -> int:
+def _look_at(path: bytes) -> os.stat_result | None:
     try:
-        return os.lstat(path).st_ctime_ns
+        return os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
-        return 0
+        return None
 
 
 def _entries(data: bytearray) -> Iterator[tuple[int, bytes]]:

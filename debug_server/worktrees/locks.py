@@ -21,8 +21,24 @@ def file_lock(path: Path, *, timeout: float, shared: bool = False) -> Iterator[N
     """Hold the lock at ``path``; it falls with the process. WorktreePoolError when ``timeout`` seconds pass."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        _wait(descriptor, path, timeout=timeout, kind=fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        if not _wait(descriptor, timeout=timeout, kind=fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
+            raise WorktreePoolError(f"the lock {path} was not free within {timeout:g} s: is another server stuck?")
         yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def folder_lock(path: Path, *, timeout: float) -> Iterator[int | None]:
+    """Hold a directory's own lock: its descriptor, for a child to hold it too; None if it is not free or is gone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield None
+        return
+    try:
+        free = _wait(descriptor, timeout=timeout, kind=fcntl.LOCK_EX)
+        yield descriptor if free and _names(path, descriptor) else None
     finally:
         os.close(descriptor)
 
@@ -76,12 +92,21 @@ def _take(descriptor: int, kind: int) -> bool:
     return True
 
 
-def _wait(descriptor: int, path: Path, *, timeout: float, kind: int) -> None:
+def _names(path: Path, descriptor: int) -> bool:
+    """Whether it was neither renamed nor removed while we waited."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _wait(descriptor: int, *, timeout: float, kind: int) -> bool:
     # flock has no deadline of its own and a signal may not interrupt a thread: look again, a little later each time.
     deadline = time.monotonic() + timeout
     pause = 0.0005
     while not _take(descriptor, kind):
         if time.monotonic() >= deadline:
-            raise WorktreePoolError(f"the lock {path} was not free within {timeout:g} s: is another server stuck?")
+            return False
         time.sleep(pause)
         pause = min(pause * 2, 0.02)
+    return True

@@ -15,7 +15,6 @@ from pathlib import Path
 from debug_server.errors import WorktreePoolError
 from debug_server.worktrees.git import GitPlace, require, run_git
 from debug_server.worktrees.gitdir import scratch_gitdir
-from debug_server.worktrees.patches import SessionPatch, apply_patch
 from debug_server.worktrees.submodules import Gitlink, gitlinks_of
 
 _TIMEOUT = 600.0
@@ -108,19 +107,6 @@ def _repositories_below(root: Path) -> list[str]:
             found.append(os.path.relpath(folder, top))
             folders.clear()
     return found
-
-
-def reset_workspace(
-    path: Path, base_commit: str, patch: SessionPatch | None = None, *, patches_dir: Path | None = None
-) -> None:
-    """Make the files at ``path`` those of the commit plus the patch; ignored and unknown files go."""
-    with scratch_gitdir([_objects_of(path)]) as git_dir:
-        place = GitPlace(git_dir=git_dir, work_tree=path)
-        require(run_git("read-tree", base_commit, place=place), f"reading {base_commit}")
-        require(run_git("clean", "-ffdxq", place=place, timeout=_TIMEOUT), f"cleaning {path}")
-        require(run_git("read-tree", "--reset", "-u", base_commit, place=place, timeout=_TIMEOUT), f"resetting {path}")
-        if patch is not None:
-            apply_patch(path, patch, patches_dir=patches_dir or git_dir)
 
 
 def _objects_of(path: Path) -> Path:

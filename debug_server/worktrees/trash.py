@@ -60,8 +60,14 @@ class Trash:
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a directory, also one whose owner took away the right to; somebody else deleting too is fine."""
+    """Delete a directory, also one whose owner took away the right to, or what lies in the place of one.
+
+    Somebody else deleting too is fine.
+    """
     with suppress(FileNotFoundError):
+        if path.is_symlink() or path.is_file():
+            path.unlink()
+            return
         try:
             shutil.rmtree(path)
         except PermissionError:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 
 def processes_under(path: Path) -> list[int]:
-    """Pids with their working directory, root, program or an open file at or below ``path``."""
+    """Pids with their working directory, root, program, an open or a mapped file at or below ``path``."""
     root = os.path.realpath(path)  # the kernel names files by their real path
-    return [pid for pid in _pids() if any(_below(link, root) for link in _links(pid))]
+    mapped = os.fsencode(f" {root}/")
+    return [pid for pid in _pids() if any(_below(link, root) for link in _links(pid)) or mapped in _maps(pid)]
 
 
 def _pids() -> Iterator[int]:
@@ -29,6 +30,15 @@ def _links(pid: int) -> Iterator[str]:
         return
     for number in numbers:
         yield _target(f"{folder}/{number}")
+
+
+def _maps(pid: int) -> bytes:
+    """A file stays mapped when it is closed, and can be written through that."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as reader:  # noqa: PTH123
+            return reader.read()
+    except OSError:
+        return b""
 
 
 def _target(link: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from debug_server.errors import DebugServerError, PatchApplicationError, WorktreePoolError
 from debug_server.worktrees import SessionPatch, WorktreePool, apply_patch
+from debug_server.worktrees.collect import collect
 from debug_server.worktrees.mount import detach, list_mounts
 from tests.worktrees.places import Remote, fingerprint, git, make_remote, open_pool, reference
 
@@ -83,6 +84,18 @@ def test_patch(base: Path, small: Path) -> None:
     ballast.unlink()
     apply_patch(remote.path, patch, patches_dir=base / "patches")
     assert (remote.path / "one").read_text() == "first\n"
+
+
+def test_artifacts(base: Path, small: Path) -> None:
+    """A file that does not fit is named with the reason, no half of it stays, and smaller ones are kept."""
+    (base / "work").mkdir()
+    (base / "work" / "big").write_bytes(bytes(3_000_000))
+    (base / "work" / "small").write_bytes(b"kept")
+    fill(small, leave=1_000_000)
+    found, refused = collect(base / "work", ["*"], small / "to")
+    assert [(item.name, item.path.read_bytes()) for item in found] == [("small", b"kept")]
+    assert [item.name for item in refused] == ["big"] and "space" in refused[0].reason
+    assert not (small / "to" / "big").exists()
 
 
 def git_diff(path: Path) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from debug_server.worktrees import SessionPatch, apply_patch, diff_workspace, reset_workspace
+from debug_server.worktrees import SessionPatch, apply_patch, diff_workspace
 from tests.worktrees.places import Remote, fingerprint, git, make_remote, open_pool, reference
 
 
@@ -61,8 +61,9 @@ def test_hostile_holder(base: Path, remote: Remote, backend: str) -> None:
     (fork,) = lease.fork(1)
     lease.reset(SessionPatch(patch))
     booby_trap(lease.path / ".git", mark)
-    reset_workspace(lease.path, remote.commits[0])
+    lease.reset()
     assert (lease.path / "README").read_text() == "one\n"
+    booby_trap(lease.path / ".git", mark)
     apply_patch(lease.path, SessionPatch(patch), patches_dir=base / "patches")
     fork.release()
     lease.release()

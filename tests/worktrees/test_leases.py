@@ -57,16 +57,18 @@ def test_expired_lease_is_given_to_the_next(make_pool: MakePool, remote: Remote)
     new.release()
 
 
-def test_lease_with_a_process_is_not_reissued(make_pool: MakePool, remote: Remote) -> None:
-    """An expired workspace in which a process still works is not given away until the process is gone."""
+MAPPED = "kept = mmap.mmap(os.open('README', 0), 0, access=mmap.ACCESS_READ); os.closerange(3, 99)"
+
+
+@pytest.mark.parametrize("hold", ["os.chdir('docs')", "kept = open('README')", MAPPED])
+def test_lease_with_a_process_is_not_reissued(make_pool: MakePool, remote: Remote, hold: str) -> None:
+    """An expired workspace in which a process works, reads or has a file mapped stays its own until it is gone."""
     clock = Clock()
     pool = make_pool(now=clock, max_worktrees=1)
     lease = acquire(pool, remote)
+    program = f"import mmap, os; {hold}; os.path.exists('README') and os.chdir('/'); print(flush=True); input()"
     sleeper = subprocess.Popen(
-        [sys.executable, "-c", "print(flush=True); input()"],
-        cwd=lease.path / "docs",
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        [sys.executable, "-c", program], cwd=lease.path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     try:
         assert sleeper.stdout is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from debug_server.errors import PatchApplicationError
-from debug_server.worktrees import SessionPatch, apply_patch, diff_workspace, reset_workspace
+from debug_server.worktrees import SessionPatch, apply_patch, diff_workspace
 from tests.worktrees.places import fingerprint, git, make_remote
 
 NUMBERS = "".join(f"{number}\n" for number in range(1, 41))
@@ -103,12 +103,13 @@ CHANGES = [
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_round_trip(workspace: Path, base: Path, change: Callable[[Path], None]) -> None:
-    """A change becomes a patch; the patch on the clean commit makes the same files; reset takes it back."""
+    """A change becomes a patch; the patch on the clean commit makes the same files, and the same patch."""
     commit = git("rev-parse", "HEAD", cwd=workspace)
     clean = fingerprint(workspace)
     change(workspace)
     changed, patch = fingerprint(workspace), SessionPatch(diff_workspace(workspace, commit))
-    reset_workspace(workspace, commit)
+    git("clean", "-ffdxq", cwd=workspace)
+    git("reset", "-q", "--hard", cwd=workspace)
     assert fingerprint(workspace) == clean
     kept = apply_patch(workspace, patch, patches_dir=base / "patches")
     assert {name for name, entry in fingerprint(workspace).items() if entry[0] != "folder"} == {
@@ -117,7 +118,6 @@ def test_round_trip(workspace: Path, base: Path, change: Callable[[Path], None])
     assert all(fingerprint(workspace)[name] == entry for name, entry in changed.items() if entry[0] != "folder")
     assert kept == base / "patches" / f"{patch.sha256[:12]}.patch"
     assert kept.read_bytes() == patch.data
-    reset_workspace(workspace, commit, patch)
     assert diff_workspace(workspace, commit) == patch.data
 
 

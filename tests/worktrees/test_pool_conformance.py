@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,31 @@ def test_hidden_changes_are_found(pool: WorktreePool, remote: Remote) -> None:
     with acquire(pool, remote.commits[0]) as lease:
         assert (lease.path / "README").read_text() == "one\n"
         assert not (lease.path / "stowaway").exists()
+
+
+def test_another_name_of_a_file_does_not_reach_the_next(pool: WorktreePool, remote: Remote, base: Path) -> None:
+    """A holder who keeps a hard link to a file of the commit cannot change the next holder's file through it."""
+    outside = base / "outside"
+    outside.touch()
+    with acquire(pool, remote.commits[0]) as lease, suppress(OSError):  # no link leaves a mount
+        outside.unlink()
+        outside.hardlink_to(lease.path / "README")
+    with acquire(pool, remote.commits[0]) as lease:
+        outside.write_text("changed\n")
+        assert (lease.path / "README").read_text() == "one\n"
+
+
+def test_a_released_workspace_is_empty_and_nothing_piles_up(make_pool: MakePool, remote: Remote) -> None:
+    """Release leaves an empty directory at once; one holder after the other needs no more than two checkouts."""
+    pool = make_pool(max_worktrees=2)
+    for number in range(12):
+        lease = acquire(pool, remote.commits[number % 2])
+        assert not (lease.path / "left").exists()
+        (lease.path / "left").write_text("x")
+        lease.release()
+        assert list(lease.path.iterdir()) == []
+    assert len(pool.describe()) == 1
+    assert len(list((pool.settings.state_dir / "spares").glob("*"))) <= 2
 
 
 @pytest.mark.parametrize("spoil", ["remove", "file", "link"])
