@@ -20,6 +20,7 @@ from debug_server.store import MetadataStore
 _LOG = logging.getLogger(__name__)
 _EVERY_SECONDS = 20.0
 _CLOSE_SECONDS = 10.0
+_TROUBLE = (DebugServerError, OSError, ValueError)
 IDLE = timedelta(hours=24)  # without a command and without anybody asking for it
 
 
@@ -46,6 +47,7 @@ class Housekeeper:
     def start(self, recover: Callable[[], object]) -> None:
         """Begin; ``recover`` carries on what dead owners left, and was done just now."""
         self._sessions.close_abandoned()
+        self._sessions.catch_up()
         self._thread = threading.Thread(target=self._run, args=(recover,), name="housekeeper", daemon=True)
         self._thread.start()
         self._upkeep.start()
@@ -64,12 +66,20 @@ class Housekeeper:
             try:
                 recover()
                 self.tidy(datetime.now(UTC))
-            except (DebugServerError, OSError, ValueError) as error:  # the next round tries again
+            except _TROUBLE as error:  # the next round tries again
                 _LOG.warning("housekeeping_failed", extra={"error": str(error)})
 
     def tidy(self, now: datetime) -> list[int]:
         """One round over the open sessions; returns those that were closed."""
-        return [session.id for session in self._sessions.open_sessions() if self._tend(session, now)]
+        return [session.id for session in self._sessions.open_sessions() if self._try_to_tend(session, now)]
+
+    def _try_to_tend(self, session: Session, now: datetime) -> bool:
+        """One session's trouble must not cost the others their leases."""
+        try:
+            return self._tend(session, now)
+        except _TROUBLE as error:
+            _LOG.warning("housekeeping_failed", extra={"session_id": session.id, "error": str(error)})
+            return False
 
     def _tend(self, session: Session, now: datetime) -> bool:
         commands = self._store.list_commands(session.id)
@@ -78,10 +88,9 @@ class Housekeeper:
             self.close(session, SessionStatus.CANCELLED)
             return True
         if not busy and any(command.metadata.get(CLOSES_SESSION) for command in commands):
-            self._sessions.conclude(commands[-1], self._sessions.workspace(session).path)
+            self._sessions.conclude(commands[-1])
             return True
-        if not busy and self._sessions.is_abandoned(session):
-            self.close(session, SessionStatus.FAILED)
+        if self._sessions.settle(session):
             return True
         if not busy and _last_sign(session, commands) <= now - IDLE:
             self.close(session, SessionStatus.COMPLETED)

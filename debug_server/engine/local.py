@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from debug_server.engine.housekeeping import Housekeeper
@@ -377,17 +376,16 @@ class LocalEngine:
         try:
             self._supervisor.run_claimed(command, spec, lease, env_request=request)
         finally:
-            self._conclude(command, lease.path)
+            self._conclude(command)
 
     def _follow(self, item: Adopted) -> None:
         self._supervisor.pipeline.follow_adopted(item.command, item.running, item.log_path)
-        session = self._store.get_session(item.command.session_id)
-        self._conclude(item.command, self._sessions.workspace(session).path)
+        self._conclude(item.command)
 
-    def _conclude(self, command: Command, workspace: Path) -> None:
+    def _conclude(self, command: Command) -> None:
         """Not for a command that goes on without us: whoever adopts it does this."""
         if not self._stopping or self._store.get_command(command.id).status.terminal:
-            self._sessions.conclude(command, workspace)
+            self._sessions.conclude(command)
 
     def _gauge(self, name: str, value: float) -> None:
         if self._telemetry is not None:

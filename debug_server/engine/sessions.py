@@ -12,31 +12,30 @@ import hashlib
 import logging
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
 from debug_server.config import WorkspacesConfig
+from debug_server.engine.artifacts import ARTIFACTS, ArtifactKeeper
 from debug_server.engine.own_places import OwnPlaces
 from debug_server.engine.workspace import SessionWorkspace, session_workspace
 from debug_server.errors import ConflictError, DebugServerError, InvalidInputError, LeaseLostError
-from debug_server.model import Artifact, Command, CommandStatus, Repository, Session, SessionStatus
+from debug_server.model import Command, CommandStatus, Repository, Session, SessionStatus
 from debug_server.runner import ownership
 from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.recovery import INLINE
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, build_pool_from_repository
-from debug_server.worktrees.collect import Refused, collect
 from debug_server.worktrees.mirror import check_remote_url
 from debug_server.worktrees.patches import apply_patch, load_patch
 
 _LOG = logging.getLogger(__name__)
-# Keys of metadata: of a session, from what its environment is built; of a command, what to do when it has ended.
+# Keys of metadata: of a session, from what its environment is built; of a command, that it is the session's last.
 ENVIRONMENT = "environment"
-ARTIFACTS = "artifacts"
 CLOSES_SESSION = "closes_session"
 LEASE_WITH_FIRST_COMMAND = "lease_with_first_command"  # of a session: the commit
 _GENERATION = "lease_generation"
@@ -60,6 +59,7 @@ class Sessions:
         self._lock = threading.Lock()
         self._pools: dict[int, WorktreePool] = {}
         self._own = OwnPlaces(store=store, paths=paths)
+        self.artifacts = ArtifactKeeper(store=store, paths=paths)
         self._closing: dict[int, threading.Lock] = {}
 
     @classmethod
@@ -224,18 +224,23 @@ class Sessions:
             project_root=workspace,
         )
 
-    def conclude(self, command: Command, workspace: Path) -> None:
-        """What a command asked for after its end: files to keep, its session to close."""
+    def conclude(self, command: Command) -> None:
+        """What a command asked for after its end: files to keep, its session to close; doing it twice is harmless."""
         if not has_conclusion(command):
             return
         session = self._store.get_session(command.session_id)
-        if patterns := command.metadata.get(ARTIFACTS):
-            _, refused = self.collect(session, workspace, patterns, command_id=command.id)
-            for item in refused:
-                fields = {"command_id": command.id, "name": item.name, "reason": item.reason}
-                _LOG.warning("artifact_refused", extra={"artifact": fields})
-        if is_open(session) and (command.metadata.get(CLOSES_SESSION) or self.is_abandoned(session)):
-            self.close(session, status=_SESSION_END[self._store.get_command(command.id).status])
+        if is_open(session):
+            self._keep_files(session, command)
+            if command.metadata.get(CLOSES_SESSION) or self.is_abandoned(session):
+                self.close(session, status=_SESSION_END[self._store.get_command(command.id).status])
+
+    def _keep_files(self, session: Session, command: Command) -> None:
+        """A workspace that was lost has none of them."""
+        if ARTIFACTS in command.metadata:
+            try:
+                self.artifacts.keep_asked(session, command, self.workspace(session).path)
+            except (DebugServerError, OSError) as error:
+                _LOG.warning("artifacts_lost", extra={"command_id": command.id, "error": str(error)})
 
     def conclude_unstarted(self, command: Command) -> None:
         """The same for one that left no files because it never ran."""
@@ -260,13 +265,28 @@ class Sessions:
 
     def close_abandoned(self) -> list[int]:
         """Close what dead processes left open, unless a command of theirs goes on; returns the sessions."""
-        closed = []
-        for session in filter(self.is_abandoned, self.open_sessions()):
-            commands = self._store.list_commands(session.id)
-            if all(command.status.terminal for command in commands):
-                self.close(session, status=_SESSION_END[commands[-1].status] if commands else SessionStatus.FAILED)
-                closed.append(session.id)
-        return closed
+        return [session.id for session in self.open_sessions() if self.settle(session)]
+
+    def settle(self, session: Session) -> bool:
+        """Close the session if its process is dead and its commands have ended, with the files that were to be kept."""
+        if not self.is_abandoned(session):
+            return False
+        commands = self._store.list_commands(session.id)
+        if not all(command.status.terminal for command in commands):
+            return False
+        self._catch_up(session, commands)
+        self.close(session, status=_SESSION_END[commands[-1].status] if commands else SessionStatus.FAILED)
+        return True
+
+    def catch_up(self) -> None:
+        """Keep the files of commands that ended just before their server died, in sessions that go on."""
+        for session in self.open_sessions():
+            self._catch_up(session, self._store.list_commands(session.id))
+
+    def _catch_up(self, session: Session, commands: list[Command]) -> None:
+        """Of the last one: an earlier one's files may be a later one's by now."""
+        if commands and commands[-1].status.terminal and commands[-1].started_at is not None:
+            self._keep_files(session, commands[-1])
 
     def diff(self, session: Session) -> bytes:
         """What the session's commands (and its patch) changed, as a patch that applies to its commit."""
@@ -356,26 +376,6 @@ class Sessions:
         finally:
             done.set()
             thread.join()
-
-    def collect(
-        self, session: Session, workspace: Path, patterns: Sequence[str], *, command_id: int
-    ) -> tuple[list[Artifact], list[Refused]]:
-        """Copy what the globs match in the workspace and record each file."""
-        destination = self._paths.artifacts_root / "collected" / str(session.id) / str(command_id)
-        found, refused = collect(workspace, patterns, destination)
-        kept = [
-            self._store.add_artifact(
-                session_id=session.id,
-                command_id=command_id,
-                kind=item.kind,
-                name=item.name,
-                path=str(item.path),
-                size=item.size,
-                sha256=item.sha256,
-            )
-            for item in found
-        ]
-        return kept, refused
 
 
 def has_conclusion(command: Command) -> bool:

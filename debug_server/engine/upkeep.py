@@ -94,7 +94,8 @@ class Upkeep:
         for item in self._environments.installed():
             if self._done.is_set():
                 return
-            due = item.verified_seconds_ago > wanted.verify_seconds
+            age = item.verified_seconds_ago
+            due = age is None or age > wanted.verify_seconds
             if due and (wrong := self._environments.verify(item.fingerprint)):
                 _LOG.warning("environment_damaged", extra={"environment": item.key, "files": len(wrong)})
 

@@ -157,8 +157,10 @@ class RunningCommand:
         remove_run_dir(self.run_dir)
 
 
-def launch(pool: KeeperPool, keepers_dir: Path, order: LaunchOrder) -> RunningCommand:
-    """Start one attempt; KeeperError when no keeper can be had."""
+def launch(
+    pool: KeeperPool, keepers_dir: Path, order: LaunchOrder, *, start_seconds: float = _START_SECONDS
+) -> RunningCommand:
+    """Start one attempt; KeeperError when no keeper can be had, or none has begun after ``start_seconds``."""
     run_dir = run_dir_for(keepers_dir, order.command_id, order.attempt)
     with contextlib.suppress(FileExistsError):  # a file in the way is the keeper's to find
         keepers_dir.mkdir(mode=0o700, parents=True)
@@ -166,9 +168,9 @@ def launch(pool: KeeperPool, keepers_dir: Path, order: LaunchOrder) -> RunningCo
     for _ in range(3):
         connection = _order(pool, message)
         try:
-            answer = connection.wait_for("started", "refused", timeout=_START_SECONDS)
+            answer = connection.wait_for("started", "refused", timeout=start_seconds)
         except TimeoutError as error:
-            return _started_late(connection, run_dir, error)
+            return _started_late(connection, run_dir, start_seconds, error)
         except KeyboardInterrupt:
             _call_off(connection, run_dir)
             raise
@@ -182,13 +184,13 @@ def launch(pool: KeeperPool, keepers_dir: Path, order: LaunchOrder) -> RunningCo
     raise KeeperError("three keepers in a row died before they could start the command: run `debug-server doctor`")
 
 
-def _started_late(connection: KeeperConnection, run_dir: Path, error: TimeoutError) -> RunningCommand:
+def _started_late(connection: KeeperConnection, run_dir: Path, seconds: float, error: TimeoutError) -> RunningCommand:
     """A keeper that says nothing for so long has taken the command, or never will."""
     if (handle := fence(run_dir)) is not None:
         return RunningCommand(connection, run_dir, handle, None)
     connection.close()
     remove_run_dir(run_dir)
-    raise KeeperError(f"its keeper did not start it within {_START_SECONDS:g} s: the machine is overloaded") from error
+    raise KeeperError(f"its keeper did not start it within {seconds:g} s: the machine is overloaded") from error
 
 
 def _call_off(connection: KeeperConnection, run_dir: Path) -> None:

@@ -20,11 +20,14 @@ from debug_server.errors import DebugServerError, NotFoundError
 from debug_server.model import Command, ExitReason, ExitRecord
 from debug_server.ports import CommandStore
 from debug_server.runner import ownership
+from debug_server.runner.keeper.rundir import EXIT, HANDLE
 from debug_server.runner.launch import (
     RECONNECT_SECONDS,
     RunningCommand,
     fence,
     half_made,
+    keeper_alive,
+    read_json,
     reconnect,
     remove_run_dir,
     run_dir_for,
@@ -46,9 +49,18 @@ class Adopted:
 
 
 def recover(
-    store: CommandStore, paths: RunnerPaths, owner: str, *, session_id: int | None = None, workers: bool = False
+    store: CommandStore,
+    paths: RunnerPaths,
+    owner: str,
+    *,
+    session_id: int | None = None,
+    workers: bool = False,
+    ended_only: bool = False,
 ) -> list[Adopted]:
-    """Settle every command (or every worker's life) of a dead owner; returns those that still run."""
+    """Settle every command (or every worker's life) of a dead owner; returns those that are to be waited for.
+
+    With ``ended_only`` what still runs is left to somebody who has the time to wait for it.
+    """
     adopted = []
     ownership.sweep(paths.owners_dir)
     for command in store.list_claimed():
@@ -56,7 +68,7 @@ def recover(
             continue
         if command.owner is None or not ownership.is_ours(paths.owners_dir, command.owner):
             continue
-        if ownership.is_alive(paths.owners_dir, command.owner):
+        if ownership.is_alive(paths.owners_dir, command.owner) or (ended_only and _goes_on(paths, command)):
             continue
         if store.take_over(command.id, attempt=command.attempt, owner=command.owner, new_owner=owner):
             found = _resume_or_give_back(store, paths, owner, command)
@@ -64,6 +76,16 @@ def recover(
                 adopted.append(found)
     _sweep(store, paths)
     return adopted
+
+
+def _goes_on(paths: RunnerPaths, command: Command) -> bool:
+    run_dir = run_dir_for(paths.keepers_dir, command.id, command.attempt)
+    try:
+        handle = read_json(run_dir / HANDLE)
+    except ValueError:  # damaged: whoever takes it over has to find out
+        return True
+    alive = handle is not None and not handle.get("fenced") and keeper_alive(handle)
+    return alive and not (run_dir / EXIT).exists()
 
 
 def _resume_or_give_back(store: CommandStore, paths: RunnerPaths, owner: str, command: Command) -> Adopted | None:

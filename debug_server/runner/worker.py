@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from debug_server.errors import InvalidInputError
 from debug_server.model import Command
@@ -105,10 +105,12 @@ class WorkerSupervisor:
         stream_observers: Sequence[ChunkCallback] | None = None,
         terminal_size: Mapping[str, int] | None = None,
         observer_seconds: float = OBSERVER_SECONDS,
+        metadata: Mapping[str, Any] | None = None,
     ) -> CommandResult:
         """Run one command to its end and return how it ended.
 
-        The row is there before anything is tried and has its terminal state before this returns or raises.
+        The row is there before anything is tried and has its terminal state before this returns or raises. It keeps
+        ``metadata``, for whoever carries on with the command should this process die.
         """
         number = session_number(session_id)
         spec = spec.within(self.settings.limits)
@@ -121,7 +123,7 @@ class WorkerSupervisor:
             log_name=spec.log_name,
             limits=spec.bounds,
             tty=spec.tty,
-            metadata={INLINE: True, "spec": spec.details()},
+            metadata={**(metadata or {}), INLINE: True, "spec": spec.details()},
             claim_owner=self.owner,
         )
         return self.pipeline.run(
@@ -167,10 +169,12 @@ class WorkerSupervisor:
             )
         )
 
-    def adopt(self, session_id: int | None = None) -> list[CommandResult]:
-        """Carry on what dead processes left running, to its end."""
-        found = recover(self.store, self.paths, self.owner, session_id=session_id)
-        return [self.pipeline.follow_adopted(item.command, item.running, item.log_path) for item in found]
+    def settle_ended(self) -> list[Command]:
+        """Give the commands of dead processes that have ended meanwhile their end; those that go on are left alone."""
+        found = recover(self.store, self.paths, self.owner, ended_only=True)
+        for item in found:
+            self.pipeline.follow_adopted(item.command, item.running, item.log_path)
+        return [item.command for item in found]
 
     def _default_request(self, command: Command) -> EnvironmentRequest | None:
         if self.environments is None:

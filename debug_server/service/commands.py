@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from debug_server.engine.sessions import ARTIFACTS, CLOSES_SESSION, has_conclusion
+from debug_server.engine.artifacts import ARTIFACTS
+from debug_server.engine.sessions import CLOSES_SESSION, has_conclusion
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.model import Command, Limits, Session, SessionStatus
 from debug_server.runner.spec import CommandSpec

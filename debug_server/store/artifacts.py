@@ -16,6 +16,10 @@ _INSERT = (
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _INSERT_RETURNING = f"{_INSERT} RETURNING {_COLUMNS}"
+_AGAIN = (
+    "UPDATE artifacts SET kind = ?, name = ?, size = ?, sha256 = ?, content_type = ?, metadata = ?"
+    f" WHERE session_id = ? AND command_id = ? AND path = ? RETURNING {_COLUMNS}"
+)
 
 
 def insert_log(transaction: Transaction, now: float, session_id: int, command_id: int, path: str) -> None:
@@ -41,13 +45,18 @@ class Artifacts(StorePart):
         content_type: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Artifact:
-        """Record a file that a command left."""
+        """Record a file that a command left; of a command, the same path again is the same artifact."""
         text = mapping_text(metadata, what="artifact metadata")
+        word = ArtifactKind(kind).value
         with self._database.write() as transaction:
             require(transaction, "sessions", "session", session_id)
             require(transaction, "commands", "command", command_id)
-            values = (session_id, command_id, ArtifactKind(kind).value, name, path, size, sha256, content_type, text)
-            row = transaction.one(_INSERT_RETURNING, (*values, self._now()))
+            transaction.lock("artifacts")
+            place = (session_id, command_id, path)
+            row = transaction.one(_AGAIN, (word, name, size, sha256, content_type, text, *place))
+            if row is None:
+                values = (session_id, command_id, word, name, path, size, sha256, content_type, text)
+                row = transaction.one(_INSERT_RETURNING, (*values, self._now()))
         return _artifact(found(row, "session", session_id))
 
     def get_artifact(self, artifact_id: int) -> Artifact:

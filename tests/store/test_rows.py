@@ -123,6 +123,10 @@ def test_artifacts(store: MetadataStore, session: Session) -> None:
     assert store.get_artifact(junit.id) == junit and junit.size == 1 << 40
     assert store.list_artifacts(session.id) == [junit, loose]
     assert store.list_artifacts(session.id, command_id=command.id) == [junit]
+    again = store.add_artifact(
+        session_id=session.id, command_id=command.id, kind=ArtifactKind.JUNIT, name="junit.xml", path="/a/junit.xml"
+    )
+    assert again.id == junit.id and store.list_artifacts(session.id, command_id=command.id) == [again]
     assert store.list_artifacts(session.id, kind=ArtifactKind.CUSTOM) == [loose]
     for session_id, command_id in ((99, None), (session.id, 99)):
         with pytest.raises(NotFoundError, match="99"):

@@ -25,7 +25,7 @@ class InstalledEnvironment:
     names: tuple[str, ...]  # that lead to it
     in_use: bool
     idle_seconds: float
-    verified_seconds_ago: float  # since every file was right
+    verified_seconds_ago: float | None  # since every file was right; None: the list of them is gone
 
 
 def list_environments(layout: Layout) -> list[InstalledEnvironment]:
@@ -59,5 +59,5 @@ def _describe(layout: Layout, seal: Seal, names: list[str]) -> InstalledEnvironm
         names=tuple(sorted(names)),
         in_use=in_use,
         idle_seconds=leases.idle_seconds(lease),
-        verified_seconds_ago=time.time() - listed.stat().st_mtime if listed.exists() else float("inf"),
+        verified_seconds_ago=time.time() - listed.stat().st_mtime if listed.exists() else None,
     )

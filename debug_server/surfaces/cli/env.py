@@ -21,7 +21,7 @@ COLUMNS: list[Column] = [
     ("packages", lambda row: row.packages),
     ("mib", lambda row: round(row.total_bytes / (1 << 20), 1)),
     ("state", lambda row: "in use" if row.in_use else f"idle for {_age(row.idle_seconds)}"),
-    ("verified", lambda row: f"{_age(row.verified_seconds_ago)} ago"),
+    ("verified", lambda row: "never" if (age := row.verified_seconds_ago) is None else f"{_age(age)} ago"),
     ("names", lambda row: ", ".join(row.names) or None),
 ]
 DAMAGED = 1

@@ -18,13 +18,14 @@ from pathlib import Path
 from debug_server.model import ExitReason, ExitRecord
 
 FAILURE = 125
+CANCELLED = 130
 BROKEN_PIPE = 141
 _STATUS = {
     ExitReason.TIMED_OUT: 124,
     ExitReason.IDLE_TIMED_OUT: 124,
     ExitReason.LIMIT_EXCEEDED: 123,
     ExitReason.OUT_OF_MEMORY: 137,
-    ExitReason.CANCELLED: 130,
+    ExitReason.CANCELLED: CANCELLED,
     ExitReason.SPAWN_FAILED: 127,
 }
 

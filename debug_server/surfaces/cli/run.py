@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from debug_server.engine import SessionWorkspace
+from debug_server.engine.artifacts import ARTIFACTS
 from debug_server.errors import (
     CommandExecutionError,
     DebugServerError,
@@ -19,11 +20,11 @@ from debug_server.errors import (
     InvalidInputError,
     PatchApplicationError,
 )
-from debug_server.model import Command, Limits, Session, SessionStatus
+from debug_server.model import Limits, Session, SessionStatus
 from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
-from debug_server.surfaces.cli.outcome import BROKEN_PIPE, FAILURE, exit_status, summary
+from debug_server.surfaces.cli.outcome import BROKEN_PIPE, CANCELLED, FAILURE, exit_status, summary
 from debug_server.surfaces.cli.parts import LocalParts, OpenLocal
 from debug_server.surfaces.cli.passthrough import FOR_EVER, Printer, forwarded_stdin, terminal_size, wants_stdin
 from debug_server.surfaces.cli.stages import say, stage, timed_stage
@@ -65,7 +66,7 @@ def run_here(local: LocalParts, options: RunOptions) -> int:
     spec, lease = _spec(options), SessionWorkspace(path=Path.cwd())
     local.bare_supervisor.check(spec, lease)  # a request that is refused leaves no session
     session = local.store.create_session(metadata={"workspace": str(lease.path)})
-    stdin = _prepare(local, spec, session)
+    stdin = _stdin(local, spec, session)
     printer = Printer(on_broken=lambda: _end_all(local.bare_supervisor))
     try:
         with stdin:
@@ -78,7 +79,7 @@ def run_here(local: LocalParts, options: RunOptions) -> int:
                 observer_seconds=FOR_EVER,
             )
     except (CommandExecutionError, KeyboardInterrupt):
-        return _tell_row(local.store.list_commands(session.id)[-1])
+        return _tell_end(local, session)
     if printer.broken is not None:
         return _unread(printer.broken)
     if not options.quiet:
@@ -93,21 +94,28 @@ def run_checkout(local: LocalParts, options: RunOptions, checkout: CheckoutOptio
     spec = _spec(options)
     supervisor = local.supervisor if checkout.wants_environment else local.bare_supervisor
     supervisor.check(spec, SessionWorkspace(path=Path.cwd()))
+    _settle(local, supervisor)
     session = _open(local, checkout, supervisor.owner)
-    stdin = _prepare(local, spec, session)
+    stdin = _stdin(local, spec, session)
     status = SessionStatus.FAILED
     try:
         with local.sessions.kept_alive(session) as lease:
-            code = _run_in(local, supervisor, session, spec, lease, stdin, patch, checkout)
+            code = _run_in(local, supervisor, session, spec, lease, stdin, patch, checkout, quiet=options.quiet)
             status = SessionStatus.COMPLETED if code == 0 else SessionStatus.FAILED
             return code
     finally:
         local.sessions.close(session, status=status)
 
 
+def _settle(local: LocalParts, supervisor: WorkerSupervisor) -> None:
+    """What killed processes left and what has ended since: its end, its files, its workspace."""
+    for command in supervisor.settle_ended():
+        local.sessions.conclude(command)
+    local.sessions.close_abandoned()
+
+
 def _open(local: LocalParts, checkout: CheckoutOptions, process: str) -> Session:
     """A session that does not outlive this process: killed, the next one to look closes it."""
-    local.sessions.close_abandoned()
     with timed_stage("mirror", without_credentials(checkout.repository)) as done:
         repository = local.sessions.reach(checkout.repository)
         done(f"{repository.name} from {repository.remote_url}")
@@ -126,6 +134,8 @@ def _run_in(
     stdin: contextlib.AbstractContextManager[None],
     patch: SessionPatch | None,
     checkout: CheckoutOptions,
+    *,
+    quiet: bool,
 ) -> int:
     request = None
     if checkout.wants_environment:
@@ -149,13 +159,15 @@ def _run_in(
                 stream_observers=[printer],
                 terminal_size=terminal_size(),
                 observer_seconds=FOR_EVER,
+                metadata={ARTIFACTS: checkout.artifacts} if checkout.artifacts else None,
             )
     except (CommandExecutionError, PatchApplicationError, EnvironmentBuildError, KeyboardInterrupt):
-        return _tell_row(local.store.list_commands(session.id)[-1])
+        return _tell_end(local, session)
     if printer.broken is not None:
         return _unread(printer.broken)
     _collect(local, session, lease, checkout.artifacts, result.command_id)
-    say(summary(result.exit, result.log_path, session.id))
+    if not quiet:
+        say(summary(result.exit, result.log_path, session.id))
     return exit_status(result.exit)
 
 
@@ -175,7 +187,7 @@ def _unread(error: OSError) -> int:
 def _collect(local: LocalParts, session: Session, lease: WorktreeLease, patterns: list[str], command_id: int) -> None:
     if not patterns:
         return
-    kept, refused = local.sessions.collect(session, lease.path, patterns, command_id=command_id)
+    kept, refused = local.sessions.artifacts.keep(session, lease.path, patterns, command_id=command_id)
     for artifact in kept:
         stage("artifact", f"{artifact.name} ({artifact.kind.value}, {artifact.size} bytes) at {artifact.path}")
     for item in refused:
@@ -191,10 +203,8 @@ def _spec(options: RunOptions) -> CommandSpec:
     )
 
 
-def _prepare(local: LocalParts, spec: CommandSpec, session: Session) -> contextlib.AbstractContextManager[None]:
-    """How the command gets our stdin; SIGTERM and a closed terminal end it as Ctrl-C does."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+def _stdin(local: LocalParts, spec: CommandSpec, session: Session) -> contextlib.AbstractContextManager[None]:
+    """How the command gets our stdin."""
     if not spec.stdin:
         return contextlib.nullcontext()
     return forwarded_stdin(local.store, local.settings.paths, session.id, tty_mode=spec.tty)
@@ -213,16 +223,23 @@ def _interrupt(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _tell_row(command: Command) -> int:
-    """The end of a command that did not start, or that was interrupted."""
-    if command.exit is None:
+def _tell_end(local: LocalParts, session: Session) -> int:
+    """The end of a command that did not start, or that was interrupted, perhaps before there was a row of it."""
+    commands = local.store.list_commands(session.id)
+    if not commands:
+        return CANCELLED
+    ended = commands[-1].exit
+    if ended is None:
         return FAILURE
-    say(summary(command.exit, Path(command.log_path) if command.log_path else None, command.session_id))
-    return exit_status(command.exit)
+    log_path = commands[-1].log_path
+    say(summary(ended, Path(log_path) if log_path else None, session.id))
+    return exit_status(ended)
 
 
 def run_command_line(open_local: OpenLocal, options: RunOptions, checkout: CheckoutOptions | None) -> int:
-    """Errors of ours end with status 125 and one line."""
+    """Errors of ours end with status 125 and one line; SIGTERM and a closed terminal do what Ctrl-C does."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     try:
         with open_local() as local:
             if checkout is None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from debug_server.app import Local
-from debug_server.model import SessionStatus, WorktreeStatus
+from debug_server.model import ArtifactKind, Session, SessionStatus, WorktreeStatus
+from debug_server.runner.keeper.rundir import EXIT
+from debug_server.runner.launch import run_dir_for
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from tests.client.serving import unmount_below
 from tests.running import eventually
@@ -52,6 +58,41 @@ def test_a_line_for_each_stage(tmp_path: Path) -> None:
     assert "\r" not in done.stderr and "\x1b" not in done.stderr
 
 
+def test_stages_are_live_on_a_terminal(tmp_path: Path) -> None:
+    """On a terminal a stage is seen to begin, and its end takes the same line; a failed one says so."""
+    make_remote(tmp_path / "remote").commit({"note": "one\n"})
+    shown = _on_terminal(tmp_path, "--repo", "remote", "--commit", "main", "--", "true")
+    ended = r"\r\x1b\[K\[debug-server\] {}: {} in [0-9.]+ s\r\n"
+    for name, begun, done in (("mirror", "remote", r"remote from \S+/remote"), ("workspace", "main", "[0-9a-f]{12}")):
+        assert re.search(rf"\[debug-server\] {name}: {begun} …" + ended.format(name, done), shown), shown
+    shown = _on_terminal(tmp_path, "--repo", "remote", "--commit", "nowhere", "--", "true")
+    failed = r"\[debug-server\] workspace: nowhere …\r\x1b\[K\[debug-server\] workspace: nowhere failed after"
+    assert re.search(failed, shown) and "debug-server: " in shown.splitlines()[-1], shown
+
+
+def _on_terminal(folder: Path, *arguments: str) -> str:
+    """What ``run`` shows on stderr, which is a terminal."""
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run(
+            [PROGRAM, "run", *arguments],
+            cwd=folder,
+            env=_env(folder),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=theirs,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as reader:  # EIO: nobody writes any more
+        while piece := reader.read(4096):
+            shown += piece
+    return shown.decode()
+
+
 def test_what_cannot_be_reached_is_not_left_registered(tmp_path: Path) -> None:
     """A wrong path or address with a password: one error, the secret unseen, and no repository in the store."""
     for remote in ("nowhere", "https://me:s3cret@127.0.0.1:9/x.git"):
@@ -62,24 +103,53 @@ def test_what_cannot_be_reached_is_not_left_registered(tmp_path: Path) -> None:
         assert local.store.list_repositories() == []
 
 
-def test_a_killed_run_gives_its_workspace_back(tmp_path: Path) -> None:
-    """kill -9: the command goes on; once it has ended, the next recovery closes the session and frees the workspace."""
-    make_remote(tmp_path / "remote").commit({"note": "one\n"})
-    script = f"echo ready; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
-    arguments = [str(PROGRAM), "run", "--repo", "remote", "--", "sh", "-c", script]
-    with subprocess.Popen(arguments, cwd=tmp_path, env=_env(tmp_path), stdout=subprocess.PIPE) as process:
+@contextmanager
+def _killed_run(folder: Path) -> Iterator[None]:
+    """``run --repo`` with an artifact, killed -9 while its command runs, which ends with the block."""
+    make_remote(folder / "remote").commit({"note": "one\n"})
+    script = f"echo ready; while [ ! -e {folder}/go ]; do sleep 0.02; done; echo kept > out.txt"
+    arguments = [str(PROGRAM), "run", "--repo", "remote", "--artifact", "out*", "--", "sh", "-c", script]
+    with subprocess.Popen(arguments, cwd=folder, env=_env(folder), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.kill()
         process.wait(10)
+    yield
+    (folder / "go").touch()
+
+
+def _check_settled(local: Local, session: Session) -> None:
+    """The session has its end, the artifact is kept, the workspace is free."""
+    assert local.store.get_session(session.id).status is SessionStatus.COMPLETED
+    assert session.worktree_id is not None
+    assert local.store.get_worktree(session.worktree_id).status is WorktreeStatus.IDLE
+    (artifact,) = local.store.list_artifacts(session.id, kind=ArtifactKind.CUSTOM)
+    assert artifact.name == "out.txt" and Path(artifact.path).read_text() == "kept\n"
+
+
+def test_a_killed_run_is_carried_on_by_a_server(tmp_path: Path) -> None:
+    """kill -9: the command goes on under the server's eyes; at its end its files are kept and its workspace is free."""
     with _local(tmp_path) as local:
-        (session,) = local.sessions.open_sessions()
-        local.engine.start()
-        assert [row.id for row in local.sessions.open_sessions()] == [session.id]
-        (tmp_path / "go").touch()
+        with _killed_run(tmp_path):
+            (session,) = local.sessions.open_sessions()
+            local.engine.start()
+            assert [row.id for row in local.sessions.open_sessions()] == [session.id]
         eventually(lambda: not local.sessions.open_sessions(), 20)
-        assert local.store.get_session(session.id).status is SessionStatus.COMPLETED
-        assert session.worktree_id is not None
-        assert local.store.get_worktree(session.worktree_id).status is WorktreeStatus.IDLE
+        _check_settled(local, session)
         local.engine.stop()
+    unmount_below(tmp_path)
+
+
+def test_a_killed_run_is_settled_by_the_next_one(tmp_path: Path) -> None:
+    """Without any server: a run leaves alone what still runs, and after its end does for it what it could not do."""
+    with _local(tmp_path) as local:
+        with _killed_run(tmp_path):
+            (session,) = local.sessions.open_sessions()
+            assert _run(tmp_path, "--repo", "remote", "--", "true").returncode == 0
+            assert [row.id for row in local.sessions.open_sessions()] == [session.id]
+        (command,) = local.store.list_commands(session.id)
+        run_dir = run_dir_for(local.settings.paths.keepers_dir, command.id, command.attempt)
+        eventually((run_dir / EXIT).exists)
+        assert _run(tmp_path, "--repo", "remote", "--", "true").returncode == 0
+        _check_settled(local, session)
     unmount_below(tmp_path)

@@ -1,0 +1,49 @@
+"""What must happen although nobody asks, whatever goes wrong with one of many."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from debug_server.engine import LocalEngine, Sessions
+from debug_server.engine.artifacts import ARTIFACTS
+from debug_server.engine.housekeeping import Housekeeper
+from debug_server.model import ArtifactKind, SessionStatus
+from debug_server.runner.spec import CommandSpec
+from tests.running import Bench, Workspace
+
+
+def test_files_of_a_command_whose_server_died_are_kept(bench: Bench) -> None:
+    """The command has its end and its server died before it looked for artifacts: the next one does, once."""
+    spec = CommandSpec(["sh", "-c", "echo result > out.txt"])
+    place = Workspace(bench.workspace)
+    bench.supervisor.run_command(bench.session.id, spec, place, metadata={ARTIFACTS: ["*.txt"]})
+    for _ in range(2):
+        engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
+        engine.start()
+        engine.stop()
+        (artifact,) = bench.store.list_artifacts(bench.session.id, kind=ArtifactKind.CUSTOM)
+        assert artifact.name == "out.txt" and Path(artifact.path).read_text() == "result\n"
+        (bench.workspace / "later.txt").touch()  # not that command's any more
+
+
+def test_one_session_s_trouble_is_not_the_others(bench: Bench) -> None:
+    """A session of a repository with settings that cannot be used does not keep a later one from its end."""
+    store = bench.store
+    broken = store.create_repository("broken", "/nowhere", settings={"max_worktrees": "many"})
+    row = store.add_worktree(broken.id, "/nowhere/wt", "pool")
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    leased = store.lease_worktree(
+        worktree_id=row.id, owner="x", lease_token="t", commit_sha="c", environment_hash=None, expires_at=soon
+    )
+    assert leased is not None
+    metadata = {"lease_generation": leased.generation}
+    stuck = store.create_session(repository_id=broken.id, worktree_id=row.id, metadata=metadata)
+    expired = store.create_session(expires_at=datetime.now(UTC))
+    sessions = Sessions.of(store, bench.settings)
+    engine = LocalEngine(store=store, supervisor=bench.supervisor, sessions=sessions)
+    keeper = Housekeeper(
+        store=store, sessions=sessions, supervisor=bench.supervisor, cancel=engine.cancel, wait=engine.wait
+    )
+    assert keeper.tidy(datetime.now(UTC)) == [expired.id]
+    assert store.get_session(stuck.id).status is SessionStatus.PENDING

@@ -1,0 +1,100 @@
+"""A keeper that takes too long to begin, and the fork server's own end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from debug_server.errors import KeeperError
+from debug_server.model import ExitReason
+from debug_server.runner.keeper.tree import children
+from debug_server.runner.launch import LaunchOrder, launch
+from debug_server.runner.launcher import KeeperPool
+from tests.running import eventually
+
+
+@pytest.fixture
+def pool(nothing_left: None) -> Iterator[KeeperPool]:
+    """With a fork server of its own."""
+    with KeeperPool() as pool:
+        yield pool
+
+
+def _order(folder: Path, number: int, text: str) -> LaunchOrder:
+    return LaunchOrder(
+        command_id=number,
+        attempt=1,
+        argv=["/bin/sh", "-c", text],
+        env={},
+        cwd=folder,
+        limits={},
+        log_path=folder / f"{number}.log",
+        kill_grace=0.2,
+    )
+
+
+def _fork_server() -> int:
+    (pid,) = [pid for pid in children(os.getpid()) if _name(pid) == "ds-forkserver"]
+    return pid
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def test_a_stopped_keeper_is_given_up_and_never_begins(pool: KeeperPool, tmp_path: Path) -> None:
+    """Nothing within the deadline: an error that says so; set going again the keeper runs nothing and leaves."""
+    pool.take().close()  # the fork server is there, and spares
+    server = _fork_server()
+    spares = eventually(lambda: [pid for pid in children(server) if _name(pid) == "ds-keeper"])
+    for pid in spares:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(KeeperError, match=r"within 0\.2 s"):
+            launch(pool, tmp_path / "keepers", _order(tmp_path, 1, "touch ran"), start_seconds=0.2)
+    finally:
+        pool.close()
+        for pid in spares:
+            os.kill(pid, signal.SIGCONT)
+    eventually(lambda: not _name(server), what="the end of the fork server and its keepers")
+    assert not (tmp_path / "ran").exists() and not [*(tmp_path / "keepers").iterdir()]
+
+
+def test_a_deadline_at_any_moment_of_the_start(pool: KeeperPool, tmp_path: Path) -> None:
+    """Whenever the deadline falls, a command is either refused and never runs, or runs once and to its end."""
+    refused = set()
+    for number in range(1, 61):
+        order = _order(tmp_path, number, f"echo once >> ran-{number}")
+        try:
+            running = launch(pool, tmp_path / "keepers", order, start_seconds=number % 20 * 1e-4 + 1e-5)
+        except KeeperError:
+            refused.add(number)
+        else:
+            assert running.wait().reason is ExitReason.EXITED
+            running.clean()
+    server = _fork_server()
+    pool.close()
+    eventually(lambda: not _name(server), what="the end of the fork server and its keepers")
+    ran = {number for number in range(1, 61) if (tmp_path / f"ran-{number}").exists()}
+    assert ran == set(range(1, 61)) - refused
+    assert all((tmp_path / f"ran-{number}").read_text() == "once\n" for number in ran)
+
+
+def test_a_fork_server_that_is_let_go_leaves_no_zombie(pool: KeeperPool, tmp_path: Path) -> None:
+    """It stays for its last keeper, whose command ends as it should, and is waited for when it has gone."""
+    order = _order(tmp_path, 1, "while [ ! -e go ]; do sleep 0.02; done")
+    running = launch(pool, tmp_path / "keepers", order)
+    server = _fork_server()
+    pool.close()
+    assert _name(server) == "ds-forkserver"
+    (tmp_path / "go").touch()
+    assert running.wait().reason is ExitReason.EXITED
+    running.clean()
+    eventually(lambda: not Path(f"/proc/{server}").exists(), what="the end of the fork server, and of its entry")
