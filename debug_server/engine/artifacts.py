@@ -21,7 +21,7 @@ class ArtifactKeeper:
 
     def __init__(self, *, store: MetadataStore, paths: RunnerPaths) -> None:
         self._store = store
-        self._root = paths.artifacts_root / "collected"
+        self._root = paths.artifacts_root.absolute() / "collected"  # whoever reads it may be in another directory
 
     def keep_asked(self, session: Session, command: Command, workspace: Path) -> None:
         """What the command asked for when it was added, unless that was done; a second process does no harm."""

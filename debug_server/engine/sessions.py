@@ -78,10 +78,12 @@ class Sessions:
                 return self._find_or_create(url, name)
 
     def _find_or_create(self, url: str, name: str | None) -> Repository:
-        for known in self._store.list_repositories():
-            if known.remote_url == url and name in (None, known.name):
-                return known
-        return self._store.create_repository(name or self._free_name(url), url)
+        known = self._store.list_repositories()
+        for row in known:
+            if row.remote_url == url and name in (None, row.name):
+                return row
+        # A name from the same look: in a later one another's row of this very remote would only be a name taken.
+        return self._store.create_repository(name or _free_name(url, {row.name for row in known}), url)
 
     def reach(self, remote: str) -> Repository:
         """The repository of a URL or a local path, with a mirror; one that cannot be reached is not left registered."""
@@ -94,13 +96,6 @@ class Sessions:
                     self._pools.pop(repository.id, None)
             raise
         return repository
-
-    def _free_name(self, url: str) -> str:
-        base = re.sub(r"[^A-Za-z0-9._-]+", "-", url.rstrip("/").rpartition("/")[2].removesuffix(".git")).strip("-._")
-        base = base[:100] or "repository"
-        if all(known.name != base for known in self._store.list_repositories()):
-            return base
-        return f"{base}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
 
     def pool(self, repository: Repository) -> WorktreePool:
         """The workspaces of one repository."""
@@ -376,6 +371,12 @@ class Sessions:
         finally:
             done.set()
             thread.join()
+
+
+def _free_name(url: str, taken: set[str]) -> str:
+    base = re.sub(r"[^A-Za-z0-9._-]+", "-", url.rstrip("/").rpartition("/")[2].removesuffix(".git")).strip("-._")
+    base = base[:100] or "repository"
+    return base if base not in taken else f"{base}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
 
 
 def has_conclusion(command: Command) -> bool:
