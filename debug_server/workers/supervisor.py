@@ -357,7 +357,7 @@ class ServiceSupervisor:
         return found if self.machine.error is None or found.error else _explained(found, self.machine.error)
 
     def _on_failing(self) -> None:
-        """At once, not when the tasks that attend to it get their turn: many requests may be before them in the loop."""
+        """At once, not when the task that attends to it gets its turn: many requests may be before it in the loop."""
         self.machine.failing(ReadinessReason.WORKER_EXIT)
         self._generation = None
         self._tell()

@@ -322,8 +322,10 @@ def test_switches_for_operators_and_testers(tmp_path: Path, nothing_left: None) 
     """A worker that does not confirm an interruption is replaced where that is asked for; its heartbeats harm nothing,
     and the numbers of requests are shown to testers."""
     environ = {"PROXY_KILL_ON_DISCONNECT": "true", "PROXY_TEST_ENDPOINTS": "true"}
-    knobs = {"JSONRPC_HANG": "turn/interrupt", "WORKER_HEARTBEAT_MS": "20"}
-    with serving(tmp_path, environ, **knobs) as gateway, httpx.Client(base_url=gateway.url) as http:
+    with (
+        serving(tmp_path, environ, JSONRPC_HANG="turn/interrupt", WORKER_HEARTBEAT_MS="20") as gateway,
+        httpx.Client(base_url=gateway.url) as http,
+    ):
         with http.stream("POST", CHAT, json=body("words=100000 delay=20", stream=True)) as answer:
             assert next(answer.iter_lines())
             assert http.get("/__test/conc").json() == {"inside": 1, "running": 1, "streams": 1}

@@ -8,15 +8,16 @@ from hypothesis import strategies as st
 
 from debug_server.runner.keeper.masking import MOST_LINE, Mask
 
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VALUE = "p4ss/with+signs.and$more"
 ENV = {"OPENAI_API_KEY": VALUE, "PATH": "/usr/bin:/bin", "SHORT_TOKEN": "abc", "KEYBOARD": "a-long-layout"}
 SECRETS = [
     f"connecting with {VALUE} now",
     "Authorization: Bearer abcdef.ghijkl-123456",
     "sent bearer abcdefghij",
-    "key sk-proj-abcdefghijklmnop0123",
-    "x ghp_abcdefghijklmnopqrstuvwxyz0123456789",
-    "AIzaSyA-abcdefghijklmnopqrstuvwxyz01234",
+    "key sk-" + "proj-" + LETTERS,
+    "x ghp_" + LETTERS + "0123456789",
+    "AIza" + "SyA-" + LETTERS + "01234",
     "url https://user:hunter2hunter@host/x",
     '{"access_token": "abcdefgh-ijkl", "n": 1}',
     "PASSWORD=correcthorse",

@@ -11,6 +11,7 @@ import pytest
 from debug_server.errors import ConflictError, InvalidInputError
 from debug_server.model import Claim, Command, ExitReason, ExitRecord, Session, SessionStatus
 from debug_server.store import MetadataStore
+from debug_server.store.run_draft import RunDraft
 
 from .conftest import Clock
 
@@ -19,8 +20,11 @@ DONE = ExitRecord(reason=ExitReason.EXITED, exit_code=0)
 
 def add_run(store: MetadataStore, *claims: Claim, **more: Any) -> tuple[Session, Command]:
     """A command in a session of its own."""
-    fixed: dict[str, Any] = {"session_metadata": {}, "requested_by": None, "owner_token_id": None}
-    return store.add_run(**fixed, claims=claims, argv=["x"], **more)
+    added = store.add_together([RunDraft.of(session_metadata={}, claims=claims, argv=["x"], **more)])
+    assert added is not None
+    (command,) = added
+    assert isinstance(command, Command)
+    return store.get_session(command.session_id), command
 
 
 def alone(resource: str) -> Claim:

@@ -84,7 +84,7 @@ def test_a_task_with_everything(make_server: MakeServer, receiver: Receiver, tmp
         "worktree_path": None,
         "git_branch": None,
     }
-    more = {
+    more: dict[str, Any] = {
         "execution_mode": "shared-workspace",
         "workspace": workspace,
         "sandbox": {"image": "i", "command": ["c"]},

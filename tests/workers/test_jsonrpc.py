@@ -143,7 +143,7 @@ def test_requests_of_the_worker_are_always_answered() -> None:
 
 @pytest.mark.parametrize("head", [b'{"id": %s, "result": "', b'{"jsonrpc":"2.0","id":%s,"result":"', b'{"result": "'])
 def test_what_is_too_long_to_be_read_fails_at_once(head: bytes) -> None:
-    """A call whose answer is lost does not wait for its deadline, a request of the worker's is refused, others go on."""
+    """A call whose answer is lost does not wait for its deadline, a request of the worker's is refused, others live."""
 
     async def test(side: Side) -> None:
         calls = [asyncio.ensure_future(side.rpc.call("m", {}, seconds=10)) for _ in range(2)]
