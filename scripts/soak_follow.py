@@ -23,7 +23,7 @@ def main() -> int:
     options = parser.parse_args()
     campaign = Campaign(size=options.mib << 20, cuts=options.cuts, kills=options.kills, seed=options.seed)
     with tempfile.TemporaryDirectory(prefix="debug-server-soak-") as folder:
-        found = asyncio.run(run(Path(folder), campaign))
+        found = asyncio.run(run(Path(folder), campaign, spread=True))
     for result in found:
         sys.stdout.write(f"{result}\n")
     return int(not all(result.identical for result in found))

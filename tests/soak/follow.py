@@ -1,7 +1,7 @@
 """Followers over every transport that are disconnected at random while their server is killed and started again.
 
 Each follower reads up to a random number of bytes, drops its connection and goes on by offset, as often as the campaign
-says; then it reads to the end. What it has must be what the command wrote.
+says; then it reads to the end. What it has must be what the command wrote. All follow one command at the same time.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import json
 import random
 import sys
 from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from grpc import aio
 from mcp import Client as McpClient
 from mcp import MCPError
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types.version import LATEST_MODERN_VERSION
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
@@ -72,14 +75,29 @@ class Followed:
         return f"{self.transport:<10} {self.received:>12} bytes {self.cuts:>4} cuts  {verdict}"
 
 
-Source = Callable[[ServerProcess, int, int], AsyncGenerator[bytes, None]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the server is, and is again after each kill."""
+
+    root: Path
+    port: int
+    grpc_port: int
+    token: str
+
+    @property
+    def base_url(self) -> str:
+        """Over HTTP."""
+        return f"http://127.0.0.1:{self.port}"
 
 
-def _headers(server: ServerProcess) -> dict[str, str]:
+Source = Callable[[Place, int, int], AsyncGenerator[bytes, None]]
+
+
+def _headers(server: Place) -> dict[str, str]:
     return {"Authorization": f"Bearer {server.token}"}
 
 
-async def _websocket(server: ServerProcess, command: int, offset: int) -> AsyncGenerator[bytes, None]:
+async def _websocket(server: Place, command: int, offset: int) -> AsyncGenerator[bytes, None]:
     url = f"ws://127.0.0.1:{server.port}/commands/{command}/log?encoding=base64&offset={offset}"
     async with connect(url, additional_headers=_headers(server), max_size=None, compression=None) as socket:
         async for message in socket:
@@ -88,7 +106,7 @@ async def _websocket(server: ServerProcess, command: int, offset: int) -> AsyncG
         raise OSError(f"closed with {socket.close_code}")
 
 
-async def _lines(server: ServerProcess, path: str) -> AsyncGenerator[str, None]:
+async def _lines(server: Place, path: str) -> AsyncGenerator[str, None]:
     async with (
         httpx.AsyncClient(base_url=server.base_url, headers=_headers(server), timeout=60) as http,
         http.stream("GET", path) as response,
@@ -98,7 +116,7 @@ async def _lines(server: ServerProcess, path: str) -> AsyncGenerator[str, None]:
             yield line
 
 
-async def _sse(server: ServerProcess, command: int, offset: int) -> AsyncGenerator[bytes, None]:
+async def _sse(server: Place, command: int, offset: int) -> AsyncGenerator[bytes, None]:
     event = ""
     async for line in _lines(server, f"/commands/{command}/log/events?encoding=base64&offset={offset}"):
         if line.startswith("event: "):
@@ -109,12 +127,12 @@ async def _sse(server: ServerProcess, command: int, offset: int) -> AsyncGenerat
         raise OSError("the stream was cut")
 
 
-async def _ndjson(server: ServerProcess, command: int, offset: int) -> AsyncGenerator[bytes, None]:
+async def _ndjson(server: Place, command: int, offset: int) -> AsyncGenerator[bytes, None]:
     async for line in _lines(server, f"/commands/{command}/log.ndjson?follow=true&encoding=base64&offset={offset}"):
         yield base64.b64decode(json.loads(line)["data"])
 
 
-async def _ranges(server: ServerProcess, command: int, offset: int) -> AsyncGenerator[bytes, None]:
+async def _ranges(server: Place, command: int, offset: int) -> AsyncGenerator[bytes, None]:
     async with httpx.AsyncClient(base_url=server.base_url, headers=_headers(server), timeout=60) as http:
         while True:
             ended = (await http.get(f"/commands/{command}")).raise_for_status().json()["finished_at"] is not None
@@ -132,14 +150,14 @@ async def _ranges(server: ServerProcess, command: int, offset: int) -> AsyncGene
                     yield data
 
 
-async def _grpc(server: ServerProcess, command: int, offset: int) -> AsyncGenerator[bytes, None]:
+async def _grpc(server: Place, command: int, offset: int) -> AsyncGenerator[bytes, None]:
     async with aio.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
         client = GrpcClient(channel, server.token)
         async for piece in client.follow("FollowLog", seconds=_SECONDS, command_id=command, offset=offset):
             yield piece.data
 
 
-async def _mcp(server: ServerProcess, command: int, offset: int) -> AsyncGenerator[bytes, None]:
+async def _mcp(server: Place, command: int, offset: int) -> AsyncGenerator[bytes, None]:
     """A client for each page: its tasks cannot be left from inside a generator."""
     while True:
         page = await _mcp_page(server, command, offset)
@@ -152,20 +170,21 @@ async def _mcp(server: ServerProcess, command: int, offset: int) -> AsyncGenerat
             await asyncio.sleep(0.05)
 
 
-async def _mcp_page(server: ServerProcess, command: int, offset: int) -> dict[str, Any]:
+async def _mcp_page(server: Place, command: int, offset: int) -> dict[str, Any]:
     async with httpx2.AsyncClient(headers=_headers(server), timeout=60) as http:
         transport = streamable_http_client(f"{server.base_url}/mcp", http_client=http)
-        async with McpClient(transport, read_timeout_seconds=60) as client:
+        # Without the question which protocol to speak: it is the same for each page.
+        async with McpClient(transport, mode=LATEST_MODERN_VERSION, read_timeout_seconds=60) as client:
             return await call(client, "read_log", command_id=command, offset=offset, limit=_PAGE)
 
 
-async def _sdk(server: ServerProcess, command: int, offset: int) -> AsyncGenerator[bytes, None]:
+async def _sdk(server: Place, command: int, offset: int) -> AsyncGenerator[bytes, None]:
     async with AsyncDebugServerClient(base_url=server.base_url, token=server.token) as client:
         async for piece in client.follow_log(command, offset=offset):
             yield piece.data
 
 
-async def _cli(server: ServerProcess, command: int, offset: int) -> AsyncGenerator[bytes, None]:
+async def _cli(server: Place, command: int, offset: int) -> AsyncGenerator[bytes, None]:
     words = ["--base-url", server.base_url, "--token", server.token, "logs", str(command), "-f", "--raw"]
     child = await asyncio.create_subprocess_exec(
         *[sys.executable, "-m", "debug_server", *words, "--offset", str(offset)],
@@ -197,8 +216,11 @@ TRANSPORTS: dict[str, Source] = {
 }
 
 
-async def run(root: Path, campaign: Campaign, transports: tuple[str, ...] = tuple(TRANSPORTS)) -> list[Followed]:
-    """Everything: a server, a command that writes, a follower for each transport, kills."""
+async def run(root: Path, campaign: Campaign, *, spread: bool = False) -> list[Followed]:
+    """Everything: a server, a command that writes, a follower for each transport, kills.
+
+    ``spread`` gives each follower a process of its own: else the campaign's one loop is slower than the server.
+    """
     with serving(root / "server", grpc=True) as server:
         path = make_repository(root / "project")
         pause = 3.0 * campaign.kills / (campaign.size / 65536)  # it writes for as long as servers are killed
@@ -206,12 +228,29 @@ async def run(root: Path, campaign: Campaign, transports: tuple[str, ...] = tupl
         with DebugServerClient(base_url=server.base_url, token=server.token) as client:
             client.register_repository("project", str(path))
             command = client.start_run("project", "main", argv).command.id
+        place = Place(root=server.root, port=server.port, grpc_port=server.grpc_port, token=server.token)
         async with asyncio.timeout(_SECONDS):
             killing = asyncio.create_task(_kill(server, campaign))
-            followers = [_follow(name, server, command, campaign) for name in transports]
-            found = await asyncio.gather(*followers)
+            if spread:
+                found = await _apart(place, command, campaign)
+            else:
+                found = await asyncio.gather(*(_follow(name, place, command, campaign) for name in TRANSPORTS))
             await killing
-    return list(found)
+    return found
+
+
+async def _apart(place: Place, command: int, campaign: Campaign) -> list[Followed]:
+    loop = asyncio.get_running_loop()
+    # Spawned, not forked: gRPC has threads.
+    with ProcessPoolExecutor(len(TRANSPORTS), mp_context=get_context("spawn")) as processes:
+        following = [
+            loop.run_in_executor(processes, _in_process, name, place, command, campaign) for name in TRANSPORTS
+        ]
+        return await asyncio.gather(*following)
+
+
+def _in_process(name: str, place: Place, command: int, campaign: Campaign) -> Followed:
+    return asyncio.run(asyncio.wait_for(_follow(name, place, command, campaign), _SECONDS))
 
 
 async def _kill(server: ServerProcess, campaign: Campaign) -> None:
@@ -222,7 +261,7 @@ async def _kill(server: ServerProcess, campaign: Campaign) -> None:
         await asyncio.to_thread(server.start)
 
 
-async def _follow(name: str, server: ServerProcess, command: int, campaign: Campaign) -> Followed:
+async def _follow(name: str, server: Place, command: int, campaign: Campaign) -> Followed:
     rng, digest, offset, cuts = random.Random(f"{name}-{campaign.seed}"), hashlib.sha256(), 0, 0
     most = max(1, 2 * campaign.size // (campaign.cuts + 1))
     while True:
