@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
+from debug_server.engine.ages import Ages
 from debug_server.engine.sessions import CLOSES_SESSION, Sessions
 from debug_server.engine.upkeep import Upkeep
 from debug_server.errors import DebugServerError, LeaseLostError
@@ -35,12 +36,14 @@ class Housekeeper:
         supervisor: WorkerSupervisor,
         cancel: Callable[[int, str], Command],
         wait: Callable[[int, float], Command],
+        ages: Ages | None = None,
     ) -> None:
         self._store = store
         self._sessions = sessions
         self._upkeep = Upkeep(store=store, sessions=sessions, supervisor=supervisor)
         self._cancel = cancel
         self._wait = wait
+        self._ages = ages or Ages()
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -65,26 +68,26 @@ class Housekeeper:
             pause = _EVERY_SECONDS
             try:
                 recover()
-                self.tidy(datetime.now(UTC))
+                self.tidy()
             except _TROUBLE as error:  # the next round tries again
                 _LOG.warning("housekeeping_failed", extra={"error": str(error)})
 
-    def tidy(self, now: datetime) -> list[int]:
+    def tidy(self) -> list[int]:
         """One round over the open sessions; returns those that were closed."""
-        return [session.id for session in self._sessions.open_sessions() if self._try_to_tend(session, now)]
+        return [session.id for session in self._sessions.open_sessions() if self._try_to_tend(session)]
 
-    def _try_to_tend(self, session: Session, now: datetime) -> bool:
+    def _try_to_tend(self, session: Session) -> bool:
         """One session's trouble must not cost the others their leases."""
         try:
-            return self._tend(session, now)
+            return self._tend(session)
         except _TROUBLE as error:
             _LOG.warning("housekeeping_failed", extra={"session_id": session.id, "error": str(error)})
             return False
 
-    def _tend(self, session: Session, now: datetime) -> bool:
+    def _tend(self, session: Session) -> bool:
         commands = self._store.list_commands(session.id)
         busy = [command for command in commands if not command.status.terminal]
-        if session.expires_at is not None and session.expires_at <= now:
+        if self._is_expired(session):
             self.close(session, SessionStatus.CANCELLED)
             return True
         if not busy and any(command.metadata.get(CLOSES_SESSION) for command in commands):
@@ -92,12 +95,20 @@ class Housekeeper:
             return True
         if self._sessions.settle(session):
             return True
-        if not busy and _last_sign(session, commands) <= now - IDLE:
+        if not busy and self._is_idle(session, commands):
             self.close(session, SessionStatus.COMPLETED)
             return True
         if session.worktree_id is not None:
             self._renew(session)
         return False
+
+    def _is_expired(self, session: Session) -> bool:
+        ends = session.expires_at
+        return ends is not None and self._ages.of(session.created_at) >= ends - session.created_at
+
+    def _is_idle(self, session: Session, commands: list[Command]) -> bool:
+        signs = [session.updated_at, *(command.updated_at for command in commands)]
+        return all(self._ages.of(sign) >= IDLE for sign in signs)
 
     def _renew(self, session: Session) -> None:
         try:
@@ -114,7 +125,3 @@ class Housekeeper:
         for row in unfinished:
             self._wait(row.id, _CLOSE_SECONDS)
         self._sessions.close(session, status=status)
-
-
-def _last_sign(session: Session, commands: list[Command]) -> datetime:
-    return max([session.updated_at, *(command.updated_at for command in commands)])

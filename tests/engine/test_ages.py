@@ -1,0 +1,106 @@
+"""A clock that jumps neither ends sessions before their time nor keeps them for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from debug_server.app import Local
+from debug_server.engine.ages import Ages
+from debug_server.engine.housekeeping import IDLE, Housekeeper
+from debug_server.model import SessionStatus
+from debug_server.runner.settings import RunnerPaths, RunnerSettings
+from debug_server.worktrees.mount import detach, list_mounts
+from tests.worktrees.places import make_remote
+
+HOUR, YEAR = timedelta(hours=1), timedelta(days=365)
+
+
+class Clock:
+    """Time as the test wants it: it passes, and it is set."""
+
+    def __init__(self) -> None:
+        self.wall = datetime.now(UTC)
+        self.ticks = 1000.0
+
+    def passes(self, time: timedelta) -> None:
+        """For everybody."""
+        self.wall += time
+        self.ticks += time.total_seconds()
+
+    def ages(self) -> Ages:
+        """In a process that begins now."""
+        return Ages(wall=lambda: self.wall, ticks=lambda: self.ticks)
+
+
+@pytest.mark.parametrize("jump", [YEAR, -YEAR, 2 * HOUR, timedelta(0)])
+def test_stamps_of_either_side_of_a_jump_have_their_age(jump: timedelta) -> None:
+    """Whichever way the clock was set, a stamp from before it and one from after it are as old as they are."""
+    clock = Clock()
+    ages, before = clock.ages(), clock.wall
+    clock.passes(HOUR)
+    clock.wall += jump
+    after = clock.wall
+    clock.passes(HOUR)
+    assert ages.of(before) == 2 * HOUR
+    assert ages.of(after) == HOUR
+
+
+def test_a_small_step_back_makes_nothing_older() -> None:
+    """A stamp from before a step that is smaller than its age seems younger by that step, and never older."""
+    clock = Clock()
+    ages, before = clock.ages(), clock.wall
+    clock.passes(2 * HOUR)
+    clock.wall -= HOUR
+    assert ages.of(before) == HOUR
+
+
+def test_a_stamp_from_the_future_ages_from_when_it_was_seen() -> None:
+    """What an earlier process stamped while the clock was ahead does not live until that date comes."""
+    clock = Clock()
+    ages, stamp = clock.ages(), clock.wall + YEAR
+    assert ages.of(stamp) == timedelta(0)
+    clock.passes(HOUR)
+    assert ages.of(stamp) == HOUR
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Local]:
+    """A machine without a server."""
+    settings = RunnerSettings(RunnerPaths.from_root(tmp_path / "artifacts"))
+    with Local(settings, str(tmp_path / "store.db")) as local:
+        yield local
+    for mount in reversed(list_mounts(tmp_path)):
+        detach(mount.target)
+
+
+@pytest.mark.parametrize("jump", [YEAR, -YEAR], ids=["ahead", "back"])
+def test_sessions_live_as_long_as_they_should_over_a_jump(local: Local, tmp_path: Path, jump: timedelta) -> None:
+    """After a jump no session is closed early, one with a time of its own ends with it, an idle one after its day."""
+    remote = make_remote(tmp_path / "remote")
+    remote.commit({"note": "one\n"})
+    repository = local.sessions.reach(str(remote.path))
+    clock = Clock()
+    keeper = Housekeeper(
+        store=local.store,
+        sessions=local.sessions,
+        supervisor=local.supervisor,
+        cancel=local.engine.cancel,
+        wait=local.engine.wait,
+        ages=clock.ages(),
+    )
+    idle = local.sessions.open(repository, commit="main", owner="test")
+    ends = datetime.now(UTC) + 1.5 * HOUR
+    bounded = local.sessions.open(repository, commit="main", owner="test", expires_at=ends)
+    clock.passes(HOUR)
+    clock.wall += jump
+    assert keeper.tidy() == []
+    clock.passes(HOUR)
+    assert keeper.tidy() == [bounded.id]
+    clock.passes(IDLE)
+    assert keeper.tidy() == [idle.id]
+    assert local.store.get_session(bounded.id).status is SessionStatus.CANCELLED
+    assert local.store.get_session(idle.id).status is SessionStatus.COMPLETED
