@@ -57,7 +57,15 @@ def mcp() -> int:
     return 0
 
 
-PROGRAMS = Programs(open_local=open_local, serve=serve, serve_gateway=serve_gateway, mcp=mcp)
+def mcp_bridge(base_url: str, token: str | None, *, verify_tls: bool) -> int:
+    """The same protocol, answered by a server elsewhere."""
+    from debug_server.surfaces.mcp.bridge import run_bridge
+
+    run_bridge(base_url, token, verify_tls=verify_tls)
+    return 0
+
+
+PROGRAMS = Programs(open_local=open_local, serve=serve, serve_gateway=serve_gateway, mcp=mcp, mcp_bridge=mcp_bridge)
 
 
 def main() -> None:

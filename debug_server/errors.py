@@ -10,6 +10,7 @@ DebugServerError
  |    +-- ForbiddenError          forbidden            it is known, and may not
  +-- UnavailableError             draining             the server is on its way out; try again
  |    +-- QuotaExceededError      quota_exceeded       the caller's own bound; try again later
+ |    +-- TooManyFollowersError   too_many_followers   as many follow logs as the server has room for; try again later
  |    +-- WorkerNotReadyError     worker_not_ready     a supervised worker is starting, failing or draining
  |    +-- WorkerExitedError       worker_exited        it ended while it was used; try again
  |    +-- WorkerBusyError         worker_busy          it has as much to do as it takes; try again
@@ -110,6 +111,12 @@ class QuotaExceededError(UnavailableError):
     """The caller's own bound is reached."""
 
     code = "quota_exceeded"
+
+
+class TooManyFollowersError(UnavailableError):
+    """As many follow logs and events as the server has room for."""
+
+    code = "too_many_followers"
 
 
 class WorkerNotReadyError(UnavailableError):

@@ -16,7 +16,6 @@ from debug_server.client.calls import Call
 from debug_server.client.exchange import Exchange, Pause, client_options
 from debug_server.client.following import EventStream, Lines, LogStream, Resumed
 from debug_server.client.replies import EventReply, LogPage, LogPiece
-from debug_server.client.session_logs import unseen
 from debug_server.client.sync import PAGE_BYTES
 from debug_server.client.target import replacing
 from debug_server.client.verbs import AsyncVerb
@@ -107,7 +106,7 @@ class AsyncDebugServerClient:
     async def stream_session_logs(self, session_id: int, *, follow: bool = True) -> AsyncIterator[LogPiece]:
         """The logs of a session's commands, one after the other; with ``follow`` until all of them have ended."""
         last = 0
-        while fresh := unseen((await self.send(calls.list_commands(session_id))).items, last):
+        while fresh := (await self.send(calls.list_commands(session_id, after=last))).items:
             for command in fresh:
                 async for piece in self._pieces(command.id, 0, follow=follow):
                     yield piece

@@ -55,9 +55,9 @@ def get_repository(name: str) -> Call[r.RepositoryReply]:
     return _call("get_repository", r.RepositoryReply, name=name)
 
 
-def list_repositories() -> Call[r.RepositoryList]:
-    """Every repository."""
-    return _call("list_repositories", r.RepositoryList)
+def list_repositories(*, after: int = 0, limit: int | None = None) -> Call[r.RepositoryList]:
+    """A page of the repositories."""
+    return _call("list_repositories", r.RepositoryList, after=after or None, limit=limit)
 
 
 def open_session(
@@ -70,8 +70,9 @@ def open_session(
     expires_in: float | None = None,
     manifests: Sequence[str] = (),
     python: str | None = None,
+    commands: Sequence[str] = (),
 ) -> Call[r.SessionReply]:
-    """Lease a workspace of a commit and a patch."""
+    """Lease a workspace of a commit and a patch; ``commands`` are lines for a shell, queued in their order."""
     return _call(
         "open_session",
         r.SessionReply,
@@ -83,6 +84,7 @@ def open_session(
         expires_in=expires_in,
         manifests=list(manifests),
         python=python,
+        commands=list(commands),
     )
 
 
@@ -208,9 +210,9 @@ def get_command(command_id: int) -> Call[r.CommandReply]:
     return _call("get_command", r.CommandReply, command_id=command_id)
 
 
-def list_commands(session_id: int) -> Call[r.CommandList]:
-    """A session's commands by sequence."""
-    return _call("list_commands", r.CommandList, session_id=session_id)
+def list_commands(session_id: int, *, after: int = 0, limit: int | None = None) -> Call[r.CommandList]:
+    """A page of a session's commands, by sequence."""
+    return _call("list_commands", r.CommandList, session_id=session_id, after=after or None, limit=limit)
 
 
 def wait_command(command_id: int, *, seconds: float = 30.0) -> Call[r.CommandReply]:
@@ -248,9 +250,9 @@ def write_stdin(
     )
 
 
-def list_artifacts(session_id: int) -> Call[r.ArtifactList]:
-    """A session's artifacts."""
-    return _call("list_artifacts", r.ArtifactList, session_id=session_id)
+def list_artifacts(session_id: int, *, after: int = 0, limit: int | None = None) -> Call[r.ArtifactList]:
+    """A page of a session's artifacts."""
+    return _call("list_artifacts", r.ArtifactList, session_id=session_id, after=after or None, limit=limit)
 
 
 def get_artifact(session_id: int, artifact_id: int) -> Call[r.ArtifactReply]:
@@ -288,14 +290,14 @@ def read_events(
     )
 
 
-def list_leases() -> Call[r.LeaseList]:
-    """Every workspace and who holds it."""
-    return _call("list_leases", r.LeaseList)
+def list_leases(*, after: int = 0, limit: int | None = None) -> Call[r.LeaseList]:
+    """A page of the workspaces and who holds each."""
+    return _call("list_leases", r.LeaseList, after=after or None, limit=limit)
 
 
-def list_workers() -> Call[r.WorkerList]:
-    """Supervised long-lived processes."""
-    return _call("list_workers", r.WorkerList)
+def list_workers(*, after: int = 0, limit: int | None = None) -> Call[r.WorkerList]:
+    """A page of the supervised long-lived processes."""
+    return _call("list_workers", r.WorkerList, after=after or None, limit=limit)
 
 
 def restart_worker(worker: str, *, instance: int | None = None) -> Call[r.WorkerList]:
@@ -324,9 +326,9 @@ def create_token(
     return _call("create_token", r.TokenReply, name=name, scopes=list(scopes), expires_in=expires_in, quotas=quotas)
 
 
-def list_tokens() -> Call[r.TokenList]:
-    """Every token, without secrets."""
-    return _call("list_tokens", r.TokenList)
+def list_tokens(*, after: int = 0, limit: int | None = None) -> Call[r.TokenList]:
+    """A page of the tokens, without secrets."""
+    return _call("list_tokens", r.TokenList, after=after or None, limit=limit)
 
 
 def revoke_token(token_id: int) -> Call[r.Message]:

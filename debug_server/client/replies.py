@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Items(Generic[T]):
-    """A list reply; it can be iterated itself."""
+    """A page of a list; it can be iterated itself. ``next_after`` is the next page's ``after``, None on the last."""
 
     items: list[T]
 
@@ -46,9 +46,10 @@ class RepositoryReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryList(Items[RepositoryReply]):
-    """All of them."""
+    """A page of repositories."""
 
     items: list[RepositoryReply]
+    next_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +72,10 @@ class SessionReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionList(Items[SessionReply]):
-    """A page of sessions; ``next_after`` is None on the last one."""
+    """A page of sessions."""
 
     items: list[SessionReply]
-    next_after: int | None
+    next_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +115,10 @@ class CommandReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandList(Items[CommandReply]):
-    """A session's commands by sequence."""
+    """A page of a session's commands, by sequence."""
 
     items: list[CommandReply]
+    next_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,9 +171,10 @@ class ArtifactReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactList(Items[ArtifactReply]):
-    """A session's artifacts."""
+    """A page of a session's artifacts."""
 
     items: list[ArtifactReply]
+    next_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,16 +213,18 @@ class LeaseReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseList(Items[LeaseReply]):
-    """Every workspace."""
+    """A page of workspaces."""
 
     items: list[LeaseReply]
+    next_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerList(Items[dict[str, Any]]):
-    """Supervised long-lived processes."""
+    """A page of supervised long-lived processes."""
 
     items: list[dict[str, Any]]
+    next_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,9 +243,10 @@ class TokenReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenList(Items[TokenReply]):
-    """Every token, without secrets."""
+    """A page of tokens, without secrets."""
 
     items: list[TokenReply]
+    next_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

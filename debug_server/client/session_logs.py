@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from debug_server.client import calls
 from debug_server.client.calls import Call
-from debug_server.client.replies import CommandReply, LogPiece
+from debug_server.client.replies import LogPiece
 
 T = TypeVar("T")
 
@@ -28,12 +28,7 @@ class LogSource(Protocol):
 def session_pieces(source: LogSource, session_id: int, *, follow: bool) -> Iterator[LogPiece]:
     """Every command's log; with ``follow`` until all commands that the session has by then have ended."""
     last = 0
-    while fresh := unseen(source.send(calls.list_commands(session_id)).items, last):
+    while fresh := source.send(calls.list_commands(session_id, after=last)).items:
         for command in fresh:
             yield from source.follow_log(command.id) if follow else source.stored_log(command.id)
         last = fresh[-1].sequence
-
-
-def unseen(commands: list[CommandReply], last: int) -> list[CommandReply]:
-    """Those after sequence number ``last``."""
-    return [command for command in commands if command.sequence > last]

@@ -12,6 +12,7 @@ from debug_server.engine import LocalEngine, Sessions
 from debug_server.errors import NotFoundError, UnavailableError
 from debug_server.model import Command, Session
 from debug_server.runner.settings import RunnerPaths
+from debug_server.service.audience import Audience
 from debug_server.service.caller import Caller
 from debug_server.service.quotas import Quotas
 from debug_server.service.wakeups import Wakeups
@@ -37,6 +38,7 @@ class ServicePart:
         self._wakeups = Wakeups(store, read=partial(self._read, store.read_events), last=self._last_event)
         self._quotas = Quotas(store, self._read)
         self._owners: dict[int, int | None] = {}
+        self.audience = Audience()
         self.draining = False
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -16,7 +16,7 @@ from debug_server.model import Command, Limits, Session, SessionStatus
 from debug_server.runner.spec import CommandSpec
 from debug_server.service import messages as m
 from debug_server.service import views
-from debug_server.service.caller import Caller
+from debug_server.service.caller import COMMANDS_WRITE, Caller
 from debug_server.service.sessions import SessionVerbs, require_open
 from debug_server.service.wakeups import wait_for
 from debug_server.worktrees.collect import check_patterns
@@ -26,6 +26,29 @@ _CANCEL_SECONDS = 10.0
 
 class CommandVerbs(SessionVerbs):
     """Commands."""
+
+    async def open_session(
+        self, caller: Caller, request: m.OpenSession, *, idempotency_key: str | None = None
+    ) -> m.SessionReply:
+        """Lease a workspace, and queue the commands that came along, for a shell, in their order."""
+        if not request.commands:
+            return await super().open_session(caller, request, idempotency_key=idempotency_key)
+        caller.require((COMMANDS_WRITE,))
+        async with self._quotas.room(caller, commands=len(request.commands)):
+            opened = await super().open_session(caller, request, idempotency_key=idempotency_key)
+            await self._submit_lines(opened.id, request, idempotency_key)
+        return opened
+
+    async def _submit_lines(self, session_id: int, request: m.OpenSession, key: str | None) -> None:
+        """One after the other, each under a key of its own; a session that cannot have them all is closed."""
+        try:
+            for number, line in enumerate(request.commands):
+                command = m.CommandRequest(argv=["/bin/sh", "-c", line])
+                await self._call(self._submit, session_id, command, key and f"{key}/{number}", {})
+        except DebugServerError:
+            session = await self._call(self._store.get_session, session_id)
+            await self._call(self._engine.close_session, session, SessionStatus.FAILED)
+            raise
 
     async def submit_command(
         self, caller: Caller, request: m.SubmitCommand, *, idempotency_key: str | None = None
@@ -54,11 +77,12 @@ class CommandVerbs(SessionVerbs):
         """One command."""
         return views.command(await self._command(caller, request.command_id))
 
-    async def list_commands(self, caller: Caller, request: m.SessionId) -> m.CommandList:
+    async def list_commands(self, caller: Caller, request: m.SessionPage) -> m.CommandList:
         """A session's commands by sequence."""
         session = await self._session(caller, request.session_id)
-        rows = await self._call(self._store.list_commands, session.id)
-        return m.CommandList(items=[views.command(row) for row in rows])
+        rows = await self._call(self._store.list_commands, session.id, after=request.after, limit=request.limit)
+        following = views.next_after(rows, request, lambda row: row.sequence)
+        return m.CommandList(items=[views.command(row) for row in rows], next_after=following)
 
     async def wait_command(self, caller: Caller, request: m.WaitCommand) -> m.CommandReply:
         """The command once it has ended, or as it is at the deadline."""

@@ -38,6 +38,7 @@ ERRORS: dict[str, ErrorMapping] = {
     "store_unavailable": _AWAY,
     "queue_full": _BUSY,
     "quota_exceeded": _BUSY,
+    "too_many_followers": _BUSY,
     "draining": _AWAY,
     "worker_not_ready": _AWAY,
     "worker_exited": _AWAY,

@@ -39,7 +39,7 @@ def _write(name: str, request: type[m.Request], reply: type[m.Reply], sentence: 
 _ALL = [
     _write("register_repository", m.RegisterRepository, m.RepositoryReply, "Register a git remote.", ADMIN),
     _read("get_repository", m.RepositoryName, m.RepositoryReply, "One repository by name."),
-    _read("list_repositories", m.Nothing, m.RepositoryList, "Every repository."),
+    _read("list_repositories", m.Page, m.RepositoryList, "The repositories, by pages."),
     _write("open_session", m.OpenSession, m.SessionReply, "Lease a workspace of a commit and a patch."),
     _read("get_session", m.SessionId, m.SessionReply, "One session."),
     _read("list_sessions", m.Page, m.SessionList, "The caller's sessions; an admin's list has everybody's."),
@@ -63,7 +63,7 @@ _ALL = [
         SESSIONS_WRITE,
     ),
     _read("get_command", m.CommandId, m.CommandReply, "One command."),
-    _read("list_commands", m.SessionId, m.CommandList, "A session's commands by sequence."),
+    _read("list_commands", m.SessionPage, m.CommandList, "A session's commands by sequence."),
     _read("wait_command", m.WaitCommand, m.CommandReply, "The command once it has ended, or as it is at the deadline."),
     Operation(
         name="cancel_command",
@@ -93,7 +93,7 @@ _ALL = [
         stream=True,
         sentence="A log from an offset: history, then live, until the command has ended.",
     ),
-    _read("list_artifacts", m.SessionId, m.ArtifactList, "A session's artifacts.", SESSIONS_READ, ARTIFACTS_READ),
+    _read("list_artifacts", m.SessionPage, m.ArtifactList, "A session's artifacts.", SESSIONS_READ, ARTIFACTS_READ),
     _read("get_artifact", m.ArtifactId, m.ArtifactReply, "One artifact.", SESSIONS_READ, ARTIFACTS_READ),
     _read("read_events", m.ReadEvents, m.EventList, "Events after a cursor."),
     Operation(
@@ -105,8 +105,8 @@ _ALL = [
         stream=True,
         sentence="Events after a cursor, then live.",
     ),
-    _read("list_leases", m.Nothing, m.LeaseList, "Every workspace and who holds it.", ADMIN),
-    _read("list_workers", m.Nothing, m.WorkerList, "Supervised long-lived processes.", ADMIN),
+    _read("list_leases", m.Page, m.LeaseList, "The workspaces and who holds each.", ADMIN),
+    _read("list_workers", m.Page, m.WorkerList, "Supervised long-lived processes.", ADMIN),
     _write("restart_worker", m.WorkerChoice, m.WorkerList, "Replace a worker's process, or start one.", ADMIN),
     Operation(
         name="reset_worker",
@@ -125,7 +125,7 @@ _ALL = [
         sentence="Drain a worker and keep it down.",
     ),
     _write("create_token", m.CreateToken, m.TokenReply, "A new token; its secret is shown once.", ADMIN),
-    _read("list_tokens", m.Nothing, m.TokenList, "Every token, without secrets.", ADMIN),
+    _read("list_tokens", m.Page, m.TokenList, "The tokens, without secrets.", ADMIN),
     Operation(
         name="revoke_token",
         request=m.TokenId,

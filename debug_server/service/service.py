@@ -99,8 +99,12 @@ class Service(OutgoingVerbs, WorkerVerbs):
         if not isinstance(request, m.OpenSession | m.StartRun):
             return None
         session = await self._opened_under(caller, key, since)
-        if session is None or isinstance(request, m.OpenSession):
-            return None if session is None else views.session(session)
+        if session is None:
+            return None
+        if isinstance(request, m.OpenSession):
+            if is_open(session):
+                await self._submit_lines(session.id, request, key)
+            return views.session(session)
         submitted = [
             row for row in await self._call(self._store.list_commands, session.id) if row.idempotency_key == key
         ]
@@ -116,25 +120,27 @@ class Service(OutgoingVerbs, WorkerVerbs):
         )
         return views.token(row, secret)
 
-    async def list_tokens(self, caller: Caller, request: m.Nothing) -> m.TokenList:
-        """Every token, without secrets."""
-        rows = await self._call(self._store.list_tokens)
-        return m.TokenList(items=[views.token(row) for row in rows])
+    async def list_tokens(self, caller: Caller, request: m.Page) -> m.TokenList:
+        """The tokens, without secrets."""
+        rows = await self._call(self._store.list_tokens, after=request.after, limit=request.limit)
+        following = views.next_after(rows, request, lambda row: row.id)
+        return m.TokenList(items=[views.token(row) for row in rows], next_after=following)
 
     async def revoke_token(self, caller: Caller, request: m.TokenId) -> m.Message:
-        """End a token's life."""
+        """End a token's life, and what is being followed with it."""
         await self._call(self._store.revoke_token, request.token_id)
+        self.audience.dismiss(request.token_id)
         return m.Message(message=f"token {request.token_id} is revoked")
 
     async def who_am_i(self, caller: Caller, request: m.Nothing) -> m.WhoAmI:
         """The caller as the server sees it."""
         return m.WhoAmI(token_id=caller.token_id, name=caller.name, scopes=sorted(caller.scopes))
 
-    async def list_leases(self, caller: Caller, request: m.Nothing) -> m.LeaseList:
-        """Every workspace and who holds it."""
-        repositories = await self._call(self._store.list_repositories)
-        rows = [row for item in repositories for row in await self._call(self._store.list_worktrees, item.id)]
-        return m.LeaseList(items=[views.lease(row) for row in rows])
+    async def list_leases(self, caller: Caller, request: m.Page) -> m.LeaseList:
+        """The workspaces and who holds each."""
+        rows = await self._call(self._store.list_worktrees, after=request.after, limit=request.limit)
+        following = views.next_after(rows, request, lambda row: row.id)
+        return m.LeaseList(items=[views.lease(row) for row in rows], next_after=following)
 
     async def health(self, caller: Caller | None, request: m.Nothing) -> m.Health:
         """Store, disk and keepers, checked now."""

@@ -41,10 +41,11 @@ class SessionVerbs(ServicePart):
         """One repository."""
         return views.repository(await self._call(self._store.get_repository_by_name, request.name))
 
-    async def list_repositories(self, caller: Caller, request: m.Nothing) -> m.RepositoryList:
-        """All of them."""
-        rows = await self._call(self._store.list_repositories)
-        return m.RepositoryList(items=[views.repository(row) for row in rows])
+    async def list_repositories(self, caller: Caller, request: m.Page) -> m.RepositoryList:
+        """A page of them."""
+        rows = await self._call(self._store.list_repositories, after=request.after, limit=request.limit)
+        following = views.next_after(rows, request, lambda row: row.id)
+        return m.RepositoryList(items=[views.repository(row) for row in rows], next_after=following)
 
     async def open_session(
         self, caller: Caller, request: m.OpenSession, *, idempotency_key: str | None = None
@@ -95,7 +96,7 @@ class SessionVerbs(ServicePart):
         rows = await self._call(
             self._store.list_sessions, owner_token_id=owner, after=request.after, limit=request.limit
         )
-        following = rows[-1].id if len(rows) == request.limit else None
+        following = views.next_after(rows, request, lambda row: row.id)
         return m.SessionList(items=[views.session(row) for row in rows], next_after=following)
 
     async def fork_session(self, caller: Caller, request: m.ForkSession) -> m.SessionList:
@@ -104,7 +105,7 @@ class SessionVerbs(ServicePart):
         session = await self._session(caller, request.session_id)
         async with self._quotas.room(caller, sessions=request.count):
             rows = await self._call(self._sessions.fork, session, request.count, owner=caller.name)
-        return m.SessionList(items=[views.session(row) for row in rows], next_after=None)
+        return m.SessionList(items=[views.session(row) for row in rows])
 
     async def reset_session(self, caller: Caller, request: m.SessionId) -> m.SessionReply:
         """Back to commit and patch; not while a command runs in it."""

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from debug_server.model import Artifact, Command, Event, Repository, Session, Token, Worktree
 from debug_server.service import messages as m
 
+T = TypeVar("T")
 _HIDDEN = frozenset({"lease_generation", "idempotency_key"})  # ours, not the caller's
+
+
+def next_after(rows: Sequence[T], page: m.Page, cursor: Callable[[T], int]) -> int | None:
+    """The cursor of the page after this one; None when there is none."""
+    return cursor(rows[-1]) if len(rows) == page.limit else None
 
 
 def repository(row: Repository) -> m.RepositoryReply:

@@ -16,9 +16,11 @@ class WorkerVerbs:
 
     _workers: Workers | None = None
 
-    async def list_workers(self, caller: Caller, request: m.Nothing) -> m.WorkerList:
-        """The status object of every instance."""
-        return m.WorkerList(items=[] if self._workers is None else self._workers.statuses())
+    async def list_workers(self, caller: Caller, request: m.Page) -> m.WorkerList:
+        """The status object of every instance; the cursor is how many came before."""
+        every = [] if self._workers is None else self._workers.statuses()
+        end = request.after + request.limit
+        return m.WorkerList(items=every[request.after : end], next_after=end if end < len(every) else None)
 
     async def restart_worker(self, caller: Caller, request: m.WorkerChoice) -> m.WorkerList:
         """Let each finish what it has, end it, start the next; one that is down starts now."""

@@ -8,7 +8,7 @@ from typing import Any
 from debug_server.model import Artifact, ArtifactKind
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import mapping_from, mapping_text, moment
-from debug_server.store.part import StorePart, filters, found, require
+from debug_server.store.part import EVERY, StorePart, filters, found, require
 
 _COLUMNS = "id, session_id, command_id, kind, name, path, size, sha256, content_type, metadata, created_at"
 _INSERT = (
@@ -65,13 +65,22 @@ class Artifacts(StorePart):
         return _artifact(found(row, "artifact", artifact_id))
 
     def list_artifacts(
-        self, session_id: int, *, command_id: int | None = None, kind: ArtifactKind | None = None
+        self,
+        session_id: int,
+        *,
+        command_id: int | None = None,
+        kind: ArtifactKind | None = None,
+        after: int = 0,
+        limit: int = EVERY,
     ) -> list[Artifact]:
-        """A session's artifacts, oldest first."""
+        """A session's artifacts with an id above ``after``, oldest first."""
         terms, params = filters(
-            ("session_id = ?", session_id), ("command_id = ?", command_id), ("kind = ?", kind and kind.value)
+            ("session_id = ?", session_id),
+            ("command_id = ?", command_id),
+            ("kind = ?", kind and kind.value),
+            ("id > ?", after),
         )
-        rows = self._all(f"SELECT {_COLUMNS} FROM artifacts WHERE {terms} ORDER BY id", params)
+        rows = self._all(f"SELECT {_COLUMNS} FROM artifacts WHERE {terms} ORDER BY id LIMIT ?", (*params, limit))
         return [_artifact(row) for row in rows]
 
 

@@ -17,7 +17,7 @@ from debug_server.store.command_rows import (
 )
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import decode, mapping_text
-from debug_server.store.part import StorePart, found
+from debug_server.store.part import EVERY, StorePart, filters, found
 
 PENDING, STARTED, FINISHED = "command.pending", "command.started", "command.finished"  # kinds of events
 CANCEL_REQUESTED = "command.cancel_requested"
@@ -25,8 +25,6 @@ WAITING = "owner IS NULL AND finished_at IS NULL"
 ACTIVE = "owner IS NOT NULL AND finished_at IS NULL"
 
 _GET = f"SELECT {COLUMNS} FROM commands WHERE id = ?"
-_LIST = f"SELECT {COLUMNS} FROM commands WHERE session_id = ? ORDER BY sequence"
-_LIST_STATUS = f"SELECT {COLUMNS} FROM commands WHERE session_id = ? AND status = ? ORDER BY sequence"
 _BY_KEY = f"SELECT {COLUMNS} FROM commands WHERE session_id = ? AND idempotency_key = ?"
 _TURN = (
     f"SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM commands WHERE {WAITING})"
@@ -103,12 +101,14 @@ class Commands(StorePart):
         """The row, or NotFoundError."""
         return command_from(found(self._one(_GET, (command_id,)), "command", command_id))
 
-    def list_commands(self, session_id: int, *, status: CommandStatus | None = None) -> list[Command]:
-        """A session's commands by sequence."""
-        if status is None:
-            rows = self._all(_LIST, (session_id,))
-        else:
-            rows = self._all(_LIST_STATUS, (session_id, status.value))
+    def list_commands(
+        self, session_id: int, *, status: CommandStatus | None = None, after: int = 0, limit: int = EVERY
+    ) -> list[Command]:
+        """A session's commands with a sequence number above ``after``, in that order."""
+        terms, params = filters(
+            ("session_id = ?", session_id), ("status = ?", status and status.value), ("sequence > ?", after)
+        )
+        rows = self._all(f"SELECT {COLUMNS} FROM commands WHERE {terms} ORDER BY sequence LIMIT ?", (*params, limit))
         return [command_from(row) for row in rows]
 
     def read_environment(self, command_id: int) -> dict[str, str]:

@@ -40,6 +40,9 @@ class StorePart:
             return reader.all(sql, params)
 
 
+EVERY = 2**62  # as the limit of a list: all rows
+
+
 def found(row: Row | None, what: str, key: object) -> Row:
     """The row, or NotFoundError naming what was looked for."""
     if row is None:

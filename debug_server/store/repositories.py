@@ -9,7 +9,7 @@ from debug_server.errors import ConflictError, InvalidInputError
 from debug_server.model import Repository, check_name
 from debug_server.store.connection import Row
 from debug_server.store.encoding import mapping_from, mapping_text, moment, optional_mapping_text
-from debug_server.store.part import StorePart, found
+from debug_server.store.part import EVERY, StorePart, found
 
 _COLUMNS = "id, name, remote_url, default_branch, description, settings, created_at, updated_at"
 _INSERT = (
@@ -63,9 +63,10 @@ class Repositories(StorePart):
         row = self._one(f"SELECT {_COLUMNS} FROM repositories WHERE name = ?", (name,))
         return _repository(found(row, "repository", name))
 
-    def list_repositories(self) -> list[Repository]:
-        """All of them, oldest first."""
-        return [_repository(row) for row in self._all(f"SELECT {_COLUMNS} FROM repositories ORDER BY id")]
+    def list_repositories(self, *, after: int = 0, limit: int = EVERY) -> list[Repository]:
+        """Those with an id above ``after``, oldest first."""
+        sql = f"SELECT {_COLUMNS} FROM repositories WHERE id > ? ORDER BY id LIMIT ?"
+        return [_repository(row) for row in self._all(sql, (after, limit))]
 
     def remove_repository(self, repository_id: int) -> bool:
         """Forget a repository that nothing was made of; False if it has a session or a workspace."""

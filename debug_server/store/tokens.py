@@ -21,7 +21,7 @@ from debug_server.store.encoding import (
     optional_epoch,
     optional_moment,
 )
-from debug_server.store.part import StorePart, found
+from debug_server.store.part import EVERY, StorePart, found
 
 SECRET_BYTES = 32
 # ``last_used_at`` is for people; a write with every request would cost more than the request.
@@ -86,9 +86,10 @@ class Tokens(StorePart):
         row = self._one(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", (token_id,))
         return _token(found(row, "token", token_id))
 
-    def list_tokens(self) -> list[Token]:
-        """All of them, revoked ones too, oldest first."""
-        return [_token(row) for row in self._all(f"SELECT {_COLUMNS} FROM tokens ORDER BY id")]
+    def list_tokens(self, *, after: int = 0, limit: int = EVERY) -> list[Token]:
+        """Those with an id above ``after``, revoked ones too, oldest first."""
+        sql = f"SELECT {_COLUMNS} FROM tokens WHERE id > ? ORDER BY id LIMIT ?"
+        return [_token(row) for row in self._all(sql, (after, limit))]
 
     def revoke_token(self, token_id: int) -> Token:
         """Make the token useless from now on; a second time changes nothing."""

@@ -18,7 +18,7 @@ from debug_server.errors import ConflictError
 from debug_server.model import Worktree, WorktreeStatus
 from debug_server.store.connection import Row
 from debug_server.store.encoding import epoch, mapping_from, mapping_text, moment, optional_moment
-from debug_server.store.part import StorePart, found, require
+from debug_server.store.part import EVERY, StorePart, filters, found, require
 
 _COLUMNS = (
     "id, repository_id, path, status, commit_sha, environment_hash, owner, lease_token, generation, lease_expires_at,"
@@ -58,10 +58,11 @@ class Worktrees(StorePart):
         """The row, or NotFoundError."""
         return _worktree(found(self._one(_GET, (worktree_id,)), "worktree", worktree_id))
 
-    def list_worktrees(self, repository_id: int) -> list[Worktree]:
-        """A repository's workspaces, oldest first."""
-        sql = f"SELECT {_COLUMNS} FROM worktrees WHERE repository_id = ? ORDER BY id"
-        return [_worktree(row) for row in self._all(sql, (repository_id,))]
+    def list_worktrees(self, repository_id: int | None = None, *, after: int = 0, limit: int = EVERY) -> list[Worktree]:
+        """A repository's workspaces, or everybody's, with an id above ``after``, oldest first."""
+        terms, params = filters(("id > ?", after), ("repository_id = ?", repository_id))
+        rows = self._all(f"SELECT {_COLUMNS} FROM worktrees WHERE {terms} ORDER BY id LIMIT ?", (*params, limit))
+        return [_worktree(row) for row in rows]
 
     def lease_worktree(
         self,

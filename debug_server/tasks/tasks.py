@@ -171,7 +171,7 @@ class Tasks:
     async def _patch(self, rows: RunRows) -> int | None:
         if not rows.session.metadata.get(CLEANUP):
             return None
-        found = await self._service.list_artifacts(LOCAL, m.SessionId(session_id=rows.session.id))
+        found = await self._service.list_artifacts(LOCAL, m.SessionPage(session_id=rows.session.id))
         return next((item.id for item in found.items if item.name == PATCH_NAME), None)
 
     async def view_of(self, session_id: int) -> RunnerTask:

@@ -35,7 +35,7 @@ class Message(Reply):
 
 
 class Page(Request):
-    """Part of a list: at most ``limit`` items after the cursor of the page before."""
+    """Part of a list: at most ``limit`` items after the cursor (``next_after``) of the page before."""
 
     after: Annotated[int, Field(ge=0, le=2**62)] = 0
     limit: Annotated[int, Field(ge=1, le=1000)] = 100

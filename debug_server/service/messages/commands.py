@@ -94,9 +94,10 @@ class CommandReply(Reply):
 
 
 class CommandList(Reply):
-    """A session's commands by sequence."""
+    """A page of a session's commands, by sequence."""
 
     items: list[CommandReply]
+    next_after: int | None = None
 
 
 class SessionPage(Page):

@@ -71,9 +71,10 @@ class ArtifactReply(Reply):
 
 
 class ArtifactList(Reply):
-    """A session's artifacts."""
+    """A page of a session's artifacts."""
 
     items: list[ArtifactReply]
+    next_after: int | None = None
 
 
 class ReadEvents(Page):

@@ -24,15 +24,17 @@ class LeaseReply(Reply):
 
 
 class LeaseList(Reply):
-    """Every workspace."""
+    """A page of workspaces."""
 
     items: list[LeaseReply]
+    next_after: int | None = None
 
 
 class WorkerList(Reply):
-    """Supervised long-lived processes."""
+    """A page of supervised long-lived processes."""
 
     items: list[dict[str, Any]]
+    next_after: int | None = None
 
 
 class WorkerChoice(Request):
@@ -73,9 +75,10 @@ class TokenReply(Reply):
 
 
 class TokenList(Reply):
-    """Every token, without secrets."""
+    """A page of tokens, without secrets."""
 
     items: list[TokenReply]
+    next_after: int | None = None
 
 
 class WhoAmI(Reply):

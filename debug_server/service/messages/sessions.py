@@ -9,6 +9,8 @@ from pydantic import Field
 
 from debug_server.service.messages.base import COMMIT, Identifier, Reply, Request, Text
 
+ShellText = Annotated[str, Field(min_length=1, max_length=131_071)]  # a line for /bin/sh
+
 
 class RegisterRepository(Request):
     """A git remote by URL or local path."""
@@ -40,9 +42,10 @@ class RepositoryReply(Reply):
 
 
 class RepositoryList(Reply):
-    """All of them."""
+    """A page of repositories."""
 
     items: list[RepositoryReply]
+    next_after: int | None = None
 
 
 class OpenSession(Request):
@@ -56,6 +59,7 @@ class OpenSession(Request):
     expires_in: Annotated[float, Field(ge=60, le=365 * 86400)] | None = None
     manifests: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)
     python: Annotated[str, Field(max_length=64)] | None = None
+    commands: Annotated[list[ShellText], Field(max_length=100)] = Field(default_factory=list)
 
 
 class SessionId(Request):
@@ -91,7 +95,7 @@ class SessionList(Reply):
     """A page of sessions."""
 
     items: list[SessionReply]
-    next_after: int | None
+    next_after: int | None = None
 
 
 class SessionDiff(Reply):

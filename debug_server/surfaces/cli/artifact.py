@@ -10,6 +10,7 @@ import typer
 from debug_server.client import calls
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column, progress
+from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 from debug_server.surfaces.cli.session import SessionArgument
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Files that commands left.")
@@ -24,12 +25,12 @@ COLUMNS: list[Column] = [
 
 
 @app.command("list")
-def list_all(context: typer.Context, session: SessionArgument) -> None:
+def list_all(context: typer.Context, session: SessionArgument, after: After = 0, limit: Limit = DEFAULT_LIMIT) -> None:
     """A session's artifacts."""
     call = invocation(context)
     with call.backend() as backend:
-        found = backend.send(calls.list_artifacts(session))
-    call.output().table(found.items, COLUMNS)
+        page = backend.send(calls.list_artifacts(session, after=after, limit=limit))
+    show_page(call.output(), page, COLUMNS)
 
 
 @app.command()

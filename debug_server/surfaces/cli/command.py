@@ -13,6 +13,7 @@ from debug_server.client import calls
 from debug_server.surfaces.cli.following import follow_to_the_end, status_of, wait_for
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column, progress
+from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
 from debug_server.surfaces.cli.words import duration, limits, listed, pairs, patch_text, signal_number
 
@@ -125,13 +126,16 @@ def run(
 
 @app.command("list")
 def list_all(
-    context: typer.Context, session: Annotated[int, typer.Argument(metavar="SESSION", help="a session's number")]
+    context: typer.Context,
+    session: Annotated[int, typer.Argument(metavar="SESSION", help="a session's number")],
+    after: After = 0,
+    limit: Limit = DEFAULT_LIMIT,
 ) -> None:
     """A session's commands by sequence."""
     call = invocation(context)
     with call.backend() as backend:
-        found = backend.send(calls.list_commands(session))
-    call.output().table(found.items, COLUMNS)
+        page = backend.send(calls.list_commands(session, after=after, limit=limit))
+    show_page(call.output(), page, COLUMNS)
 
 
 @app.command()

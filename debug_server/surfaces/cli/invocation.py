@@ -29,6 +29,7 @@ class Programs:
     serve: Serve
     serve_gateway: Serve
     mcp: Callable[[], int]
+    mcp_bridge: Serve
 
 
 @dataclass(slots=True, kw_only=True)

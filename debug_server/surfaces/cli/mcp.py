@@ -12,4 +12,8 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def mcp(context: typer.Context) -> None:
     """Speak the Model Context Protocol over stdin and stdout, for the agent that starts this program."""
-    raise typer.Exit(invocation(context).programs.mcp())
+    call = invocation(context)
+    connection = call.connection()
+    if connection.server is None:
+        raise typer.Exit(call.programs.mcp())
+    raise typer.Exit(call.programs.mcp_bridge(connection.server, connection.token, verify_tls=connection.verify_tls))

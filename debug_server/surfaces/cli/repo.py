@@ -10,6 +10,7 @@ from debug_server.client import calls
 from debug_server.client.replies import RepositoryReply
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
+from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 from debug_server.surfaces.cli.remotes import address, name_for
 from debug_server.surfaces.cli.words import values
 
@@ -47,12 +48,12 @@ def add(
 
 
 @app.command("list")
-def list_all(context: typer.Context) -> None:
-    """Every repository."""
+def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LIMIT) -> None:
+    """The repositories."""
     call = invocation(context)
     with call.backend() as backend:
-        found = backend.send(calls.list_repositories())
-    call.output().table(found.items, COLUMNS)
+        page = backend.send(calls.list_repositories(after=after, limit=limit))
+    show_page(call.output(), page, COLUMNS)
 
 
 @app.command()

@@ -17,6 +17,7 @@ from debug_server.surfaces.cli.following import follow_to_the_end
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
 from debug_server.surfaces.cli.output import Column, Output, progress, tell
+from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
 from debug_server.surfaces.cli.words import duration, patch_text, values
 
@@ -84,16 +85,14 @@ def _leave(backend: Backend, output: Output, submitted: Iterable[CommandReply]) 
 @app.command("list")
 def list_all(
     context: typer.Context,
-    after: Annotated[int, typer.Option(help="a session's number: those that follow it")] = 0,
-    limit: Annotated[int, typer.Option(help="how many at most")] = 100,
+    after: After = 0,
+    limit: Limit = DEFAULT_LIMIT,
 ) -> None:
     """The sessions that you may see."""
     call = invocation(context)
     with call.backend() as backend:
         page = backend.send(calls.list_sessions(after=after, limit=limit))
-    call.output().table(page.items, COLUMNS)
-    if page.next_after is not None:
-        tell(f"there may be more: --after {page.next_after}")
+    show_page(call.output(), page, COLUMNS)
 
 
 @app.command("show")

@@ -14,10 +14,12 @@ from debug_server.errors import AccessError
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column, Output
+from debug_server.surfaces.cli.paging import every_item
 from debug_server.surfaces.cli.worker import COLUMNS as WORKERS
 
 app = typer.Typer(add_completion=False)
 T = TypeVar("T")
+_PAGE = 1000
 LEASES: list[Column] = [
     ("id", lambda row: row.id),
     ("status", lambda row: row.status),
@@ -41,8 +43,8 @@ def status(
             server=backend.place,
             health=backend.send(calls.health()),
             you=_allowed(backend, calls.who_am_i()),
-            leases=_allowed(backend, calls.list_leases()),
-            workers=_allowed(backend, calls.list_workers()),
+            leases=_leases(backend),
+            workers=_allowed(backend, calls.list_workers(limit=_PAGE)),
         )
     output = call.output()
     if call.as_json:
@@ -66,6 +68,13 @@ class Status:
 def _allowed(backend: Backend, call: Call[T]) -> T | None:
     try:
         return backend.send(call)
+    except AccessError:
+        return None
+
+
+def _leases(backend: Backend) -> LeaseList | None:
+    try:
+        return LeaseList(items=every_item(backend, lambda after: calls.list_leases(after=after, limit=_PAGE)))
     except AccessError:
         return None
 

@@ -9,6 +9,7 @@ import typer
 from debug_server.client import calls
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
+from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 from debug_server.surfaces.cli.words import duration, listed, values
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Access tokens.")
@@ -50,12 +51,12 @@ def create(
 
 
 @app.command("list")
-def list_all(context: typer.Context) -> None:
-    """Every token, without secrets."""
+def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LIMIT) -> None:
+    """The tokens, without secrets."""
     call = invocation(context)
     with call.backend() as backend:
-        found = backend.send(calls.list_tokens())
-    call.output().table(found.items, COLUMNS)
+        page = backend.send(calls.list_tokens(after=after, limit=limit))
+    show_page(call.output(), page, COLUMNS)
 
 
 @app.command()

@@ -11,6 +11,7 @@ from debug_server.client.calls import Call
 from debug_server.client.replies import WorkerList
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
+from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Supervised long-lived processes.")
 COLUMNS: list[Column] = [
@@ -27,9 +28,9 @@ Instance = Annotated[int | None, typer.Option(help="one of its instances, from 0
 
 
 @app.command("list")
-def list_all(context: typer.Context) -> None:
-    """Every worker, and how it is."""
-    _show(context, calls.list_workers())
+def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LIMIT) -> None:
+    """The workers, and how each is."""
+    _show(context, calls.list_workers(after=after, limit=limit))
 
 
 @app.command()
@@ -54,7 +55,7 @@ def _show(context: typer.Context, call: Call[WorkerList]) -> None:
     asked = invocation(context)
     with asked.backend() as backend:
         found = backend.send(call)
-    asked.output().table(found.items, COLUMNS)
+    show_page(asked.output(), found, COLUMNS)
 
 
 def _last_exit(found: dict[str, object] | None) -> str:

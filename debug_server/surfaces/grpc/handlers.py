@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 
 import grpc
 from google.protobuf.message import Message
 from grpc.aio import ServicerContext
 
-from debug_server.service import OPERATIONS, Operation, Service
+from debug_server.errors import AccessError
+from debug_server.service import OPERATIONS, Caller, Operation, Service
 from debug_server.surfaces.grpc.byte_streams import Stream, fetch_artifact, fetch_diff
 from debug_server.surfaces.grpc.calls import admitted, metadata
 from debug_server.surfaces.grpc.decoding import parse, request_of
@@ -58,8 +60,29 @@ def _stream(service: Service, operation: Operation, called: Rpc) -> Stream:
         async with admitted(service, context, called.path, operation.scopes) as caller:
             request = request_of(operation.request, parse(called.request, data))
             # Closed here and now: a peer that leaves during a write would leave the watch to the garbage collector.
-            async with aclosing(verb(caller, request)) as replies:
+            service.audience.check_room()
+            async with _leaving_on_revocation(service, caller), aclosing(verb(caller, request)) as replies:
                 async for reply in replies:
                     await context.write(message_of(called.reply, reply))
 
     return stream
+
+
+@asynccontextmanager
+async def _leaving_on_revocation(service: Service, caller: Caller) -> AsyncIterator[None]:
+    """A place among those who follow; AccessError as soon as the caller's token is revoked."""
+    revoked = False
+
+    def leave() -> None:
+        nonlocal revoked
+        revoked = True
+        bound.reschedule(asyncio.get_running_loop().time())
+
+    try:
+        async with asyncio.timeout(None) as bound:
+            with service.audience.counted(caller.token_id, leave):
+                yield
+    except TimeoutError as error:
+        if not revoked:
+            raise
+        raise AccessError("the token was revoked") from error

@@ -50,7 +50,7 @@ def create_http_app(
     app = FastAPI(
         title=TITLE, version=settings.version, lifespan=lifespan, exception_handlers={HTTPException: unrouted}
     )
-    app.state.followers = Followers()
+    app.state.followers = Followers(service.audience)
     app.add_middleware(Gate, draining=lambda: service.draining)
     if settings.api:
         _add_api(app, service, settings.heartbeat_seconds)
@@ -65,7 +65,7 @@ def create_http_app(
         app.router.routes.extend(part.routes())
     for path, endpoint in probing.items():
         _add(app, "GET", path, endpoint)
-    _describe(app, settings.version)
+    _describe(app, settings)
     return app
 
 
@@ -91,12 +91,12 @@ def _add(app: FastAPI, method: str, path: str, endpoint: Endpoint) -> None:
     app.router.routes.append(Route(path, guarded(endpoint), methods=[method]))
 
 
-def _describe(app: FastAPI, version: str) -> None:
+def _describe(app: FastAPI, settings: HttpSettings) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             from debug_server.surfaces.http.openapi import document
 
-            app.openapi_schema = document(TITLE, version)
+            app.openapi_schema = document(TITLE, settings.version, app.routes, api=settings.api)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]

@@ -37,7 +37,12 @@ class Notes:
 
 def notes_of(connection: HTTPConnection) -> Notes:
     """The notes of the request that is being served."""
-    notes: Notes = connection.scope[_NOTES]
+    return notes_in(connection.scope)
+
+
+def notes_in(scope: Scope) -> Notes:
+    """The same, by its scope."""
+    notes: Notes = scope[_NOTES]
     return notes
 
 

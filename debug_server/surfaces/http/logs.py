@@ -16,12 +16,12 @@ from debug_server.service import OPERATIONS, Caller, Service
 from debug_server.service import messages as m
 from debug_server.surfaces.http.access import identify
 from debug_server.surfaces.http.decoding import from_query
+from debug_server.surfaces.http.described import BYTES, NDJSON, SSE
 from debug_server.surfaces.http.endpoints import Endpoint
 from debug_server.surfaces.http.log_text import Encoding, LogText, Record, line
 from debug_server.surfaces.http.refusals import refusal
 from debug_server.surfaces.http.streaming import Followers, Stream, with_heartbeats
 
-_NDJSON, _SSE, _BYTES = "application/x-ndjson", "text/event-stream", "application/octet-stream"
 _RANGE = re.compile(r"bytes=(?:(\d{1,18})-(\d{1,18})?|-(\d{1,18}))")
 _LAST_EVENT = "last-event-id"
 _END_SECONDS = 5.0  # the log is complete a moment before the command's row says so
@@ -62,7 +62,7 @@ class LogEndpoints:
         headers = {"Accept-Ranges": "bytes", "X-Command-Status": command.status}
         if query.follow:
             pieces = self.service.follow_log(caller, m.FollowLog(command_id=command.id, offset=query.offset))
-            return Stream(bytes_of(pieces), self.followers, media_type=_BYTES, headers=headers)
+            return Stream(bytes_of(pieces), self.followers, media_type=BYTES, headers=headers)
         size = command.log_bytes
         start, end, status = min(query.offset, size), size, 200
         if (asked := request.headers.get("range")) and (found := _range(asked, size)) is not None:
@@ -70,7 +70,7 @@ class LogEndpoints:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
         headers["Content-Length"] = str(end - start)
         body = bytes_of(self.service.read_pieces(caller, command.id, start, end))
-        return StreamingResponse(body, status, headers, media_type=_BYTES)
+        return StreamingResponse(body, status, headers, media_type=BYTES)
 
     async def read_lines(self, request: Request) -> Response:
         """``GET /commands/{id}/log.ndjson``."""
@@ -82,7 +82,7 @@ class LogEndpoints:
             pieces = self.service.follow_log(caller, m.FollowLog(command_id=command.id, offset=text.start))
         else:
             pieces = self.service.read_pieces(caller, command.id, text.start, command.log_bytes)
-        return Stream(lines_of(text.records(pieces)), self.followers, media_type=_NDJSON, headers={})
+        return Stream(lines_of(text.records(pieces)), self.followers, media_type=NDJSON, headers={})
 
     async def read_session_lines(self, request: Request) -> Response:
         """``GET /sessions/{id}/logs``: all of a session's commands."""
@@ -92,7 +92,7 @@ class LogEndpoints:
         text = LogText(_name("message", query.encoding), query.offset, query.encoding)
         verb = self.service.follow_session if query.follow else self.service.read_session
         pieces = verb(caller, m.FollowSession(session_id=query.session_id, offset=text.start))
-        return Stream(lines_of(text.records(pieces)), self.followers, media_type=_NDJSON, headers={})
+        return Stream(lines_of(text.records(pieces)), self.followers, media_type=NDJSON, headers={})
 
     async def log_events(self, request: Request) -> Response:
         """``GET /commands/{id}/log/events``: server-sent events, each id the offset to go on from."""
@@ -124,7 +124,7 @@ class LogEndpoints:
 
     def _events(self, pieces: AsyncGenerator[bytes, None]) -> Stream:
         lively = with_heartbeats(pieces, self.heartbeat_seconds)
-        return Stream(lively, self.followers, media_type=_SSE, headers={})
+        return Stream(lively, self.followers, media_type=SSE, headers={})
 
     def routes(self) -> dict[str, Endpoint]:
         """Each path and its endpoint."""

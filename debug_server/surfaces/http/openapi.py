@@ -9,9 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.routing import BaseRoute
 
 from debug_server.service import OPERATIONS
 from debug_server.service.messages import Reply
+from debug_server.surfaces.http.described import BYTES, JSON, LAST_EVENT, NDJSON, SSE, About, DescribedRoute
 from debug_server.surfaces.http.endpoints import PATCH_TYPE, WaitQuery
 from debug_server.surfaces.http.logs import LogQuery, SessionLogQuery
 from debug_server.surfaces.http.routes import ROUTES, Route
@@ -35,13 +37,6 @@ _KEY = {
     "required": False,
     "description": "A request repeated with the same key is done once.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
-}
-_LAST_EVENT = {
-    "name": "Last-Event-ID",
-    "in": "header",
-    "required": False,
-    "description": "The id of the last event that was received.",
-    "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
 }
 _RANGE = {"name": "Range", "in": "header", "required": False, "schema": {"type": "string"}}
 
@@ -67,7 +62,7 @@ class Special:
 
     route: Route
     query: type[BaseModel] | None = None  # fields of the query, where they are not the operation's
-    produces: tuple[str, ...] = ("application/json",)
+    produces: tuple[str, ...] = (JSON,)
     headers: tuple[dict[str, Any], ...] = ()
 
 
@@ -77,12 +72,12 @@ def _special(method: str, path: str, operation: str, status: int = 200, **more: 
 
 SPECIALS = (
     _special("POST", "/runs", "start_run", 201, query=WaitQuery),
-    _special("GET", "/sessions/{session_id}/diff", "diff_session", produces=("application/json", PATCH_TYPE)),
+    _special("GET", "/sessions/{session_id}/diff", "diff_session", produces=(JSON, PATCH_TYPE)),
     _special(
         "GET",
         "/sessions/{session_id}/artifacts/{artifact_id}",
         "get_artifact",
-        produces=("application/octet-stream",),
+        produces=(BYTES,),
         headers=(_RANGE,),
     ),
     _special(
@@ -90,24 +85,20 @@ SPECIALS = (
         "/commands/{command_id}/log",
         "read_log",
         query=LogQuery,
-        produces=("application/octet-stream",),
+        produces=(BYTES,),
         headers=(_RANGE,),
     ),
-    _special(
-        "GET", "/commands/{command_id}/log.ndjson", "follow_log", query=LogQuery, produces=("application/x-ndjson",)
-    ),
+    _special("GET", "/commands/{command_id}/log.ndjson", "follow_log", query=LogQuery, produces=(NDJSON,)),
     _special(
         "GET",
         "/commands/{command_id}/log/events",
         "follow_log",
         query=LogQuery,
-        produces=("text/event-stream",),
-        headers=(_LAST_EVENT,),
+        produces=(SSE,),
+        headers=(LAST_EVENT,),
     ),
-    _special(
-        "GET", "/sessions/{session_id}/logs", "follow_log", query=SessionLogQuery, produces=("application/x-ndjson",)
-    ),
-    _special("GET", "/events/stream", "follow_events", produces=("text/event-stream",), headers=(_LAST_EVENT,)),
+    _special("GET", "/sessions/{session_id}/logs", "follow_log", query=SessionLogQuery, produces=(NDJSON,)),
+    _special("GET", "/events/stream", "follow_events", produces=(SSE,), headers=(LAST_EVENT,)),
 )
 _PROBES = {
     "/health": "The process answers.",
@@ -118,17 +109,17 @@ _PROBES = {
 }
 
 
-def document(title: str, version: str) -> dict[str, Any]:
-    """The whole document."""
-    specials = {item.route.path: item for item in SPECIALS}
-    routes = [*ROUTES, *(item.route for item in SPECIALS)]
-    models = _models(routes)
-    paths: dict[str, Any] = {path: {"get": _probe(path, sentence)} for path, sentence in _PROBES.items()}
-    _, components = models_json_schema([(item, "validation") for item in models], ref_template=_REFERENCE)
+def document(title: str, version: str, routes: Iterable[BaseRoute] = (), *, api: bool = True) -> dict[str, Any]:
+    """The whole document: the API, and those of the given routes that say what they are."""
+    items = [*_api()] if api else []
+    items += [(route.method, route.path, route.about) for route in routes if isinstance(route, DescribedRoute)]
+    models: list[type[BaseModel]] = [*(model for _, _, about in items for model in about.models), ErrorReply]
+    unique = list(dict.fromkeys(models))
+    _, components = models_json_schema([(item, "validation") for item in unique], ref_template=_REFERENCE)
     schemas = components["$defs"]
-    for route in routes:
-        described = _described(route, specials.get(route.path), schemas)
-        paths.setdefault(route.path, {})[route.method.lower()] = described
+    paths: dict[str, Any] = {path: {"get": _probe(path, sentence)} for path, sentence in _PROBES.items()}
+    for method, path, about in items:
+        paths.setdefault(path, {})[method.lower()] = _described(method, path, about, schemas)
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version},
@@ -140,30 +131,40 @@ def document(title: str, version: str) -> dict[str, Any]:
     }
 
 
-def _models(routes: Iterable[Route]) -> list[type[BaseModel]]:
-    used = [OPERATIONS[route.operation] for route in routes]
-    found = [item.request for item in used] + [item.reply for item in used]
-    return list(dict.fromkeys([*found, ErrorReply, WaitQuery, LogQuery, SessionLogQuery]))
+def _api() -> Iterable[tuple[str, str, About]]:
+    specials = {item.route: item for item in SPECIALS}
+    for route in (*ROUTES, *specials):
+        operation, special = OPERATIONS[route.operation], specials.get(route)
+        yield (
+            route.method,
+            route.path,
+            About(
+                sentence=operation.sentence,
+                note=f"Scopes: {', '.join(operation.scopes or ()) or 'none'}.",
+                request=operation.request,
+                query=special.query if special else None,
+                reply=operation.reply,
+                status=route.status,
+                produces=special.produces if special else (JSON,),
+                headers=special.headers if special else (),
+            ),
+        )
 
 
-def _described(route: Route, special: Special | None, schemas: dict[str, Any]) -> dict[str, Any]:
-    operation = OPERATIONS[route.operation]
-    request = schemas[operation.request.__name__]
-    names = re.findall(r"{(\w+)}", route.path)
-    query = special.query if special else None
-    asked = schemas[query.__name__] if query else request if route.method != "POST" else {}
-    produces = special.produces if special else ("application/json",)
-    parameters = [*_parameters(names, request if not query else {**request, **asked}, asked)]
-    parameters += special.headers if special else ()
+def _described(method: str, path: str, about: About, schemas: dict[str, Any]) -> dict[str, Any]:
+    request = schemas[about.request.__name__]
+    names = re.findall(r"{(\w+)}", path)
+    asked = schemas[about.query.__name__] if about.query else request if method != "POST" else {}
+    parameters = [*_parameters(names, {**request, **asked} if about.query else request, asked), *about.headers]
     found: dict[str, Any] = {
-        "operationId": f"{route.method.lower()}_{re.sub(r'[^a-z]+', '_', route.path).strip('_')}",
-        "summary": operation.sentence,
-        "description": f"Scopes: {', '.join(operation.scopes or ()) or 'none'}.",
-        "security": [{"bearer": []}],
-        "parameters": [*parameters, _KEY] if route.method == "POST" else parameters,
-        "responses": _responses(route, operation.reply.__name__, produces),
+        "operationId": f"{method.lower()}_{re.sub(r'[^a-z]+', '_', path).strip('_')}",
+        "summary": about.sentence,
+        "description": about.note,
+        "security": [{"bearer": []}, *([{}] if about.open_to_local else [])],
+        "parameters": [*parameters, _KEY] if method == "POST" and about.keyed else parameters,
+        "responses": _responses(about),
     }
-    if route.method == "POST":
+    if method == "POST":
         found["requestBody"] = _body(request, names)
     return found
 
@@ -188,25 +189,25 @@ def _body(request: dict[str, Any], names: list[str]) -> dict[str, Any]:
     return {"required": bool(required), "content": {"application/json": {"schema": schema}}}
 
 
-def _responses(route: Route, reply: str, produces: tuple[str, ...]) -> dict[str, Any]:
-    fault = {"application/json": {"schema": {"$ref": _REFERENCE.format(model=ErrorReply.__name__)}}}
+def _responses(about: About) -> dict[str, Any]:
+    fault = {JSON: {"schema": {"$ref": _REFERENCE.format(model=ErrorReply.__name__)}}}
     responses: dict[str, Any] = {
         code: {"description": sentence, "content": fault} for code, sentence in _FAILURES.items()
     }
-    schema = {"$ref": _REFERENCE.format(model=reply)}
-    content = {kind: {"schema": schema} if kind == "application/json" else {} for kind in produces}
-    responses[str(route.status)] = {"description": "Done.", "content": content}
-    if "application/octet-stream" in produces:
+    schema = {"$ref": _REFERENCE.format(model=about.reply.__name__)} if about.reply else {}
+    content = {kind: {"schema": schema} if kind == JSON else {} for kind in about.produces}
+    responses[str(about.status)] = {"description": "Done.", "content": content}
+    if _RANGE in about.headers:
         responses["206"] = {"description": "A range of it.", "content": content}
         responses["416"] = {"description": "The range lies behind the end.", "content": fault}
     return dict(sorted(responses.items()))
 
 
 def _probe(path: str, sentence: str) -> dict[str, Any]:
-    kind = "text/plain" if path == "/metrics" else "application/json"
+    kind = "text/plain" if path == "/metrics" else JSON
     responses: dict[str, Any] = {"200": {"description": "Yes.", "content": {kind: {}}}}
     if path == "/readyz":
         responses["503"] = {"description": "Not now.", "content": {kind: {}}}
     if path == "/metrics":
-        responses["401"] = {"description": "No valid token.", "content": {"application/json": {}}}
+        responses["401"] = {"description": "No valid token.", "content": {JSON: {}}}
     return {"operationId": f"get_{path[1:]}", "summary": sentence, "responses": responses}

@@ -91,8 +91,9 @@ class SocketEndpoints:
 
 async def follow_records(followers: Followers, socket: WebSocket, records: AsyncGenerator[Record, None]) -> None:
     """Send records at the client's pace until they end, the client leaves or the server does."""
+    followers.check_room()
     sender = asyncio.ensure_future(_send(socket, records))
-    ended = await followers.run(sender, asyncio.ensure_future(_departure(socket)))
+    ended = await followers.run(socket.scope, sender, asyncio.ensure_future(_departure(socket)))
     if socket.client_state is WebSocketState.CONNECTED:
         await socket.close(ENDED if ended else LEAVING)
 

@@ -9,23 +9,33 @@ from contextlib import aclosing, suppress
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from debug_server.service.audience import Audience
+from debug_server.surfaces.http.gate import notes_in
+
 HEARTBEAT = b": heartbeat\n\n"
 
 
 class Followers:
     """The streams that are open, so that a server on its way out can end them."""
 
-    def __init__(self) -> None:
+    def __init__(self, audience: Audience) -> None:
+        self._audience = audience
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving = False
 
-    async def run(self, sender: asyncio.Task[None], watcher: asyncio.Task[None]) -> bool:
+    def check_room(self) -> None:
+        """TooManyFollowersError when nobody else can be served."""
+        self._audience.check_room()
+
+    async def run(self, scope: Scope, sender: asyncio.Task[None], watcher: asyncio.Task[None]) -> bool:
         """Until either is done, then neither is left; whether the sender came to its own end."""
+        caller = notes_in(scope).caller
         self._tasks.add(sender)
         if self._leaving:
             sender.cancel()
         try:
-            await asyncio.wait({sender, watcher}, return_when=asyncio.FIRST_COMPLETED)
+            with self._audience.counted(caller.token_id if caller else None, sender.cancel):
+                await asyncio.wait({sender, watcher}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._tasks.discard(sender)
             sender.cancel()
@@ -54,6 +64,7 @@ class Stream(Response):
     def __init__(
         self, pieces: AsyncGenerator[bytes, None], followers: Followers, *, media_type: str, headers: Mapping[str, str]
     ) -> None:
+        followers.check_room()  # while an error can still be told
         super().__init__(None, 200, {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **headers}, media_type)
         self.raw_headers = [item for item in self.raw_headers if item[0] != b"content-length"]
         self._pieces = pieces
@@ -63,7 +74,7 @@ class Stream(Response):
         """Send everything."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         sender = asyncio.ensure_future(self._send(send))
-        if await self._followers.run(sender, asyncio.ensure_future(_departure(receive))):
+        if await self._followers.run(scope, sender, asyncio.ensure_future(_departure(receive))):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, send: Send) -> None:

@@ -7,25 +7,26 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from debug_server.service import Caller, Service
 from debug_server.surfaces.http.access import identify_or_local
 from debug_server.surfaces.http.decoding import from_query, json_object
-from debug_server.surfaces.http.endpoints import KEY_HEADER, Endpoint, encoded, guarded
+from debug_server.surfaces.http.described import BYTES, LAST_EVENT, NDJSON, SSE, About, DescribedRoute
+from debug_server.surfaces.http.endpoints import KEY_HEADER, encoded
 from debug_server.surfaces.http.log_text import LogText, Record
 from debug_server.surfaces.http.logs import bytes_of, lines_of, resumed, sse
 from debug_server.surfaces.http.sockets import follow_records, guarded_socket
 from debug_server.surfaces.http.streaming import Followers, Stream, with_heartbeats
 from debug_server.tasks.callbacks import Callbacks
-from debug_server.tasks.models import RunnerSubmit, RunnerTask, TaskId, TaskPage, WaitTask
+from debug_server.tasks.models import RunnerSubmit, RunnerTask, TaskId, TaskList, TaskPage, WaitTask
 from debug_server.tasks.tasks import Tasks
 
-_NDJSON, _SSE, _BYTES = "application/x-ndjson", "text/event-stream", "application/octet-stream"
+_NOTE = "For whoever has a token, and without one for this machine."
 _END_SECONDS = 30.0  # a log is complete a moment before its task is over
 
 
@@ -34,6 +35,17 @@ class TaskLogQuery(TaskId):
 
     offset: Annotated[int, Field(ge=0, le=2**62)] = 0
     follow: bool = False
+
+
+def _about(sentence: str, request: type[BaseModel], *, reply: type[BaseModel] = RunnerTask, **more: Any) -> About:
+    return About(sentence=sentence, note=_NOTE, request=request, reply=reply, open_to_local=True, **more)
+
+
+def _log_about(sentence: str, kind: str) -> About:
+    headers = (LAST_EVENT,) if kind == SSE else ()
+    return About(
+        sentence=sentence, note=_NOTE, request=TaskLogQuery, produces=(kind,), headers=headers, open_to_local=True
+    )
 
 
 class TasksPart:
@@ -48,18 +60,18 @@ class TasksPart:
 
     def routes(self) -> Sequence[BaseRoute]:
         """Everything below ``/tasks``."""
-        plain: list[tuple[str, str, Endpoint]] = [
-            ("POST", "/tasks/submit", self.submit),
-            ("GET", "/tasks", self.list),
-            ("GET", "/tasks/{task_id}", self.get),
-            ("GET", "/tasks/{task_id}/wait", self.wait),
-            ("POST", "/tasks/{task_id}/cancel", self.cancel),
-            ("GET", "/tasks/{task_id}/log", self.log),
-            ("GET", "/tasks/{task_id}/log.ndjson", self.log_lines),
-            ("GET", "/tasks/{task_id}/log/events", self.log_events),
+        log = "/tasks/{task_id}/log"
+        return [
+            DescribedRoute("POST", "/tasks/submit", self.submit, _about("Run a task.", RunnerSubmit)),
+            DescribedRoute("GET", "/tasks", self.list, _about("Tasks, oldest first.", TaskPage, reply=TaskList)),
+            DescribedRoute("GET", "/tasks/{task_id}", self.get, _about("One task.", TaskId)),
+            DescribedRoute("GET", "/tasks/{task_id}/wait", self.wait, _about("One task, once it is over.", WaitTask)),
+            DescribedRoute("POST", "/tasks/{task_id}/cancel", self.cancel, _about("End a task.", TaskId, keyed=False)),
+            DescribedRoute("GET", log, self.log, _log_about("Its output.", BYTES)),
+            DescribedRoute("GET", f"{log}.ndjson", self.log_lines, _log_about("Its output as lines of JSON.", NDJSON)),
+            DescribedRoute("GET", f"{log}/events", self.log_events, _log_about("Its output as events.", SSE)),
+            WebSocketRoute(log, guarded_socket(self.log_socket)),
         ]
-        found: list[BaseRoute] = [Route(path, guarded(endpoint), methods=[method]) for method, path, endpoint in plain]
-        return [*found, WebSocketRoute("/tasks/{task_id}/log", guarded_socket(self.log_socket))]
 
     def grpc_services(self) -> Mapping[str, Any]:
         """None."""
@@ -111,13 +123,13 @@ class TasksPart:
         caller, query = await self._caller(request), from_query(request, TaskLogQuery)
         verb = self._tasks.follow if query.follow else self._tasks.stored
         pieces = await verb(caller, TaskId(task_id=query.task_id), query.offset)
-        return Stream(bytes_of(pieces), _followers(request), media_type=_BYTES, headers={})
+        return Stream(bytes_of(pieces), _followers(request), media_type=BYTES, headers={})
 
     async def log_lines(self, request: Request) -> Response:
         """``GET /tasks/{id}/log.ndjson``."""
         caller, query = await self._caller(request), from_query(request, TaskLogQuery)
         records = await self._records(caller, query, follow=query.follow)
-        return Stream(lines_of(records), _followers(request), media_type=_NDJSON, headers={})
+        return Stream(lines_of(records), _followers(request), media_type=NDJSON, headers={})
 
     async def log_events(self, request: Request) -> Response:
         """``GET /tasks/{id}/log/events``: server-sent events; the last one is the task."""
@@ -125,7 +137,7 @@ class TasksPart:
         query = query.model_copy(update={"offset": resumed(request, query.offset)})
         pieces = self._events(caller, query, await self._records(caller, query, follow=True))
         lively = with_heartbeats(pieces, self._heartbeat_seconds)
-        return Stream(lively, _followers(request), media_type=_SSE, headers={})
+        return Stream(lively, _followers(request), media_type=SSE, headers={})
 
     async def log_socket(self, socket: WebSocket) -> None:
         """``WS /tasks/{id}/log``."""

@@ -21,7 +21,7 @@ from debug_server.surfaces.mcp.calls import Call, as_mcp, caller_of, decoded, re
 from debug_server.surfaces.mcp.text import text_of
 from debug_server.surfaces.mcp.tools import IDEMPOTENCY_KEY, TOOLS
 
-_INSTRUCTIONS = """\
+INSTRUCTIONS = """\
 Runs commands on commits of registered git repositories, each in a private workspace, and keeps every log.
 For one command use `run`. For several in one workspace: session_create, submit_command, wait_command, session_close.
 Answers hold a digest of the log; @N is a byte offset in it: read_log reads on from there, or searches with grep.
@@ -41,7 +41,7 @@ class _Server(MCPServer[Any]):
         super().__init__(
             "debug-server",
             title="Debug Server",
-            instructions=_INSTRUCTIONS,
+            instructions=INSTRUCTIONS,
             version=__version__,
             log_level="WARNING",
             subscriptions=False,

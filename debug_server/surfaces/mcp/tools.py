@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from debug_server.surfaces.mcp.logs import digest_so_far, read_text, watch
 
 Handler = Callable[[Call, Any], Awaitable[m.Reply]]
 IDEMPOTENCY_KEY = "idempotency_key"
+_PAGE = 1000
 _KEY_SCHEMA = {
     "type": "string",
     "minLength": 1,
@@ -79,7 +81,7 @@ async def _run(call: Call, request: t.RunArguments) -> m.Reply:
     if not call.may_read_logs():
         return t.RunAnswer(command=started.command, digest=None, session_id=started.session.id, artifacts=[])
     command, digest = await watch(call, started.command.id, request.wait_seconds)
-    listed = await call.service.list_artifacts(call.caller, m.SessionId(session_id=command.session_id))
+    listed = await call.service.list_artifacts(call.caller, m.SessionPage(session_id=command.session_id))
     return t.RunAnswer(command=command, digest=digest, session_id=command.session_id, artifacts=listed.items)
 
 
@@ -100,12 +102,15 @@ async def _log_digest(call: Call, request: m.CommandId) -> m.Reply:
 
 async def _session_logs(call: Call, request: t.SessionLogsArguments) -> m.Reply:
     call.require("read_log", "list_commands")
-    listed = await call.service.list_commands(call.caller, m.SessionId(session_id=request.session_id))
+    last: deque[m.CommandReply] = deque(maxlen=request.limit)
+    after: int | None = 0
+    while after is not None:
+        page = m.SessionPage(session_id=request.session_id, after=after, limit=_PAGE)
+        listed = await call.service.list_commands(call.caller, page)
+        last.extend(listed.items)
+        after = listed.next_after
     return t.SessionLogs(
-        items=[
-            t.CommandDigest(command=command, digest=await digest_so_far(call, command))
-            for command in listed.items[-request.limit :]
-        ]
+        items=[t.CommandDigest(command=command, digest=await digest_so_far(call, command)) for command in last]
     )
 
 

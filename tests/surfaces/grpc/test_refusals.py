@@ -15,11 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from debug_server.errors import ConfigurationError
-from debug_server.service import OPERATIONS
-from debug_server.service.caller import ADMIN, SCOPES
 from debug_server.surfaces.grpc import build_server
 from debug_server.surfaces.grpc.decoding import plain
-from debug_server.surfaces.grpc.schema import SERVICE, rpc, rpc_name
+from debug_server.surfaces.grpc.schema import SERVICE, rpc
 from debug_server.surfaces.grpc.v1 import debug_server_pb2 as pb
 from tests.surfaces.grpc.conftest import Play
 from tests.surfaces.grpc.serving import Served, refusal
@@ -35,42 +33,6 @@ HONEST = {
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 NOT_FUZZED = {"FollowEvents", "RevokeToken"}  # one never ends, the other ends the token that we call with
-
-
-def test_who_may_do_what(play: Play) -> None:
-    """Each rpc but Health is refused without a token, with a wrong one and with one that lacks one scope it needs."""
-
-    async def scene(served: Served) -> None:
-        plain_scopes = set(SCOPES) - {ADMIN}
-        lacking = {scope: await served.token(*plain_scopes - {scope}) for scope in SCOPES}
-        needed = {rpc_name(item.name): item.scopes for item in OPERATIONS.values()}
-        needed |= {"FetchArtifact": needed["GetArtifact"], "FetchDiff": needed["DiffSession"]}
-        for name, scopes in needed.items():
-            known = grpc.StatusCode.OK if scopes is None else grpc.StatusCode.UNAUTHENTICATED
-            for stranger in (None, "wrong"):
-                assert await served.client(stranger).send(name, b"") == known, name
-            for scope in scopes or ():
-                assert await lacking[scope].send(name, b"") == grpc.StatusCode.PERMISSION_DENIED, (name, scope)
-
-    play(scene)
-
-
-def test_another_s_session_does_not_exist(play: Play) -> None:
-    """A caller with every scope but admin finds neither session nor command nor diff of somebody else."""
-
-    async def scene(served: Served) -> None:
-        session = await served.session()
-        command = await served.run(session, "echo secret")
-        await served.admin.ask("WaitCommand", command_id=command.id)
-        other = await served.token("sessions:read", "sessions:write", "commands:write", "artifacts:read")
-        for name in ("GetSession", "DiffSession", "CloseSession", "ListCommands", "ListArtifacts", "FetchDiff"):
-            data = rpc(name).request(session_id=session).SerializeToString()
-            assert await other.send(name, data) == grpc.StatusCode.NOT_FOUND, name
-        for name in ("GetCommand", "CancelCommand", "ReadLog", "FollowLog", "WaitCommand"):
-            data = rpc(name).request(command_id=command.id).SerializeToString()
-            assert await other.send(name, data) == grpc.StatusCode.NOT_FOUND, name
-
-    play(scene)
 
 
 def test_errors_carry_their_code(play: Play) -> None:
@@ -165,7 +127,7 @@ def test_any_bytes_are_answered(play: Play, caplog: pytest.LogCaptureFixture) ->
 
     with caplog.at_level(logging.ERROR):
         play(scene)
-    assert [record for record in caplog.records if record.getMessage() == "grpc_call_failed"] == []
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20) | st.sampled_from(["project", "HEAD", "\x00", "..", "/"])

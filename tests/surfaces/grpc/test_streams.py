@@ -23,7 +23,7 @@ from debug_server.errors import ConfigurationError
 from debug_server.surfaces.grpc import Tls, build_server
 from debug_server.surfaces.grpc.schema import SERVICE
 from tests.surfaces.grpc.conftest import Play
-from tests.surfaces.grpc.serving import Client, Served, log_of
+from tests.surfaces.grpc.serving import Client, Served, log_of, refusal
 
 LINES = "for i in $(seq 20000); do echo line-$i-of-many; done"
 SPARE = 2  # tasks that come and go by themselves
@@ -68,6 +68,25 @@ def test_a_follower_that_is_cut_off_goes_on_by_offset(play: Play) -> None:
             stream.cancel()
             cuts += 1
         assert got == EXPECTED
+
+    play(scene)
+
+
+def test_no_room_and_no_token_are_told(play: Play) -> None:
+    """A follower for whom there is no room, and one whose token is revoked meanwhile, end with their codes."""
+
+    async def scene(served: Served) -> None:
+        command = await served.run(await served.session(), "echo up; sleep 600")
+        made = await served.admin.ask("CreateToken", name="short", scopes=["admin"])
+        stream = served.client(made.token).follow("FollowLog", command_id=command.id)
+        assert (await stream.read()).data == b"up\n"
+        served.service.audience.most = 1
+        found, told = await refusal(served.admin.follow("FollowEvents").read())
+        assert (found, told["code"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "too_many_followers")
+        await served.admin.ask("RevokeToken", token_id=made.id)
+        found, told = await refusal(stream.read())
+        assert (found, told["code"]) == (grpc.StatusCode.UNAUTHENTICATED, "unauthorized")
+        assert served.service.audience.size == 0
 
     play(scene)
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import uvicorn
 from websockets.sync.client import ClientConnection, connect
 
 from debug_server.app import Local
+from debug_server.parts import parts_of
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.server import ServeOptions, uvicorn_config
 from debug_server.surfaces.http import HttpSettings, create_http_app
@@ -34,13 +35,16 @@ def open_local(root: Path) -> Local:
 class Served:
     """The application over a store, an engine and a repository of its own."""
 
-    def __init__(self, root: Path, **settings: Any) -> None:
+    def __init__(self, root: Path, *, parts: Collection[str] = (), **settings: Any) -> None:
         self.root = root
         self.remote = small_remote(root / "remote")
         self.local = open_local(root)
         self.local.engine.start()
         self.app = create_http_app(
-            self.local.service, metrics=self.local.telemetry.render, settings=HttpSettings(**settings)
+            self.local.service,
+            metrics=self.local.telemetry.render,
+            settings=HttpSettings(**settings),
+            parts=parts_of(self.local, parts) if parts else (),
         )
         options = ServeOptions(port=0)
         self._server = uvicorn.Server(uvicorn_config(self.app, options))

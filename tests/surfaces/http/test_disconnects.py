@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 
 from debug_server.runner.log_watch import _shared
 from tests.running import eventually
-from tests.surfaces.http.serving import Served, answered
+from tests.surfaces.http.serving import Served, answered, refused
 
 WRITER = """
 import random, sys, time
@@ -138,6 +138,47 @@ def test_a_slow_client_slows_only_itself(shared: Served) -> None:
     assert shared.followers == 1  # it is still at its beginning
     assert sum(len(json.loads(message)["text"]) for message in slow) == 40_000_000
     slow.close()
+
+
+def test_no_more_followers_than_there_is_room_for(shared: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more than the server has room for is refused in the documented way, and those who were there go on."""
+    command = shared.submit(shared.session(), "sh", "-c", "read line; echo $line", stdin=True)
+    monkeypatch.setattr(shared.local.service.audience, "most", 2)
+    address = f"/commands/{command}/log"
+    with shared.socket(address) as first, shared.socket(address) as second:
+        eventually(lambda: shared.followers == 2, what="two followers")
+        for path in (f"{address}?follow=1", f"{address}.ndjson?follow=1", f"{address}/events", "/events/stream"):
+            refusal = shared.admin.get(path)
+            assert refused(refusal, 429, "too_many_followers")["retryable"] is True
+            assert int(refusal.headers["Retry-After"]) >= 1
+        with pytest.raises(ConnectionClosed) as closed, shared.socket(address) as third:
+            third.recv(timeout=10)
+        assert closed.value.rcvd is not None
+        assert (closed.value.rcvd.code, closed.value.rcvd.reason.partition(":")[0]) == (1008, "too_many_followers")
+        body = {"write_id": "1", "data": "hello\n"}
+        answered(shared.admin.post(f"/commands/{command}/stdin", json=body), 200)
+        assert [json.loads(str(item.recv(timeout=10)))["text"] for item in (first, second)] == ["hello\n"] * 2
+    eventually(lambda: shared.local.service.audience.size == 0, what="an empty house")
+
+
+def test_a_revoked_token_follows_no_longer(shared: Served) -> None:
+    """What is being followed with a token is cut off when that is revoked, and going on is refused."""
+    made = answered(shared.admin.post("/auth/tokens", json={"name": "short", "scopes": ["admin"]}), 201)
+    command = shared.submit(shared.session(), "sh", "-c", "echo up; sleep 600")
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    with httpx.Client(base_url=shared.url, headers=headers, timeout=30) as client:
+        socket = shared.socket(f"/commands/{command}/log", client)
+        with client.stream("GET", f"/commands/{command}/log?follow=1") as response:
+            pieces = response.iter_raw()
+            assert (next(pieces), json.loads(str(socket.recv(timeout=10)))["text"]) == (b"up\n", "up\n")
+            answered(shared.admin.delete(f"/auth/tokens/{made['id']}"), 200)
+            with pytest.raises(httpx.RemoteProtocolError):
+                next(pieces)
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(timeout=10)
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 1012
+        refused(client.get(f"/commands/{command}/log"), 401, "unauthorized")
+    answered(shared.admin.post(f"/commands/{command}/cancel"), 200)
 
 
 def test_garbage_on_a_websocket(shared: Served) -> None:

@@ -53,13 +53,23 @@ def test_a_session_from_its_opening_to_its_end(served: Served) -> None:
     refused(served.admin.post(f"{path}/commands", json={"argv": ["true"]}), 409, "conflict")
 
 
-def test_sessions_are_listed_page_by_page(served: Served) -> None:
-    """The cursor of a page leads to the next, and the last page has none."""
-    made = [served.session() for _ in range(3)]
-    first = answered(served.admin.get("/sessions", params={"limit": 2}), 200)
-    second = answered(served.admin.get("/sessions", params={"limit": 2, "after": first["next_after"]}), 200)
-    assert [item["id"] for item in first["items"] + second["items"]] == made
-    assert second["next_after"] is None
+def test_a_session_with_its_commands(served: Served) -> None:
+    """Commands that come with a session are queued in their order, once under a key; they need their own scope."""
+    body = {"repository": "repo", "commit": "main", "commands": ["echo one > made", "cat made; exit 3"]}
+    key = {"Idempotency-Key": "with commands"}
+    opened = answered(served.admin.post("/sessions", json=body, headers=key), 201)
+    assert answered(served.admin.post("/sessions", json=body, headers=key), 201) == opened
+    rows = answered(served.admin.get(f"/sessions/{opened['session_id']}/commands"), 200)["items"]
+    assert [row["command"] for row in rows] == [["/bin/sh", "-c", text] for text in body["commands"]]
+    ended = answered(served.admin.get(f"/commands/{rows[1]['id']}/wait"), 200)
+    assert (ended["exit_code"], served.admin.get(f"/commands/{ended['id']}/log").text) == (3, "one\n")
+    before = len(answered(served.admin.get("/sessions"), 200)["items"])
+    with served.client(["sessions:write"]) as client:
+        refused(client.post("/sessions", json=body), 403, "forbidden")
+    refused(served.admin.post("/sessions", json={**body, "commands": [""]}), 422, "invalid_input")
+    with served.client(quotas={"commands": 1}) as client:
+        refused(client.post("/sessions", json=body), 429, "quota_exceeded")
+    assert len(answered(served.admin.get("/sessions"), 200)["items"]) == before
 
 
 def test_reset_and_fork(served: Served) -> None:
@@ -167,7 +177,7 @@ def test_operators(served: Served) -> None:
     refused(served.admin.post("/auth/tokens", json={"name": "x", "quotas": {"cpus": 1}}), 422, "invalid_input")
     served.session()
     assert len(answered(served.admin.get("/leases"), 200)["items"]) == 1
-    assert answered(served.admin.get("/workers"), 200) == {"items": []}
+    assert answered(served.admin.get("/workers"), 200) == {"items": [], "next_after": None}
 
 
 def test_probes(served: Served) -> None:

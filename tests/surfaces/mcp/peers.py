@@ -52,7 +52,11 @@ def remote(folder: Path) -> Remote:
 @contextmanager
 def http_server(folder: Path) -> Iterator[Http]:
     """A server with its data in ``folder``."""
-    child = subprocess.Popen([*COMMAND, "http"], cwd=folder, env=environment(), stdout=subprocess.PIPE)
+    said = folder / "server.err"
+    with said.open("wb") as errors:
+        child = subprocess.Popen(
+            [*COMMAND, "http"], cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=errors
+        )
     assert child.stdout is not None
     try:
         yield Http(**json.loads(child.stdout.readline()))
@@ -61,6 +65,7 @@ def http_server(folder: Path) -> Iterator[Http]:
         child.terminate()
         child.wait(20)
         child.stdout.close()
+    assert "Traceback" not in said.read_text(), said.read_text()
 
 
 @asynccontextmanager

@@ -45,8 +45,12 @@ class GetRepositoryRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class ListRepositoriesRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("after", "limit")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    limit: int
+    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class Repository(_message.Message):
     __slots__ = ("id", "name", "remote_url", "default_branch", "description", "settings", "created_at", "updated_at")
@@ -69,13 +73,15 @@ class Repository(_message.Message):
     def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., remote_url: _Optional[str] = ..., default_branch: _Optional[str] = ..., description: _Optional[str] = ..., settings: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class RepositoryList(_message.Message):
-    __slots__ = ("items",)
+    __slots__ = ("items", "next_after")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_AFTER_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[Repository]
-    def __init__(self, items: _Optional[_Iterable[_Union[Repository, _Mapping]]] = ...) -> None: ...
+    next_after: int
+    def __init__(self, items: _Optional[_Iterable[_Union[Repository, _Mapping]]] = ..., next_after: _Optional[int] = ...) -> None: ...
 
 class OpenSessionRequest(_message.Message):
-    __slots__ = ("repository", "commit_sha", "patch", "metadata", "requested_by", "expires_in", "manifests", "python")
+    __slots__ = ("repository", "commit_sha", "patch", "metadata", "requested_by", "expires_in", "manifests", "python", "commands")
     REPOSITORY_FIELD_NUMBER: _ClassVar[int]
     COMMIT_SHA_FIELD_NUMBER: _ClassVar[int]
     PATCH_FIELD_NUMBER: _ClassVar[int]
@@ -84,6 +90,7 @@ class OpenSessionRequest(_message.Message):
     EXPIRES_IN_FIELD_NUMBER: _ClassVar[int]
     MANIFESTS_FIELD_NUMBER: _ClassVar[int]
     PYTHON_FIELD_NUMBER: _ClassVar[int]
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
     repository: str
     commit_sha: str
     patch: str
@@ -92,7 +99,8 @@ class OpenSessionRequest(_message.Message):
     expires_in: float
     manifests: _containers.RepeatedScalarFieldContainer[str]
     python: str
-    def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., requested_by: _Optional[str] = ..., expires_in: _Optional[float] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ...) -> None: ...
+    commands: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., requested_by: _Optional[str] = ..., expires_in: _Optional[float] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., commands: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetSessionRequest(_message.Message):
     __slots__ = ("session_id",)
@@ -258,10 +266,14 @@ class GetCommandRequest(_message.Message):
     def __init__(self, command_id: _Optional[int] = ...) -> None: ...
 
 class ListCommandsRequest(_message.Message):
-    __slots__ = ("session_id",)
+    __slots__ = ("session_id", "after", "limit")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
     session_id: int
-    def __init__(self, session_id: _Optional[int] = ...) -> None: ...
+    after: int
+    limit: int
+    def __init__(self, session_id: _Optional[int] = ..., after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class WaitCommandRequest(_message.Message):
     __slots__ = ("command_id", "timeout")
@@ -405,10 +417,12 @@ class Exit(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., exit_code: _Optional[int] = ..., signal: _Optional[int] = ..., message: _Optional[str] = ..., limit: _Optional[str] = ..., wall_seconds: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., peak_memory_bytes: _Optional[int] = ..., stdout_bytes: _Optional[int] = ..., stderr_bytes: _Optional[int] = ..., mechanism: _Optional[str] = ..., limits: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., evidence: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
 
 class CommandList(_message.Message):
-    __slots__ = ("items",)
+    __slots__ = ("items", "next_after")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_AFTER_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[Command]
-    def __init__(self, items: _Optional[_Iterable[_Union[Command, _Mapping]]] = ...) -> None: ...
+    next_after: int
+    def __init__(self, items: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., next_after: _Optional[int] = ...) -> None: ...
 
 class Run(_message.Message):
     __slots__ = ("session", "command")
@@ -461,10 +475,14 @@ class LogPage(_message.Message):
     def __init__(self, pieces: _Optional[_Iterable[_Union[LogPiece, _Mapping]]] = ..., next_offset: _Optional[int] = ..., ended: _Optional[bool] = ...) -> None: ...
 
 class ListArtifactsRequest(_message.Message):
-    __slots__ = ("session_id",)
+    __slots__ = ("session_id", "after", "limit")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
     session_id: int
-    def __init__(self, session_id: _Optional[int] = ...) -> None: ...
+    after: int
+    limit: int
+    def __init__(self, session_id: _Optional[int] = ..., after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class GetArtifactRequest(_message.Message):
     __slots__ = ("session_id", "artifact_id")
@@ -507,10 +525,12 @@ class Artifact(_message.Message):
     def __init__(self, id: _Optional[int] = ..., session_id: _Optional[int] = ..., command_id: _Optional[int] = ..., kind: _Optional[str] = ..., name: _Optional[str] = ..., size: _Optional[int] = ..., sha256: _Optional[str] = ..., content_type: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class ArtifactList(_message.Message):
-    __slots__ = ("items",)
+    __slots__ = ("items", "next_after")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_AFTER_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[Artifact]
-    def __init__(self, items: _Optional[_Iterable[_Union[Artifact, _Mapping]]] = ...) -> None: ...
+    next_after: int
+    def __init__(self, items: _Optional[_Iterable[_Union[Artifact, _Mapping]]] = ..., next_after: _Optional[int] = ...) -> None: ...
 
 class ReadEventsRequest(_message.Message):
     __slots__ = ("after", "limit", "session_id", "command_id", "kind")
@@ -567,8 +587,12 @@ class EventList(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[Event, _Mapping]]] = ..., next_after: _Optional[int] = ...) -> None: ...
 
 class ListLeasesRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("after", "limit")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    limit: int
+    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("id", "repository_id", "path", "status", "commit_sha", "owner", "expires_at")
@@ -589,14 +613,20 @@ class Lease(_message.Message):
     def __init__(self, id: _Optional[int] = ..., repository_id: _Optional[int] = ..., path: _Optional[str] = ..., status: _Optional[str] = ..., commit_sha: _Optional[str] = ..., owner: _Optional[str] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class LeaseList(_message.Message):
-    __slots__ = ("items",)
+    __slots__ = ("items", "next_after")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_AFTER_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[Lease]
-    def __init__(self, items: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ...) -> None: ...
+    next_after: int
+    def __init__(self, items: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., next_after: _Optional[int] = ...) -> None: ...
 
 class ListWorkersRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("after", "limit")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    limit: int
+    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class RestartWorkerRequest(_message.Message):
     __slots__ = ("worker", "instance")
@@ -623,10 +653,12 @@ class StopWorkerRequest(_message.Message):
     def __init__(self, worker: _Optional[str] = ..., instance: _Optional[int] = ...) -> None: ...
 
 class WorkerList(_message.Message):
-    __slots__ = ("items",)
+    __slots__ = ("items", "next_after")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_AFTER_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[_struct_pb2.Struct]
-    def __init__(self, items: _Optional[_Iterable[_Union[_struct_pb2.Struct, _Mapping]]] = ...) -> None: ...
+    next_after: int
+    def __init__(self, items: _Optional[_Iterable[_Union[_struct_pb2.Struct, _Mapping]]] = ..., next_after: _Optional[int] = ...) -> None: ...
 
 class CreateTokenRequest(_message.Message):
     __slots__ = ("name", "scopes", "expires_in", "quotas")
@@ -641,8 +673,12 @@ class CreateTokenRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., expires_in: _Optional[float] = ..., quotas: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
 
 class ListTokensRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("after", "limit")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    limit: int
+    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class RevokeTokenRequest(_message.Message):
     __slots__ = ("token_id",)
@@ -671,10 +707,12 @@ class Token(_message.Message):
     def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., revoked_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_used_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., token: _Optional[str] = ...) -> None: ...
 
 class TokenList(_message.Message):
-    __slots__ = ("items",)
+    __slots__ = ("items", "next_after")
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_AFTER_FIELD_NUMBER: _ClassVar[int]
     items: _containers.RepeatedCompositeFieldContainer[Token]
-    def __init__(self, items: _Optional[_Iterable[_Union[Token, _Mapping]]] = ...) -> None: ...
+    next_after: int
+    def __init__(self, items: _Optional[_Iterable[_Union[Token, _Mapping]]] = ..., next_after: _Optional[int] = ...) -> None: ...
 
 class WhoAmIRequest(_message.Message):
     __slots__ = ()

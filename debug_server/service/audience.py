@@ -1,0 +1,58 @@
+"""How many follow logs and events at a time, and how many may: each holds a connection, and a process has only so many
+descriptors."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from debug_server.errors import TooManyFollowersError
+
+MOST = 10_000
+_RESERVED = 512  # descriptors for everything else: the store, logs, keepers, requests
+_LEAST = 64
+_RETRY_SECONDS = 5.0
+
+
+class Audience:
+    """Those who follow something in this process, whatever brought them here."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self.most = seats() if most is None else most
+        self._present: dict[object, tuple[int | None, Callable[[], object]]] = {}
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self._present)
+
+    def check_room(self) -> None:
+        """TooManyFollowersError when nobody else can be served."""
+        if self.size >= self.most:
+            raise TooManyFollowersError(
+                f"{self.most} follow already, and this server takes no more: come again, or read by offset",
+                retry_after=_RETRY_SECONDS,
+            )
+
+    @contextmanager
+    def counted(self, token_id: int | None, leave: Callable[[], object]) -> Iterator[None]:
+        """Be one of them for the block; look for room first. ``leave`` is called when the token is no longer good."""
+        seat = object()
+        self._present[seat] = (token_id, leave)
+        try:
+            yield
+        finally:
+            del self._present[seat]
+
+    def dismiss(self, token_id: int) -> None:
+        """Send those away who came with a token that was revoked; call it in the loop."""
+        for found, leave in list(self._present.values()):
+            if found == token_id:
+                leave()
+
+
+def seats() -> int:
+    """How many this process has room for, by its limit of open files."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST if soft == resource.RLIM_INFINITY else min(MOST, max(_LEAST, soft - _RESERVED))

@@ -1,0 +1,50 @@
+"""What the document says of a route, beside its path: for the table's routes and for those that parts bring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+from starlette.routing import Route
+
+from debug_server.surfaces.http.endpoints import Endpoint, guarded
+
+JSON, NDJSON, SSE, BYTES = ("application/json", "application/x-ndjson", "text/event-stream", "application/octet-stream")
+LAST_EVENT = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "required": False,
+    "description": "The id of the last event that was received.",
+    "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """One method of one path."""
+
+    sentence: str
+    note: str
+    request: type[BaseModel]  # has the fields of the path; the others are the body of a POST, or the query
+    query: type[BaseModel] | None = None  # fields of the query, where they are not the request's
+    reply: type[BaseModel] | None = None  # None: bytes, or a stream
+    status: int = 200
+    produces: tuple[str, ...] = (JSON,)
+    headers: tuple[dict[str, Any], ...] = ()
+    keyed: bool = True  # a POST that takes an idempotency key
+    open_to_local: bool = False  # who calls from this machine needs no token
+
+    @property
+    def models(self) -> list[type[BaseModel]]:
+        """Whose schemas the document needs."""
+        return [item for item in (self.request, self.query, self.reply) if item is not None]
+
+
+class DescribedRoute(Route):
+    """A part's route, with what the document says of it."""
+
+    def __init__(self, method: str, path: str, endpoint: Endpoint, about: About) -> None:
+        super().__init__(path, guarded(endpoint), methods=[method])
+        self.method = method
+        self.about = about

@@ -1,0 +1,108 @@
+"""The protocol for an agent whose server is elsewhere: what comes over our streams is asked of that server's MCP."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
+
+import httpx2
+from mcp import Client, MCPError, types
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server import MCPServer
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp.server.mcpserver import Context
+from pydantic import AnyUrl
+
+from debug_server import __version__
+from debug_server.errors import UnavailableError
+from debug_server.surfaces.mcp.calls import as_mcp
+from debug_server.surfaces.mcp.http import PATH
+from debug_server.surfaces.mcp.server import INSTRUCTIONS
+
+T = TypeVar("T")
+_TIMEOUT = httpx2.Timeout(30.0, read=3660.0)  # a tool may wait for an hour
+_RETRY_SECONDS = 2.0
+
+
+class Bridge(MCPServer[Any]):
+    """Every tool and resource of one server. Each request is a connection of its own: the server may come and go."""
+
+    def __init__(self, base_url: str, token: str | None, *, verify_tls: bool) -> None:
+        super().__init__(
+            "debug-server",
+            title="Debug Server",
+            instructions=INSTRUCTIONS,
+            version=__version__,
+            log_level="WARNING",
+            subscriptions=False,
+        )
+        self._base_url = base_url.rstrip("/")
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._verify_tls = verify_tls
+
+    async def list_tools(self) -> list[types.Tool]:
+        """The server's."""
+        return (await self._ask(lambda client: client.list_tools())).tools
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> types.CallToolResult:
+        """One call, with the progress that the server tells of."""
+
+        async def tell(progress: float, total: float | None, message: str | None) -> None:
+            if context is not None:
+                await context.report_progress(progress, total, message)
+
+        # Not the client's own call, which asks for the whole list of tools again to check the answer by.
+        request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
+        return await self._ask(
+            lambda client: client.session.send_request(request, types.CallToolResult, progress_callback=tell)
+        )
+
+    async def list_resource_templates(self) -> list[types.ResourceTemplate]:
+        """The server's."""
+        return (await self._ask(lambda client: client.list_resource_templates())).resource_templates
+
+    async def read_resource(
+        self, uri: AnyUrl | str, context: Context[Any, Any] | None = None
+    ) -> Iterable[ReadResourceContents]:
+        """What is at an address there."""
+        found = await self._ask(lambda client: client.read_resource(str(uri)))
+        return [_contents(item) for item in found.contents]
+
+    async def _ask(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        try:
+            async with httpx2.AsyncClient(headers=self._headers, verify=self._verify_tls, timeout=_TIMEOUT) as http:
+                # The server bounds its answers itself.
+                transport = streamable_http_client(self._base_url + PATH, http_client=http, max_sse_event_size=None)
+                async with Client(transport) as client:
+                    return await work(client)
+        except (MCPError, httpx2.HTTPError, OSError) as error:
+            raise self._told(error) from error
+        except BaseExceptionGroup as group:  # the client's tasks fail together
+            raise self._told(_first(group)) from group
+
+    def _told(self, error: BaseException) -> BaseException:
+        if isinstance(error, httpx2.HTTPError | OSError):
+            sentence = f"the server at {self._base_url} cannot be reached ({error}): is it running?"
+            return as_mcp(UnavailableError(sentence, retry_after=_RETRY_SECONDS))
+        return error
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _contents(item: types.TextResourceContents | types.BlobResourceContents) -> ReadResourceContents:
+    data = item.text if isinstance(item, types.TextResourceContents) else base64.b64decode(item.blob)
+    return ReadResourceContents(content=data, mime_type=item.mime_type, meta=item.meta)
+
+
+def run_bridge(base_url: str, token: str | None, *, verify_tls: bool) -> None:
+    """Serve whoever started this process, over its stdin and stdout, until stdin ends."""
+    asyncio.run(Bridge(base_url, token, verify_tls=verify_tls).run_stdio_async())

@@ -1,0 +1,231 @@
+"""Every way to ask for an operation, made from the surfaces' own tables: what is new there is a door here at once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import httpx
+from pydantic import BaseModel
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from debug_server.service import OPERATIONS
+from debug_server.service import messages as m
+from debug_server.surfaces.grpc.schema import SERVICE, rpc, rpc_name
+from debug_server.surfaces.http.openapi import SPECIALS
+from debug_server.surfaces.http.routes import ROUTES, Route
+from debug_server.surfaces.mcp.resources import RESOURCES
+from debug_server.surfaces.mcp.tools import TOOLS, Tool
+from tests.client.serving import ServerProcess
+
+OK = "ok"
+SECONDS = 30.0
+# What a request must have; an operation that must have more cannot be asked for, and its door fails.
+SAMPLES: dict[str, Any] = {
+    "token_id": 10**6,
+    "name": "project",
+    "remote_url": "/none",
+    "repository": "none",
+    "commit_sha": "main",
+    "argv": ["true"],
+    "signal": 1,
+    "write_id": "1",
+    "worker": "none",
+}
+# Who is let in hears at once that this is wrong, instead of waiting for events.
+WRONG = {"follow_events": {"limit": 10**6}}
+SOCKETS = {
+    "/commands/{command_id}/log": "follow_log",
+    "/sessions/{session_id}/logs": "follow_log",
+    "/sessions/{session_id}/debug": "debug_session",
+}
+FETCHES = {"FetchArtifact": "get_artifact", "FetchDiff": "diff_session"}
+COMPOSED = {
+    "session_logs": ("read_log", "list_commands"),
+    "log_digest": ("read_log",),
+    "read_artifact": ("get_artifact",),
+}
+ADDRESSES = {"command_log": "read_log", "artifact": "get_artifact"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ids:
+    """Whose things are asked for."""
+
+    session_id: int
+    command_id: int
+    artifact_id: int
+
+    def fields(self, request: type[m.Request], operation: str) -> dict[str, Any]:
+        """The least that fits a request, and what makes it wrong where it would wait."""
+        known = {**SAMPLES, **{name: getattr(self, name) for name in self.__slots__}}
+        needed = [name for name, field in request.model_fields.items() if field.is_required()]
+        return {name: known[name] for name in needed} | WRONG.get(operation, {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """One way in to one operation; ``ask`` answers with the code of an error, or OK."""
+
+    name: str
+    operations: tuple[str, ...]  # whose scopes are all needed
+    request: type[m.Request]
+    ask: Callable[[Server, str | None, Ids], str]
+    always_known: bool = False  # nobody comes this way without a token, whatever the operation says
+
+    @property
+    def scopes(self) -> frozenset[str] | None:
+        """What a caller must hold; None: nothing, and nobody needs to be known."""
+        found = [OPERATIONS[name].scopes for name in self.operations]
+        if None in found and not self.always_known:
+            return None
+        return frozenset(scope for scopes in found for scope in scopes or ())
+
+    @property
+    def owned(self) -> bool:
+        """Whether what is asked for belongs to somebody."""
+        return bool({"session_id", "command_id"} & set(NOBODYS.fields(self.request, self.operations[0])))
+
+
+NOBODYS = Ids(session_id=10**6, command_id=10**6, artifact_id=10**6)
+
+
+class Server:
+    """A server, asked over plain connections that are kept."""
+
+    def __init__(self, process: ServerProcess) -> None:
+        self.port = process.port
+        self.http = httpx.Client(base_url=process.base_url, timeout=SECONDS)
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{process.grpc_port}")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.http.close()
+        self.channel.close()
+
+
+def bearer(token: str | None) -> dict[str, str]:
+    """The header of a token."""
+    return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+
+def rest_doors() -> list[Door]:
+    """Every route."""
+    return [*(_rest(route) for route in ROUTES), *(_rest(item.route, item.query) for item in SPECIALS)]
+
+
+def _rest(route: Route, query: type[BaseModel] | None = None) -> Door:
+    named = set(re.findall(r"{(\w+)}", route.path))
+    request = OPERATIONS[route.operation].request
+    if query is not None and issubclass(query, m.Request) and named and named <= set(query.model_fields):
+        request = query
+
+    def ask(server: Server, token: str | None, ids: Ids) -> str:
+        fields = ids.fields(request, route.operation)
+        path = re.sub(r"{(\w+)}", lambda match: str(fields[match[1]]), route.path)
+        rest = {name: value for name, value in fields.items() if name not in named}
+        more: dict[str, Any] = {"json": rest} if route.method == "POST" else {"params": rest}
+        with server.http.stream(route.method, path, headers=bearer(token), **more) as response:
+            if response.is_success:
+                return OK  # a stream is left at once
+            return str(json.loads(response.read())["error"]["code"])
+
+    return Door(name=f"{route.method} {route.path}", operations=(route.operation,), request=request, ask=ask)
+
+
+def socket_doors() -> list[Door]:
+    """Every WebSocket."""
+    return [_socket(path, operation) for path, operation in SOCKETS.items()]
+
+
+def _socket(path: str, operation: str) -> Door:
+    request: type[m.Request] = m.SessionId if "session_id" in path else m.CommandId
+
+    def ask(server: Server, token: str | None, ids: Ids) -> str:
+        fields = ids.fields(request, operation)
+        url = f"ws://127.0.0.1:{server.port}" + re.sub(r"{(\w+)}", lambda match: str(fields[match[1]]), path)
+        try:
+            with connect(url, additional_headers=bearer(token), open_timeout=SECONDS, close_timeout=0.1) as socket:
+                socket.recv(timeout=SECONDS)
+        except ConnectionClosed as closed:
+            assert closed.rcvd is not None and closed.rcvd.code in (1000, 1008), closed
+            return OK if closed.rcvd.code == 1000 else closed.rcvd.reason.partition(":")[0]
+        return OK
+
+    return Door(name=f"WS {path}", operations=(operation,), request=request, ask=ask)
+
+
+def grpc_doors() -> list[Door]:
+    """Every rpc."""
+    operations = {rpc_name(name): name for name in OPERATIONS} | FETCHES
+    return [_grpc(name, operations[name]) for name in SERVICE.methods_by_name]
+
+
+def _grpc(name: str, operation: str) -> Door:
+    called, request = rpc(name), OPERATIONS[operation].request
+
+    def ask(server: Server, token: str | None, ids: Ids) -> str:
+        message = called.request(**ids.fields(request, operation))
+        kinds = (called.request.SerializeToString, called.reply.FromString)
+        metadata = [(key.lower(), value) for key, value in bearer(token).items()]
+        try:
+            if called.streams:
+                for _ in server.channel.unary_stream(called.path, *kinds)(message, metadata=metadata, timeout=SECONDS):
+                    pass
+            else:
+                server.channel.unary_unary(called.path, *kinds)(message, metadata=metadata, timeout=SECONDS)
+        except grpc.RpcError as error:
+            return str(dict(error.trailing_metadata())["code"])
+        return OK
+
+    return Door(name=f"rpc {name}", operations=(operation,), request=request, ask=ask)
+
+
+def mcp_doors() -> list[Door]:
+    """Every tool, and every kind of resource."""
+    return [*map(_tool, TOOLS.values()), *(_resource(item.name, item.template.template) for item in RESOURCES)]
+
+
+def _tool(tool: Tool) -> Door:
+    operations = COMPOSED[tool.name] if tool.operation is None else (tool.operation,)
+
+    def ask(server: Server, token: str | None, ids: Ids) -> str:
+        arguments = ids.fields(tool.request, operations[0])
+        return _mcp(server, token, "tools/call", {"name": tool.name, "arguments": arguments})
+
+    return Door(name=f"tool {tool.name}", operations=operations, request=tool.request, ask=ask, always_known=True)
+
+
+def _resource(name: str, template: str) -> Door:
+    request = OPERATIONS[ADDRESSES[name]].request
+
+    def ask(server: Server, token: str | None, ids: Ids) -> str:
+        uri = re.sub(r"{(\w+)}", lambda match: str(getattr(ids, match[1])), re.sub(r"{\?.*}", "", template))
+        return _mcp(server, token, "resources/read", {"uri": uri})
+
+    return Door(name=f"resource {name}", operations=(ADDRESSES[name],), request=request, ask=ask, always_known=True)
+
+
+def _mcp(server: Server, token: str | None, method: str, params: Mapping[str, Any]) -> str:
+    accept = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    answer = server.http.post("/mcp", json=body, headers={**accept, **bearer(token)})
+    text = answer.text
+    if answer.headers["content-type"].startswith("text/event-stream"):
+        (text,) = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: {")]
+    told = json.loads(text)
+    assert "result" in told or "error" in told, told
+    return str(told["error"]["data"]["code"]) if "error" in told else OK
+
+
+DOORS: dict[str, Callable[[], list[Door]]] = {
+    "rest": rest_doors,
+    "websocket": socket_doors,
+    "grpc": grpc_doors,
+    "mcp": mcp_doors,
+}

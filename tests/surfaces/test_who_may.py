@@ -1,0 +1,141 @@
+"""Who may do what: every operation, through every way in, for every scope, owner, other and nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from websockets.sync.client import connect
+
+from debug_server.client import DebugServerClient
+from debug_server.service import OPERATIONS
+from debug_server.service.caller import ADMIN, SCOPES
+from tests.client.serving import ServerProcess, make_repository, serving
+from tests.surfaces.doors import DOORS, NOBODYS, Door, Ids, Server
+
+PLAIN = tuple(scope for scope in SCOPES if scope != ADMIN)
+REFUSED = {"unauthorized", "forbidden", "internal_error"}
+# Which operations each surface must have a door for; what a surface cannot do is told beside its table.
+EXCEPTIONS = {
+    "rest": {"health"},  # is /readyz
+    "websocket": set(OPERATIONS) - {"follow_log", "debug_session"},
+    "grpc": set(),
+    "mcp": {"follow_log", "follow_events"},
+}
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One server with all of its surfaces."""
+    with serving(tmp_path_factory.mktemp("server"), grpc=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def admin(process: ServerProcess) -> Iterator[DebugServerClient]:
+    """Makes tokens, and knows a repository."""
+    with DebugServerClient(base_url=process.base_url, token=process.token) as client:
+        client.register_repository("project", str(make_repository(process.root / "project")))
+        yield client
+
+
+@pytest.fixture(scope="module")
+def server(process: ServerProcess) -> Iterator[Server]:
+    """Connections to it."""
+    found = Server(process)
+    yield found
+    found.close()
+
+
+def holding(admin: DebugServerClient, *scopes: str) -> str:
+    """A new token's secret."""
+    secret = admin.create_token("+".join(scopes), scopes=scopes).token
+    assert secret is not None
+    return secret
+
+
+@pytest.mark.parametrize("surface", DOORS)
+def test_every_operation_has_a_door(surface: str) -> None:
+    """No operation of the table is left out of what is asked below."""
+    through = {name for door in DOORS[surface]() for name in door.operations}
+    assert through == set(OPERATIONS) - EXCEPTIONS[surface]
+
+
+@pytest.mark.parametrize("surface", DOORS)
+def test_every_operation_and_every_scope(server: Server, admin: DebugServerClient, surface: str) -> None:
+    """Nobody is unauthorized; one who lacks any scope of the operation is forbidden; who has them all is let in."""
+    strangers = {"nobody": None, "unknown": "nonsense"}
+    singles = {scope: holding(admin, scope) for scope in SCOPES}
+    lacking = {scope: holding(admin, *(other for other in PLAIN if other != scope)) for scope in PLAIN}
+    full = holding(admin, *PLAIN)
+    wrong = []
+    for door in DOORS[surface]():
+        needed = door.scopes
+        for name, token in strangers.items():
+            wrong += _differs(server, door, name, token, "unauthorized" if needed is not None else None)
+        for name, token in singles.items():
+            allowed = needed is None or name == ADMIN or needed <= {name}
+            wrong += _differs(server, door, name, token, None if allowed else "forbidden")
+        for scope in needed or ():
+            if scope != ADMIN:
+                wrong += _differs(server, door, f"all but {scope}", lacking[scope], "forbidden")
+        wrong += _differs(server, door, "all but admin", full, "forbidden" if ADMIN in (needed or ()) else None)
+    assert wrong == []
+
+
+def _differs(server: Server, door: Door, who: str, token: str | None, expected: str | None) -> list[str]:
+    """What is wrong with the answer; ``expected`` None: whatever the operation itself says."""
+    told = door.ask(server, token, NOBODYS)
+    right = told not in REFUSED if expected is None else told == expected
+    return [] if right else [f"{door.name} for {who}: {told}, not {expected or 'let in'}"]
+
+
+@pytest.mark.parametrize("surface", DOORS)
+def test_another_s_things_do_not_exist(server: Server, admin: DebugServerClient, surface: str) -> None:
+    """With the same scopes another finds nothing of its owner's; the owner finds all of it, and so do admins."""
+    owner, other = holding(admin, *PLAIN), holding(admin, *PLAIN)
+    with DebugServerClient(base_url=admin.base_url, token=owner) as client:
+        session = client.open_session("project", "main").id
+        command = client.submit_command(session, ["echo", "hello"]).id
+        client.wait_command(command)
+        artifact = client.list_artifacts(session).items[0].id
+    ids = Ids(session_id=session, command_id=command, artifact_id=artifact)
+    wrong = []
+    doors = [door for door in DOORS[surface]() if door.owned]
+    assert doors
+    for door in sorted(doors, key=lambda item: "close_session" in item.operations):  # it ends the rest
+        if (told := door.ask(server, other, ids)) != "not_found":
+            wrong.append(f"{door.name} for another: {told}")
+        for name, token in (("its owner", owner), ("an admin", holding(admin, ADMIN))):
+            if (told := door.ask(server, token, ids)) in REFUSED | {"not_found"}:
+                wrong.append(f"{door.name} for {name}: {told}")
+    assert wrong == []
+
+
+def test_lists_and_events_show_one_s_own(process: ServerProcess, admin: DebugServerClient) -> None:
+    """Sessions and events of others are left out of lists, also when they are asked for by number."""
+    owner, other = holding(admin, *PLAIN), holding(admin, *PLAIN)
+    with (
+        DebugServerClient(base_url=process.base_url, token=owner) as ours,
+        DebugServerClient(base_url=process.base_url, token=other) as theirs,
+    ):
+        session = ours.open_session("project", "main").id
+        assert [item.id for item in ours.list_sessions()] == [session]
+        assert {item.session_id for item in ours.read_events(session_id=session)} == {session}
+        assert theirs.list_sessions().items == []
+        assert theirs.read_events(session_id=session).items == []
+        assert [item for item in theirs.read_events(limit=1000) if item.session_id == session] == []
+        assert session in [item.id for item in admin.list_sessions()]
+        ours.close_session(session)
+
+
+def test_a_token_in_the_query_is_for_websockets_only(
+    server: Server, process: ServerProcess, admin: DebugServerClient
+) -> None:
+    """A browser's WebSocket may carry its token in the query; a request may not."""
+    command = admin.start_run("project", "main", ["echo", "hello"]).command.id
+    admin.wait_command(command)
+    url = f"ws://127.0.0.1:{server.port}/commands/{command}/log?token={process.token}"
+    with connect(url, open_timeout=20) as socket:
+        assert "hello" in str(socket.recv(timeout=10))
+    assert server.http.get("/whoami", params={"token": process.token}).status_code == 401

@@ -1,0 +1,149 @@
+"""The README's tour in two terminals does what it says, line by line, and its MCP configurations work as pasted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.client.serving import unmount_below
+from tests.running import ROOT, eventually
+from tests.surfaces.mcp.peers import call
+from tests.test_docs import FENCE
+
+README = (ROOT / "README.md").read_text()
+TOUR = README.partition("## The server, in two terminals\n")[2].partition("\n## ")[0]
+ANYTHING = "…"  # in the README: something that differs from one time to the next
+SECONDS = 60
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def fences(language: str, text: str = TOUR) -> list[str]:
+    """The blocks of one language."""
+    return [body for name, _, body in FENCE.findall(text) if name == language]
+
+
+def console(block: str) -> list[tuple[str, str]]:
+    """Each line that is typed, and what is printed below it."""
+    parts = re.split(r"^\$ (.*(?:\\\n.*)*)\n", block, flags=re.MULTILINE)
+    assert parts[0] == ""
+    return list(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def matches(expected: str, said: str) -> bool:
+    """Whether what was printed is what the README shows."""
+    return re.fullmatch(".*".join(map(re.escape, expected.split(ANYTHING))), said) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminals:
+    """A folder with the project, a server in the first terminal, and what it printed."""
+
+    folder: Path
+    environ: dict[str, str]
+    token: str
+    port: int
+    said: str
+
+    def typed(self, text: str) -> str:
+        """What the README says to type, for this server."""
+        return re.sub(r"\bTOKEN\b", self.token, text).replace(":8000", f":{self.port}")
+
+    def printed(self, text: str) -> str:
+        """What was printed, as the README would have it."""
+        return text.replace(self.token, "TOKEN").replace(f":{self.port}", ":8000").replace(str(self.folder), ANYTHING)
+
+
+@pytest.fixture(scope="module")
+def terminals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminals]:
+    """Both terminals, where the first has run its block."""
+    folder = tmp_path_factory.mktemp("tour")
+    environ = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(folder / "home"),
+        "LANG": "C.UTF-8",
+    }
+    (making,) = [block for block in fences("sh", README) if "git init" in block]
+    subprocess.run(["sh", "-euc", making], cwd=folder, env=environ, check=True, timeout=SECONDS)
+    ((typed, _),) = console(fences("console")[0])
+    with (folder / "first.out").open("wb") as out, (folder / "first.err").open("wb") as err:
+        argv = ["sh", "-c", f"exec {typed} --port 0 --grpc-port 0"]  # others may have the usual ports
+        server = subprocess.Popen(argv, cwd=folder, env=environ, stdout=out, stderr=err)
+    try:
+        said = str(eventually(lambda: _complete(folder / "first.out"), SECONDS, "a serving server"))
+        token, port = re.findall(r"once: (\S+)", said)[0], int(re.findall(r"http://127.0.0.1:(\d+)", said)[0])
+        yield Terminals(folder=folder, environ=environ, token=token, port=port, said=said)
+    finally:
+        server.terminate()
+        server.wait(20)
+        unmount_below(folder)
+    assert "Traceback" not in (folder / "first.err").read_text()
+
+
+def _complete(path: Path) -> str | None:
+    text = path.read_text()
+    return text if re.search(r"gRPC on port \d+\n", text) else None
+
+
+def test_the_tour(terminals: Terminals) -> None:
+    """Every line of the second terminal prints what stands below it, and so did that of the first one."""
+    first, second = map(console, fences("console"))
+    assert matches(first[0][1], re.sub(r"port \d+", "port 50051", terminals.printed(terminals.said)))
+    for typed, expected in second:
+        done = subprocess.run(
+            ["sh", "-c", terminals.typed(typed)],
+            cwd=terminals.folder,
+            env=terminals.environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert matches(expected, terminals.printed(done.stdout)), f"$ {typed}\n{terminals.printed(done.stdout)}"
+    (program,) = fences("python")
+    argv = [sys.executable, "-W", "error", "-c", terminals.typed(program)]
+    done = subprocess.run(argv, env=terminals.environ, capture_output=True, text=True, timeout=SECONDS, check=True)
+    assert "return a - b" in done.stdout
+
+
+def test_mcp_configurations_work_as_pasted(terminals: Terminals, tmp_path: Path) -> None:
+    """A client that is configured by any of the README's snippets has the tools, and is who it should be."""
+    environ = {**terminals.environ, "HOME": str(tmp_path)}  # where nothing was configured before
+
+    async def ask(configured: dict[str, Any]) -> Any:
+        async with _client(configured, environ, tmp_path) as client:
+            assert {"run", "read_log"} <= {tool.name for tool in (await client.list_tools()).tools}
+            return (await call(client, "who_am_i"))["name"]
+
+    snippets = [json.loads(terminals.typed(text))["mcpServers"]["debug-server"] for text in fences("json")]
+    assert [asyncio.run(ask(item)) for item in snippets] == ["local", "admin", "admin"]
+
+
+@contextlib.asynccontextmanager
+async def _client(configured: dict[str, Any], environ: dict[str, str], cwd: Path) -> Any:
+    if "command" in configured:
+        own = {**environ, **configured.get("env", {})}
+        child = StdioServerParameters(command=configured["command"], args=configured["args"], env=own, cwd=cwd)
+        async with Client(child, read_timeout_seconds=SECONDS) as client:
+            yield client
+        return
+    async with (
+        httpx2.AsyncClient(headers=configured["headers"], timeout=SECONDS) as http,
+        Client(streamable_http_client(configured["url"], http_client=http)) as client,
+    ):
+        yield client
