@@ -94,6 +94,7 @@ class _Backend:
         return self._pool.acquire_worktree(commit_sha=commit, owner="bench", environment_hash=None)
 
     def _timed_lease(self, commit: str) -> float:
+        self._rest()
         began = time.perf_counter()
         lease = self._lease(commit)
         seconds = time.perf_counter() - began
@@ -117,7 +118,6 @@ class _Backend:
 
         _, plain = interleaved(acquire, add, rounds=self._plan.rounds)
         taken = Samples.of(ours[self._plan.calls :])  # without the warm-up
-        self._usual = taken.p50
         facts = taken.facts("ours") | plain.facts("git_worktree_add")
         times = at_least(80 if self._backend == "overlay" else 5)
         return [
@@ -170,36 +170,41 @@ class _Backend:
 
     def _release(self) -> list[Result]:
         rounds = self._plan.rounds * self._plan.calls
-        calm = Samples.of(self._releases(rounds))
-        figures: list[Result] = [self._ready_again("release_to_ready_again", calm, {})]
-        name = f"release_to_ready_again_with_{self._plan.dirty_bytes // 1_000_000}_mb_dirty"
+        figures = self._release_figures("", [self._release_once() for _ in range(rounds)], {})
+        name = f"_with_{self._plan.dirty_bytes // 1_000_000}_mb_dirty"
         if reason := dirty_pages.why_not(self._folder, self._plan.dirty_bytes):
-            return [*figures, Skipped(name=f"{self._backend}.{name}", reason=reason)]
+            return [*figures, Skipped(name=f"{self._backend}.release{name}", reason=reason)]
         taken, dirty = [], []
         for _ in range(self._plan.rounds):
             with dirty_pages.dirtied(self._folder / "elsewhere", self._plan.dirty_bytes) as amount:
-                taken += self._releases(1)
+                taken.append(self._release_once())
             dirty.append(amount)
-        return [*figures, self._ready_again(name, Samples.of(taken), {"dirty_mb_at_least": min(dirty) // 1_000_000})]
+        return [*figures, *self._release_figures(name, taken, {"dirty_mb_at_least": min(dirty) // 1_000_000})]
 
-    def _ready_again(self, name: str, taken: Samples, facts: dict[str, Fact]) -> Figure:
-        """What a release and the next lease take together, above a lease alone."""
-        value = max(0.0, taken.p50 - self._usual)
-        facts = taken.facts("release_and_lease") | {"lease_ms_p50": round(milliseconds(self._usual), 4)} | facts
-        return self._figure(name, milliseconds(value), "ms", at_most(5), facts)
+    def _release_figures(self, name: str, taken: list[tuple[float, float]], more: dict[str, Fact]) -> list[Result]:
+        """The call, and the time until what was released is clean and can be leased again."""
+        call, ready = (Samples.of(list(values)) for values in zip(*taken, strict=True))
+        return [
+            self._figure(f"release{name}", milliseconds(call.p50), "ms", None, call.facts("ours") | more),
+            self._figure(f"ready_again{name}", milliseconds(ready.p50), "ms", at_most(5), ready.facts("ours") | more),
+        ]
 
-    def _releases(self, count: int) -> list[float]:
-        """Release a workspace that was worked in and lease one of the same commit, so many times."""
-        taken = []
+    def _release_once(self) -> tuple[float, float]:
+        """Of a workspace that was worked in."""
+        self._rest()
         lease = self._lease(self._known)
-        for _ in range(count):
-            _change(lease.path)
-            began = time.perf_counter()
-            lease.release()
-            lease = self._lease(self._known)
-            taken.append(time.perf_counter() - began)
+        _change(lease.path)
+        began = time.perf_counter()
         lease.release()
-        return taken
+        called = time.perf_counter()
+        self._rest()
+        return called - began, time.perf_counter() - began
+
+    def _rest(self) -> None:
+        """Until nothing is being cleaned in the background."""
+        spares = self._pool.settings.state_dir / "spares"
+        while any(not (spare / "git" / "clean").exists() for spare in spares.glob("*")):
+            time.sleep(0.0005)
 
 
 def _change(workspace: Path) -> None:

@@ -90,7 +90,7 @@ class Sessions:
         repository = self.register(remote)
         try:
             self.pool(repository).ensure_bare_repo()
-        except DebugServerError:
+        except BaseException:  # also an interrupt: a clone may take minutes
             with self._lock:
                 if self._store.remove_repository(repository.id):
                     self._pools.pop(repository.id, None)

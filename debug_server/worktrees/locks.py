@@ -13,7 +13,8 @@ from pathlib import Path
 from debug_server.errors import WorktreePoolError
 from debug_server.worktrees.trash import remove_tree
 
-_UNLOCKED_SECONDS = 60.0  # between a folder and its lock lie microseconds
+# Between a folder and its lock lie microseconds. A maker that cannot be seen is dead, or in another pid namespace.
+_UNLOCKED_SECONDS, _UNSEEN_SECONDS = 60.0, 1.0
 
 
 @contextmanager
@@ -57,7 +58,7 @@ def try_lock(path: Path) -> Iterator[bool]:
 def private_folder(parent: Path) -> Iterator[Path]:
     """A new directory that goes with the block; one whose maker was killed is known by ``sweep_private``."""
     parent.mkdir(parents=True, exist_ok=True)
-    hidden = Path(tempfile.mkdtemp(prefix=".", dir=parent))
+    hidden = Path(tempfile.mkdtemp(prefix=f".{os.getpid()}-", dir=parent))
     descriptor = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -72,16 +73,19 @@ def private_folder(parent: Path) -> Iterator[Path]:
 
 def sweep_private(parent: Path) -> None:
     """Delete the private folders of killed processes."""
-    limit = time.time() - _UNLOCKED_SECONDS
     for path in parent.glob("*"):
         with suppress(FileNotFoundError):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                hidden = path.name.startswith(".")
-                if path.stat().st_mtime < limit if hidden else _take(descriptor, fcntl.LOCK_EX):
+                if _never_locked(path) if path.name.startswith(".") else _take(descriptor, fcntl.LOCK_EX):
                     remove_tree(path)
             finally:
                 os.close(descriptor)
+
+
+def _never_locked(hidden: Path) -> bool:
+    maker = Path("/proc") / hidden.name[1:].partition("-")[0]
+    return time.time() - hidden.stat().st_mtime > (_UNLOCKED_SECONDS if maker.exists() else _UNSEEN_SECONDS)
 
 
 def _take(descriptor: int, kind: int) -> bool:
