@@ -20,6 +20,7 @@ def main() -> int:
     parser.add_argument("--repositories", type=int, default=26)
     parser.add_argument("--kills", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pause", type=float, default=0.1, help="seconds that each runner takes")
     options = vars(parser.parse_args())
     with tempfile.TemporaryDirectory(prefix="debug-server-dispatch-") as folder:
         print(json.dumps(run_campaign(Path(folder), **options)))
