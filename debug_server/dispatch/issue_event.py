@@ -45,7 +45,9 @@ def checked(event: IssueEvent) -> IssueEvent:
     if event.event_type.startswith(RESERVED):
         raise InvalidInputError(f"event_type {event.event_type!r} is reserved: only the server tells what runners do")
     if _CONTROL.search(event.field) or len(event.field) > _MAX_FIELD:
-        raise InvalidInputError(f"field {event.field[:40]!r} holds a control character or is too long")
+        raise InvalidInputError(
+            f"field {event.field[:40]!r} holds a control character or more than {_MAX_FIELD} characters"
+        )
     size = len(event.payload.encode("utf-8", "surrogatepass"))
     if size > MAX_PAYLOAD_BYTES:
         raise PayloadTooLargeError(

@@ -20,7 +20,7 @@ from tests.dispatch.governing import TERMINAL, Governor, make_repository, repos_
 from tests.running import eventually
 
 # One write for each line: what two runners append at the same time must not mix.
-SCRIPT = 'sleep {pause}; printf "%s\\n" "$DISPATCH_REPO $DISPATCH_TASK_ID $DISPATCH_FIELD" >> "$DISPATCH_ROOT/ran.log"; echo done\n'
+WORK = 'printf "%s\\n" "$DISPATCH_REPO $DISPATCH_TASK_ID $DISPATCH_FIELD" >> "$DISPATCH_ROOT/ran.log"; echo done\n'
 PRIORITIES = ("critical", "high", "med", "low")
 RUNNERS = "runners:\n" + "".join(
     f"  {name}:\n    executor: bash\n    cmd: work.sh\n    skills: [work.{name}]\n"
@@ -46,9 +46,10 @@ def run_campaign(root: Path, *, events: int, repositories: int, kills: int, seed
     Each runner takes ``pause`` seconds: with some, as many as may be are in flight all the time.
     """
     governor = Governor(root / "governor")
-    script = SCRIPT.replace("{pause}", str(pause))
     names = [f"repo-{number:02}" for number in range(repositories)]
-    places: dict[str, Path | str] = {name: make_repository(root / name, {"work.sh": script}) for name in names}
+    places: dict[str, Path | str] = {
+        name: make_repository(root / name, {"work.sh": f"sleep {pause}; {WORK}"}) for name in names
+    }
     governor.configure(RUNNERS, repos_text(places))
     began = time.monotonic()
     governor.start()

@@ -61,7 +61,7 @@ def _said(event: Any) -> str:
     if payload.get("exit_code") is not None:
         words.append(f"status {payload['exit_code']}")
     elif payload.get("reason"):
-        words.append(str(payload["reason"]))
+        words.append(": ".join(str(payload[name]) for name in ("reason", "message") if payload.get(name)))
     if payload.get("stderr"):
         words.append(f"| {str(payload['stderr']).strip()[-400:]}")
     return " ".join(words)
