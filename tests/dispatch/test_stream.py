@@ -147,7 +147,7 @@ def test_a_leased_workspace_leaves_the_repository_alone(working: Working, tmp_pa
 def test_over_http(working: Working) -> None:
     """Emitted as JSON, watched as server-sent events that resume by Last-Event-ID, pushed by a signed hook."""
     pushes = ONE_RUNNER + '    triggers:\n      - type: push\n        paths: ["*.md"]\n'
-    paths = [f"src/{number}.py" for number in range(20_000)]
+    paths = [f"src/{number}.py" for number in range(11_000)]
     body = json.dumps({"after": "a" * 40, "commits": [{"added": [*paths, "x.md"]}]}).encode()
 
     def watched(**headers: str) -> list[tuple[str, str]]:
@@ -170,8 +170,6 @@ def test_over_http(working: Working) -> None:
         assert pushed.json()["message"] == ["[runner] work queued"], "the last of many paths is the one that matters"
         push = pb.IssueEventRequest(task_id="G", event_type="push", repo_name="repo", paths=[*paths, "x.md"])
         assert governor.stub("IssueEvent").Emit(push, timeout=20).message == "[runner] work queued"
-        push.paths.extend(paths * 5)
-        assert "120001 paths changed" in governor.stub("IssueEvent").Emit(push, timeout=20).error
         assert client.post("/hooks/repo", content=body + b" ", headers=signed).status_code == 401
         assert client.post("/kanban/events", json=event, headers={"Host": "evil.example"}).status_code == 401
         assert client.post("/kanban/events", json=event, headers={"Authorization": "Bearer x"}).status_code == 401
