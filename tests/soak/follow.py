@@ -263,7 +263,7 @@ async def _kill(server: ServerProcess, campaign: Campaign) -> None:
 
 async def _follow(name: str, server: Place, command: int, campaign: Campaign) -> Followed:
     rng, digest, offset, cuts = random.Random(f"{name}-{campaign.seed}"), hashlib.sha256(), 0, 0
-    most = max(1, 2 * campaign.size // (campaign.cuts + 1))
+    most = max(1, 14 * campaign.size // (10 * (campaign.cuts + 1)))  # all cuts, before all bytes
     while True:
         left = rng.randrange(1, most) if cuts < campaign.cuts else None
         try:
