@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any, Protocol
 
 from debug_server.config.gateway import GatewayConfig
@@ -116,13 +116,20 @@ class Endpoints:
         most = self._config.answers.max_prompt_tokens
         if most and (tokens := estimated_tokens(turn)) > most:
             raise Refusal("context_length_exceeded", f"the prompt has about {tokens} tokens: at most {most} are taken")
-        return answering.events(turn, choices=choices, patience=Patience.of(self._config, stream=stream))
+        events = answering.events(turn, choices=choices, patience=Patience.of(self._config, stream=stream))
+        return self._counted(events) if stream else events
+
+    async def _counted(self, events: Events) -> Events:
+        """A stream counts as long as its turn: whoever has read its end may ask for the next one at once."""
+        with self._admission.streaming():
+            async with aclosing(events):
+                async for event in events:
+                    yield event
 
     async def _deliver(self, exchange: Exchange, answer: Answer, events: Events, *, stream: bool) -> None:
         try:
             if stream:
-                with self._admission.streaming():
-                    await exchange.stream(answer.stream(events), answer.failure)
+                await exchange.stream(answer.stream(events), answer.failure)
             else:
                 await exchange.json(await exchange.unless_gone(answer.whole(events)))
         finally:
