@@ -27,11 +27,8 @@ class CommandStore(Protocol):
     def claim_next(self, owner: str, *, session_id: int | None = None) -> Command | None:
         """Claim the best waiting command: highest priority, then oldest, its key not at its limit."""
 
-    def read_environment(self, command_id: int) -> dict[str, str]:
-        """The unsealed child environment of a command that has not ended."""
-
-    def read_stdin(self, command_id: int) -> str | None:
-        """The unsealed stdin that a command was given when it was added."""
+    def read_inputs(self, command_id: int) -> tuple[dict[str, str], str | None]:
+        """The unsealed environment and stdin of a command that has not ended; ConflictError after its end."""
 
     def get_handle(self, command_id: int) -> dict[str, Any] | None:
         """The keeper's handle as it was recorded at the start."""
@@ -42,9 +39,19 @@ class CommandStore(Protocol):
         """pending -> running, if (id, attempt, owner) still match; else ConflictError."""
 
     def finish_command(
-        self, command_id: int, *, attempt: int, owner: str, record: ExitRecord, log_path: str | None = None
+        self,
+        command_id: int,
+        *,
+        attempt: int,
+        owner: str,
+        record: ExitRecord,
+        log_path: str | None = None,
+        handle: Mapping[str, Any] | None = None,
     ) -> Command:
-        """Set the one terminal state and the log artifact, if (id, attempt, owner) still match; else ConflictError."""
+        """Set the one terminal state and the log artifact, if (id, attempt, owner) still match; else ConflictError.
+
+        With ``handle``, of a command that was over before anybody had said that it runs: its start, too.
+        """
 
     def take_over(self, command_id: int, *, attempt: int, owner: str, new_owner: str) -> bool:
         """Change the owner of a claimed command whose owner is dead; False if it changed meanwhile."""

@@ -364,9 +364,7 @@ class LocalEngine:
             self._telemetry.observe("debug_server_queue_wait_seconds", waited)
         try:
             session = self._store.get_session(command.session_id)
-            spec = CommandSpec.from_command(
-                command, self._store.read_environment(command.id), self._store.read_stdin(command.id)
-            )
+            spec = CommandSpec.from_command(command, *self._store.read_inputs(command.id))
             lease = self._sessions.prepare(session)
             request = self._sessions.environment(session, lease.path)
         except DebugServerError as error:

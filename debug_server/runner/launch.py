@@ -100,6 +100,7 @@ class RunningCommand:
         self._pool = pool  # whoever started it gives the keeper back
         self._again = False  # the keeper serves another command
         self._detached = False
+        self.recorded = False  # the store knows that it runs
         self._sending = threading.Lock()  # a keeper that was given back must not hear what was meant for this command
         self.run_dir = run_dir
         self.handle = handle
@@ -108,14 +109,27 @@ class RunningCommand:
         """Block until it has ended, whatever becomes of its keeper; DetachedError after ``detach``."""
         while self._connection is not None:
             if (message := self._connection.wait_for("exit")) is not None:
-                self._again = bool(message.get("again"))
-                return exit_record(message)
+                return self._end(message)
             self._hang_up()
             if self._detached:
                 raise DetachedError
             self._pool = None  # whatever answers now is another conversation, with a keeper that is not ours to give
             self._connection = reconnect(self.run_dir, self.handle)
         return settle_dead(self.run_dir, self.handle)
+
+    def ends_within(self, seconds: float) -> ExitRecord | None:
+        """Its record, if it has ended by then; ``wait`` for one that has not."""
+        if self._connection is None:
+            return None
+        try:
+            message = self._connection.wait_for("exit", timeout=seconds)
+        except TimeoutError:
+            return None
+        return None if message is None else self._end(message)
+
+    def _end(self, message: dict[str, Any]) -> ExitRecord:
+        self._again = bool(message.get("again"))
+        return exit_record(message)
 
     def _hang_up(self) -> None:
         with self._sending:

@@ -7,10 +7,10 @@ import logging
 import shlex
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from debug_server.errors import (
     CommandExecutionError,
@@ -28,6 +28,7 @@ from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.log_format import index_path
 from debug_server.runner.log_listener import observe_log
 from debug_server.runner.log_reader import seal_log
+from debug_server.runner.placement import spread
 from debug_server.runner.planning import Job, Planner
 from debug_server.runner.preparation import Preparation, StageLog
 from debug_server.runner.settings import RunnerPaths
@@ -36,8 +37,13 @@ from debug_server.runner.spec import CommandResult
 if TYPE_CHECKING:
     from debug_server.runner.environment import EnvironmentManager
 
+R = TypeVar("R")
+
 _LOG = logging.getLogger(__name__)
 _STORE_SECONDS, _STORE_RETRY = 60.0, 0.25
+# A command that is over by then has its start and its end in one commit: a second one, and all who hear of it, would
+# cost a third of what a short command takes.
+_BRIEF_SECONDS = 0.005
 
 
 class Pipeline:
@@ -78,7 +84,7 @@ class Pipeline:
                 self._make_room(log_path)
                 stack.enter_context(self._span(job.command))
                 running = self._start(job, log_path, stack)
-                record, interrupted = self._wait(job.command, running)
+                record, interrupted = self._attend(job, running, log_path)
             except OSError as error:
                 refusal = CommandExecutionError(f"command {job.command.id} could not be started: {error}")
                 self._fail(job.command, log_path, refusal)
@@ -86,7 +92,7 @@ class Pipeline:
             except (DebugServerError, KeyboardInterrupt) as error:
                 self._fail(job.command, log_path, error)
                 raise
-            result = self._finish(job.command, record, log_path)
+            result = self._finish(job.command, record, log_path, None if running.recorded else running.handle)
             running.clean()
             if self._telemetry is not None:
                 overhead = time.monotonic() - began - record.wall_seconds
@@ -144,6 +150,9 @@ class Pipeline:
     def _make_room(self, path: Path) -> None:
         """For a new log at ``path``."""
         if path.parent not in self._log_dirs:
+            if not self._log_dirs:
+                self._paths.logs_dir.mkdir(parents=True, exist_ok=True)
+                spread(self._paths.logs_dir)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._log_dirs.add(path.parent)
         if path.exists() and not _unused(path):
@@ -171,8 +180,22 @@ class Pipeline:
             raise CommandExecutionError(f"command {job.command.id} could not be started: {error}") from error
         if environment is not None:  # the keeper may outlive us, and needs it until its end
             environment.assign(running.handle["keeper"]["pid"])
+        self._count("debug_server_commands_started_total")
+        return running
+
+    def _record_start(self, job: Job, running: RunningCommand, log_path: Path) -> None:
+        command = job.command
         try:
-            self._record_start(job.command, running, log_path)
+            row = self._store.start_command(
+                command.id,
+                attempt=command.attempt,
+                owner=command.owner or "",
+                handle=running.handle,
+                log_path=str(log_path),
+            )
+            running.recorded = True
+            if row.cancel_requested:
+                running.cancel()
             if job.on_start is not None:
                 job.on_start(running)
         except BaseException:
@@ -181,30 +204,19 @@ class Pipeline:
             running.wait()
             running.clean()
             raise
-        return running
-
-    def _record_start(self, command: Command, running: RunningCommand, log_path: Path) -> None:
-        row = self._store.start_command(
-            command.id,
-            attempt=command.attempt,
-            owner=command.owner or "",
-            handle=running.handle,
-            log_path=str(log_path),
-        )
-        if row.cancel_requested:
-            running.cancel()
-        self._count("debug_server_commands_started_total")
 
     # -- the end --------------------------------------------------------------------------------------------------
 
-    def _wait(self, command: Command, running: RunningCommand) -> tuple[ExitRecord, bool]:
+    def _attend(self, job: Job, running: RunningCommand, log_path: Path) -> tuple[ExitRecord, bool]:
         """The record, and whether the caller was interrupted meanwhile."""
-        with self._registered(command.id, running):
-            try:
-                return running.wait(), False
-            except KeyboardInterrupt:
-                running.cancel("interrupted")
-                return running.wait(), True
+        record, interrupted = None, False
+        with self._registered(job.command.id, running):
+            if job.on_start is None:
+                record, interrupted = _interruptible(running, lambda: running.ends_within(_BRIEF_SECONDS))
+            if record is None:
+                self._record_start(job, running, log_path)
+                return _interruptible(running, running.wait)
+        return record, interrupted
 
     @contextmanager
     def _registered(self, command_id: int, running: RunningCommand) -> Iterator[None]:
@@ -216,8 +228,10 @@ class Pipeline:
             with self._lock:
                 del self._running[command_id]
 
-    def _finish(self, command: Command, record: ExitRecord, log_path: Path) -> CommandResult:
-        self._record_end(command, record, log_path)
+    def _finish(
+        self, command: Command, record: ExitRecord, log_path: Path, handle: dict[str, Any] | None = None
+    ) -> CommandResult:
+        self._record_end(command, record, log_path, handle)
         self._count("debug_server_commands_ended_total", reason=record.reason.value)
         if self._telemetry is not None:
             self._telemetry.observe("debug_server_command_seconds", record.wall_seconds)
@@ -226,7 +240,7 @@ class Pipeline:
         _LOG.info("command_finished", extra=fields)
         return CommandResult(command.id, status_for(record.reason), record.exit_code, log_path, exit=record)
 
-    def _record_end(self, command: Command, record: ExitRecord, log_path: Path) -> None:
+    def _record_end(self, command: Command, record: ExitRecord, log_path: Path, handle: dict[str, Any] | None) -> None:
         """A store that is full or locked is tried again: the record is on disk and the row must have its end."""
         deadline = time.monotonic() + _STORE_SECONDS
         while True:
@@ -237,6 +251,7 @@ class Pipeline:
                     owner=command.owner or "",
                     record=record,
                     log_path=str(log_path) if log_path.exists() else None,
+                    handle=handle,
                 )
             except StoreUnavailableError:
                 if time.monotonic() > deadline:
@@ -262,6 +277,15 @@ class Pipeline:
     def _count(self, name: str, **labels: str) -> None:
         if self._telemetry is not None:
             self._telemetry.count(name, 1, **labels)
+
+
+def _interruptible(running: RunningCommand, wait: Callable[[], R]) -> tuple[R | ExitRecord, bool]:
+    """What ``wait`` gives, and False; or, once the command of an interrupted caller is cancelled, its end and True."""
+    try:
+        return wait(), False
+    except KeyboardInterrupt:
+        running.cancel("interrupted")
+        return running.wait(), True
 
 
 def _reason(error: DebugServerError | KeyboardInterrupt) -> ExitReason:

@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,12 +35,21 @@ class LogVerbs(CommandVerbs):
 
     async def follow_log(self, caller: Caller, request: m.FollowLog) -> AsyncGenerator[m.LogPiece, None]:
         """History, then live, no gap, no repeat, until the command has ended."""
-        command = await self._command(caller, request.command_id)
-        path = await self._log_path(command)
-        if path is None:
+        command = await self._begun(await self._command(caller, request.command_id))
+        if command.log_path is None:
             return
-        cursor, changed = LogCursor(path, request.offset), asyncio.Event()
-        watch, loop, since = watch_log(path), asyncio.get_running_loop(), math.inf
+        cursor = LogCursor(command.log_path, request.offset)
+        follow = _history(command.id, cursor) if command.status.terminal else self._live(command, cursor)
+        try:
+            async with aclosing(follow):
+                async for piece in follow:
+                    yield piece
+        finally:
+            cursor.close()
+
+    async def _live(self, command: Command, cursor: LogCursor) -> AsyncGenerator[m.LogPiece, None]:
+        changed, watch = asyncio.Event(), watch_log(command.log_path or "")
+        loop, since = asyncio.get_running_loop(), math.inf
         try:
             watch.set_callback(lambda: loop.call_soon_threadsafe(changed.set))
             while True:
@@ -57,18 +67,17 @@ class LogVerbs(CommandVerbs):
                     since = watch.noticed_at if await wait_for(changed, _LOOK_AGAIN_SECONDS) else math.inf
         finally:
             watch.close()
-            cursor.close()
 
-    async def _log_path(self, command: Command) -> str | None:
-        """Where its log is; waits for it to start. None when it ended without one."""
+    async def _begun(self, command: Command) -> Command:
+        """The command once it has a log, or has ended without one."""
         if command.log_path is not None or command.status.terminal:
-            return command.log_path
+            return command
         async with self._wakeups.of(("command", command.id)) as woken:
             while True:
                 woken.clear()
                 command = await self._read(self._store.get_command, command.id)
                 if command.log_path is not None or command.status.terminal:
-                    return command.log_path
+                    return command
                 await woken.wait()
 
     async def list_artifacts(self, caller: Caller, request: m.SessionPage) -> m.ArtifactList:
@@ -128,6 +137,14 @@ class LogVerbs(CommandVerbs):
         if event.session_id is None:
             return False
         return await self._may_see(caller, event.session_id)
+
+
+async def _history(command_id: int, cursor: LogCursor) -> AsyncGenerator[m.LogPiece, None]:
+    """The log of a command that has ended: all of it is there."""
+    while segments := cursor.read(_PIECE):
+        for segment in segments:
+            yield _piece(command_id, segment)
+        await asyncio.sleep(0)
 
 
 def _subject(request: m.ReadEvents) -> Subject:

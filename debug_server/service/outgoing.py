@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -10,6 +11,8 @@ from debug_server.model import Event
 from debug_server.service.own_runs import OwnRunVerbs
 from debug_server.service.wakeups import ANYTHING
 from debug_server.store.outbox import Outgoing
+
+_GATHER_SECONDS = 0.02  # a look at the store for every single event would cost more than what most of them tell of
 
 
 class OutgoingVerbs(OwnRunVerbs):
@@ -21,7 +24,7 @@ class OutgoingVerbs(OwnRunVerbs):
             await self._call(self._store.collect, topic, await self._last_event(), [])
 
     async def pages_of_events(self, topic: str, limit: int) -> AsyncGenerator[list[Event], None]:
-        """The events after the topic's cursor, then live; each page before the next must be collected."""
+        """The events after the topic's cursor, then live, some of them together."""
         after = await self._call(self._store.read_cursor, topic) or 0
         async with self._wakeups.of(ANYTHING) as woken:
             while True:
@@ -32,6 +35,7 @@ class OutgoingVerbs(OwnRunVerbs):
                     yield page
                 else:
                     await woken.wait()
+                    await asyncio.sleep(_GATHER_SECONDS)
 
     async def collect_messages(self, topic: str, seq: int, messages: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
         """Keep the (lane, data) of messages and move the cursor behind their events, in one commit."""

@@ -26,6 +26,7 @@ ACTIVE = "owner IS NOT NULL AND finished_at IS NULL"
 
 _GET = f"SELECT {COLUMNS} FROM commands WHERE id = ?"
 _BY_KEY = f"SELECT {COLUMNS} FROM commands WHERE session_id = ? AND idempotency_key = ?"
+_INPUTS = "SELECT sealed_env, sealed_stdin, session_id, sequence, status, finished_at FROM commands WHERE id = ?"
 _TURN = (
     f"SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM commands WHERE {WAITING})"
     " AND NOT EXISTS (SELECT 1 FROM session_claims WHERE session_id = ?)"
@@ -111,21 +112,17 @@ class Commands(StorePart):
         rows = self._all(f"SELECT {COLUMNS} FROM commands WHERE {terms} ORDER BY sequence LIMIT ?", (*params, limit))
         return [command_from(row) for row in rows]
 
-    def read_environment(self, command_id: int) -> dict[str, str]:
-        """The unsealed child environment of a command that has not ended; ConflictError after its end."""
-        row = self._one(
-            "SELECT sealed_env, session_id, sequence, status, finished_at FROM commands WHERE id = ?", (command_id,)
-        )
-        sealed, session_id, sequence, status, finished_at = found(row, "command", command_id)
+    def read_inputs(self, command_id: int) -> tuple[dict[str, str], str | None]:
+        """The unsealed environment and stdin of a command that has not ended; ConflictError after its end."""
+        row = self._one(_INPUTS, (command_id,))
+        env, stdin, session_id, sequence, status, finished_at = found(row, "command", command_id)
         if finished_at is not None:
-            raise ConflictError(f"command {command_id} has {status}: its environment was removed")
-        return {} if sealed is None else self._sealer.unseal(bytes(sealed), _place(session_id, sequence))
-
-    def read_stdin(self, command_id: int) -> str | None:
-        """The unsealed stdin that a command was given when it was added; None for most, and after its end."""
-        row = self._one("SELECT sealed_stdin, session_id, sequence FROM commands WHERE id = ?", (command_id,))
-        sealed, session_id, sequence = found(row, "command", command_id)
-        return None if sealed is None else self._sealer.unseal(bytes(sealed), _place(session_id, sequence))[_STDIN]
+            raise ConflictError(f"command {command_id} has {status}: its environment and its stdin were removed")
+        place = _place(session_id, sequence)
+        return (
+            {} if env is None else self._sealer.unseal(bytes(env), place),
+            None if stdin is None else self._sealer.unseal(bytes(stdin), place)[_STDIN],
+        )
 
     def get_handle(self, command_id: int) -> dict[str, Any] | None:
         """The keeper's handle that ``start_command`` was given; None before."""
@@ -139,28 +136,41 @@ class Commands(StorePart):
         text = mapping_text(handle, what="keeper handle")
         with self._database.write() as transaction:
             now = self._now()
-            row = transaction.one(_START, (text, log_path, now, now, command_id, attempt, owner))
-            if row is None:
-                raise conflict(_current(transaction, command_id), attempt, owner, "started")
-            command = command_from(row)
-            _append(transaction, now, STARTED, command, f'{{"attempt":{attempt}}}')
+            command = _set_running(transaction, (text, log_path, now, now), command_id, attempt, owner)
+            _append_start(transaction, now, command)
         self._announce(Notice(STARTED, command.session_id, command_id))
         return command
 
     def finish_command(
-        self, command_id: int, *, attempt: int, owner: str, record: ExitRecord, log_path: str | None = None
+        self,
+        command_id: int,
+        *,
+        attempt: int,
+        owner: str,
+        record: ExitRecord,
+        log_path: str | None = None,
+        handle: Mapping[str, Any] | None = None,
     ) -> Command:
-        """Set the one terminal state and the log artifact, if (id, attempt, owner) still match; else ConflictError."""
+        """Set the one terminal state and the log artifact, if (id, attempt, owner) still match; else ConflictError.
+
+        With ``handle``, of a command that was over before anybody had said that it runs: its start, too.
+        """
         status = status_for(record.reason)
         sql = _FINISH[status is CommandStatus.SUCCEEDED]
+        text = None if handle is None else mapping_text(handle, what="keeper handle")
         with self._database.write() as transaction:
             now = self._now()
+            if text is not None:
+                began = now - record.wall_seconds
+                _set_running(transaction, (text, log_path, began, now), command_id, attempt, owner)
             row = transaction.one(sql, (*_end_values(record, log_path, now), command_id, attempt, owner))
             if row is None:
                 raise conflict(_current(transaction, command_id), attempt, owner, f"ended as {status}")
             command = command_from(row, record)
             if log_path is not None:
                 artifacts.insert_log(transaction, now, command.session_id, command_id, log_path)
+            if text is not None:
+                _append_start(transaction, now, command)
             _append_end(transaction, now, command)
         self._announce(Notice(FINISHED, command.session_id, command_id))
         return command
@@ -182,6 +192,15 @@ class Commands(StorePart):
         return command
 
 
+def _set_running(
+    transaction: Transaction, values: tuple[object, ...], command_id: int, attempt: int, owner: str
+) -> Command:
+    row = transaction.one(_START, (*values, command_id, attempt, owner))
+    if row is None:
+        raise conflict(_current(transaction, command_id), attempt, owner, "started")
+    return command_from(row)
+
+
 def end_waiting(transaction: Transaction, now: float, command_id: int) -> Command:
     """End a command that nobody owns as cancelled."""
     row = transaction.one(_END_WAITING, (*_end_values(_CANCELLED_WAITING, None, now), command_id))
@@ -193,6 +212,10 @@ def end_waiting(transaction: Transaction, now: float, command_id: int) -> Comman
 def _end_values(record: ExitRecord, log_path: str | None, now: float) -> tuple[object, ...]:
     status = status_for(record.reason)
     return (status.value, record.exit_code, record.reason.value, exit_text(record), log_path, now, now)
+
+
+def _append_start(transaction: Transaction, now: float, command: Command) -> None:
+    _append(transaction, now, STARTED, command, f'{{"attempt":{command.attempt}}}')
 
 
 def _append_end(transaction: Transaction, now: float, command: Command) -> None:

@@ -79,9 +79,13 @@ class Callbacks:
     # -- the collector ----------------------------------------------------------------------------------------------
 
     async def _collect(self) -> None:
+        passed = 0  # events behind the stored cursor that had nothing to tell; a successor looks at them again
         async for page in self._service.pages_of_events(TOPIC, _PAGE):
             messages = [found for event in page if (found := await self._message(event)) is not None]
-            await self._service.collect_messages(TOPIC, page[-1].seq, messages)
+            passed += len(page)
+            if messages or passed >= _PAGE:
+                await self._service.collect_messages(TOPIC, page[-1].seq, messages)
+                passed = 0
             if messages:
                 self._changed.set()
 

@@ -59,7 +59,7 @@ def _ran(bench: Bench) -> int:
 
 
 @pytest.mark.parametrize("mode", ["inline", "queued"])
-@pytest.mark.parametrize("point", ["claimed", "ordered", "started", "ended", "finished"])
+@pytest.mark.parametrize("point", ["claimed", "ordered", "launched", "started", "ended", "finished"])
 def test_killed_there_it_ends_once(tmp_path: Path, make_bench: Callable[..., Bench], point: str, mode: str) -> None:
     """kill -9 at each step: the next server finishes the command, which ran once if it ran at all."""
     root = tmp_path / "server"

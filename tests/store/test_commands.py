@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC
+from datetime import UTC, timedelta
 
 import pytest
 
@@ -90,6 +90,22 @@ def test_a_full_life(store: MetadataStore, session: Session, clock: Clock) -> No
     assert last.data == {"status": "failed", "reason": "out_of_memory", "exit_code": None}
 
 
+def test_start_and_end_in_one_commit(store: MetadataStore, session: Session, clock: Clock) -> None:
+    """With its handle a command that nobody saw running gets both, as if it had been seen; or neither."""
+    command = store.add_command(session_id=session.id, argv=["x"], claim_owner="engine")
+    end_time = clock.move(2)
+    record = ExitRecord(reason=ExitReason.EXITED, exit_code=0, wall_seconds=0.5)
+    with pytest.raises(ConflictError, match="pending, attempt 1, owner 'engine'"):
+        store.finish_command(command.id, attempt=1, owner="thief", record=record, log_path="/l/x-1.log", handle=HANDLE)
+    assert kinds(store) == ["command.pending"]
+    store.finish_command(command.id, attempt=1, owner="engine", record=record, log_path="/l/x-1.log", handle=HANDLE)
+    ended = store.get_command(command.id)
+    assert (ended.status, ended.log_path, ended.exit) == (CommandStatus.SUCCEEDED, "/l/x-1.log", record)
+    assert (ended.started_at, ended.finished_at) == (end_time - timedelta(seconds=0.5), end_time)
+    assert store.get_handle(command.id) == HANDLE
+    assert kinds(store) == ["command.pending", "command.started", "command.finished"]
+
+
 def test_exit_code_zero_is_kept(store: MetadataStore, session: Session) -> None:
     """An exit code of 0 is a fact and not an absent field."""
     command = started(store, session)
@@ -128,7 +144,7 @@ def test_other_bad_input(store: MetadataStore, session: Session) -> None:
         store.add_command(session_id=999, argv=["x"])
     with pytest.raises(NotFoundError, match="command 999"):
         store.get_command(999)
-    for call in (store.get_handle, store.read_environment, store.request_cancel):
+    for call in (store.get_handle, store.read_inputs, store.request_cancel):
         with pytest.raises(NotFoundError, match="command 999"):
             call(999)
 

@@ -82,7 +82,7 @@ def test_processes_open_a_new_database_at_once(database_url: str) -> None:
         process.communicate(timeout=60)
     assert [process.returncode for process in processes] == [0] * 6
     with open_store(database_url) as store:
-        environments = [store.read_environment(number) for number in range(1, 7)]
+        environments = [store.read_inputs(number)[0] for number in range(1, 7)]
     assert environments == [{"A": "b"}] * 6
 
 

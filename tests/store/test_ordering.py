@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from debug_server.errors import QueueFullError
+from debug_server.errors import ConflictError, QueueFullError
 from debug_server.model import ExitReason, ExitRecord, Session
 from debug_server.store import MetadataStore
 
@@ -46,9 +46,10 @@ def test_stdin_is_sealed_and_removed_at_the_end(store: MetadataStore, session: S
     """The text comes back as it was given, until the command has ended; its events carry its subject."""
     text = '{"payload": "\\u0000 s3cret \u00e4"}'
     command = store.add_command(session_id=session.id, argv=["x"], stdin_text=text, subject="dispatch")
-    assert store.read_stdin(command.id) == text
+    assert store.read_inputs(command.id)[1] == text
     claimed = store.claim_next("engine")
     assert claimed is not None
     store.finish_command(claimed.id, attempt=1, owner="engine", record=FAILED)
-    assert store.read_stdin(command.id) is None
+    with pytest.raises(ConflictError, match="stdin"):
+        store.read_inputs(command.id)
     assert [event.kind for event in store.read_events(subject="dispatch")] == ["command.pending", "command.finished"]

@@ -20,11 +20,11 @@ def test_the_environment_lives_as_long_as_the_command(store: MetadataStore, sess
     env = {"API_KEY": SECRET, "ODD": "\udcff ü\n="}
     command = store.add_command(session_id=session.id, argv=["x"], env=env, claim_owner="e")
     bare = store.add_command(session_id=session.id, argv=["x"])
-    assert store.read_environment(command.id) == env
-    assert store.read_environment(bare.id) == {}
+    assert store.read_inputs(command.id)[0] == env
+    assert store.read_inputs(bare.id)[0] == {}
     store.finish_command(command.id, attempt=1, owner="e", record=ExitRecord(reason=ExitReason.LOST))
     with pytest.raises(ConflictError, match="has failed"):
-        store.read_environment(command.id)
+        store.read_inputs(command.id)
     assert store.get_command(command.id).env_names == ("API_KEY", "ODD")
 
 
@@ -33,7 +33,7 @@ def test_cancelling_wipes_too(store: MetadataStore, session: Session) -> None:
     command = store.add_command(session_id=session.id, argv=["x"], env={"A": SECRET})
     store.request_cancel(command.id)
     with pytest.raises(ConflictError, match="has cancelled"):
-        store.read_environment(command.id)
+        store.read_inputs(command.id)
 
 
 def test_no_file_shows_the_secret(tmp_path: Path) -> None:

@@ -348,7 +348,7 @@ class Keeper:
         exit_record = record.assemble(self, time.monotonic())
         self._publish(exit_record)
         self._announce(exit_record)
-        self.tree.remove()
+        self.nest.vacate(self.limits, spotless=not self.ladder.active and "counters" not in exit_record["evidence"])
         self._reap(self.wakeup, 0)
         deadline = time.monotonic() + 1.0
         while not self.control.settled and time.monotonic() < deadline:

@@ -64,6 +64,23 @@ def _apply_version1(groups: dict[str, str], wanted: dict[str, Any]) -> None:
         cgroup.write(groups["cpu"] + "/cpu.cfs_quota_us", str(_quota(wanted["cpus"])))
 
 
+def lift(groups: dict[str, str], plan: Plan) -> bool:
+    """Take back what ``apply`` wrote to version 1 groups; False when that cannot be done."""
+    held = {name for name, item in plan.items() if item["by"] == "cgroup"}
+    try:
+        if "memory_bytes" in held:
+            if os.path.exists(groups["memory"] + "/memory.memsw.limit_in_bytes"):
+                cgroup.write(groups["memory"] + "/memory.memsw.limit_in_bytes", "-1")
+            cgroup.write(groups["memory"] + "/memory.limit_in_bytes", "-1")
+        if "pids" in held:
+            cgroup.write(groups["pids"] + "/pids.max", "max")
+        if "cpus" in held:
+            cgroup.write(groups["cpu"] + "/cpu.cfs_quota_us", "-1")
+    except OSError:
+        return False
+    return True
+
+
 def tighten(tree: Tree, plan: Plan) -> None:
     """Once the command has been born: its exact number of processes."""
     if isinstance(tree, Version1Tree) and "pids" in plan:

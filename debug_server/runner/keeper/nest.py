@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 
-from debug_server.runner.keeper import cgroup, embryo
+from debug_server.runner.keeper import cgroup, embryo, limits
 from debug_server.runner.keeper.linux import clone
 from debug_server.runner.keeper.tree import Tree, Version1Tree
 
@@ -26,6 +26,7 @@ class Nest:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
+        self.spent = False  # it was used, and not renewed
         self.pid = 0  # of the process whose end is the command's end, or of the namespace's init
         self.orders: socket.socket | None = None  # closes when exec has happened, speaks when it could not
         self.status_pipe: int | None = None  # in a namespace: where the command's wait status comes from
@@ -33,8 +34,13 @@ class Nest:
     def hatch(self, orders: dict[str, Any], stdio: embryo.Stdio) -> None:
         """Start the command; an OSError or LookupError says why it could not be."""
         assert self.orders is not None
+        self.spent = True
         self.orders.sendall(marshal.dumps(orders))
         self.orders.shutdown(socket.SHUT_WR)
+
+    def vacate(self, plan: limits.Plan, *, spotless: bool) -> None:
+        """The command is over and its tree empty: give that back."""
+        self.tree.remove()
 
     def abandon(self) -> None:
         """End whatever there is of the tree, and the tree."""
@@ -73,7 +79,14 @@ class Version1Nest(Nest):
         super().__init__(tree)
         self._leave = [f"{path}/tasks" for path in parents.values()]
 
+    def vacate(self, plan: limits.Plan, *, spotless: bool) -> None:
+        """The next command has the groups, where nothing of this one shows in them."""
+        self.spent = not (spotless and limits.lift(self.tree.groups, plan) and self.tree.renew())
+        if self.spent:
+            self.tree.remove()
+
     def hatch(self, orders: dict[str, Any], stdio: embryo.Stdio) -> None:
+        self.spent, self.orders = True, None
         enter = [f"{path}/tasks" for path in self.tree.groups.values()]
         if orders["tty"] or orders["rlimits"]:
             orders["enter"] = enter

@@ -12,6 +12,7 @@ from debug_server.runner.keeper.containment import Containment
 from debug_server.runner.keeper.embryo import Stdio
 from debug_server.runner.keeper.keeper import Keeper
 from debug_server.runner.keeper.linux import become_subreaper, set_process_name, start_time
+from debug_server.runner.keeper.nest import Nest
 from debug_server.runner.keeper.rundir import RefusedError, RunDir
 
 TYPE_CHECKING = False
@@ -34,6 +35,7 @@ class Spare:
         set_process_name("ds-keeper")
         self.connection = connection
         self._containment = containment
+        self._last: Nest | None = None
         self._buffer = frames.FrameBuffer()
         own = os.getpid()
         self.identity = {"pid": own, "start_time": start_time(own), "boot_id": boot}
@@ -46,7 +48,8 @@ class Spare:
         """Make pipes and a tree for the next command."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self.stdio = Stdio()
-        self.nest = self._containment.prepare(self.stdio)
+        last = self._last
+        self.nest = self._last = self._containment.prepare(self.stdio) if last is None or last.spent else last
 
     def await_orders(self) -> dict[str, Any] | None:
         """Block until the server has a command; None when it went away."""

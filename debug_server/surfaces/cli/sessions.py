@@ -88,9 +88,7 @@ def _run(
     request: EnvironmentRequest | None,
 ) -> int:
     try:
-        spec = CommandSpec.from_command(
-            command, local.store.read_environment(command.id), local.store.read_stdin(command.id)
-        )
+        spec = CommandSpec.from_command(command, *local.store.read_inputs(command.id))
         result = supervisor.run_claimed(
             command, spec, lease, env_request=request, stream_observers=[Printer()], observer_seconds=FOR_EVER
         )

@@ -1,8 +1,8 @@
 """A server that is killed at a chosen point. Usage: die_at.py ROOT POINT inline|queued ARGV...
 
-Points: ``claimed`` (before any keeper has orders), ``ordered`` (a keeper has them), ``started`` (the row knows),
-``ended`` (there is an exit record, the row does not know), ``finished`` (the row knows, the rest is not done),
-``never``.
+Points: ``claimed`` (before any keeper has orders), ``ordered`` (a keeper has them), ``launched`` (it has begun),
+``started`` (the row knows), ``ended`` (there is an exit record, the row does not know), ``finished`` (the row knows,
+the rest is not done), ``never``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ def arm(point: str) -> None:
         KeeperPool.take = die  # type: ignore[method-assign]
     elif point == "ordered":
         KeeperConnection.wait_for = die  # type: ignore[method-assign]
+    elif point == "launched":
+        launch.RunningCommand.ends_within = die  # type: ignore[method-assign]
     elif point == "started":
+        launch.RunningCommand.ends_within = lambda *_: None  # type: ignore[method-assign]
         Pipeline._record_start = after(Pipeline._record_start)  # type: ignore[method-assign]
     elif point == "ended":
         MetadataStore.finish_command = die  # type: ignore[method-assign]
