@@ -19,9 +19,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
 from debug_server.model import Event
@@ -31,6 +29,9 @@ from debug_server.tasks.models import RunnerTask, TaskStatus
 from debug_server.tasks.targets import Target
 from debug_server.tasks.tasks import CALLBACK, CALLBACK_TOKEN, Tasks
 from debug_server.tasks.views import TASK
+
+if TYPE_CHECKING:
+    import httpx
 
 _LOG = logging.getLogger(__name__)
 TOPIC = "task_callbacks"
@@ -58,10 +59,7 @@ class Callbacks:
         self._tasks = tasks
         self._sending: dict[int, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
-        # One for all: making it reads the certificates of the whole machine, which takes longer than a callback. But a
-        # connection for each: one that is known by its address alone may have proved another name.
-        alone = httpx.Limits(max_keepalive_connections=0)
-        self._client = httpx.AsyncClient(timeout=_TIMEOUT, trust_env=False, follow_redirects=False, limits=alone)
+        self._client: httpx.AsyncClient | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
@@ -74,7 +72,8 @@ class Callbacks:
             for task in [*loops, *self._sending.values()]:
                 task.cancel()
             await asyncio.gather(*loops, *self._sending.values(), return_exceptions=True)
-            await self._client.aclose()
+            if self._client is not None:
+                await self._client.aclose()
 
     # -- the collector ----------------------------------------------------------------------------------------------
 
@@ -169,7 +168,17 @@ class Callbacks:
         if token is not None:
             headers |= signed(token, body)
         async with asyncio.timeout(_TIMEOUT):
-            return await _send_to(self._client, await self._tasks.targets.resolve(asked[CALLBACK]), body, headers)
+            return await _send_to(self._http(), await self._tasks.targets.resolve(asked[CALLBACK]), body, headers)
+
+    def _http(self) -> httpx.AsyncClient:
+        """One for all, made for the first: it loads a tenth of a second of modules and this machine's certificates."""
+        if self._client is None:
+            import httpx
+
+            # A connection for each: one that is known by its address alone may have proved another name.
+            alone = httpx.Limits(max_keepalive_connections=0)
+            self._client = httpx.AsyncClient(timeout=_TIMEOUT, trust_env=False, follow_redirects=False, limits=alone)
+        return self._client
 
 
 def signed(token: str, body: bytes) -> dict[str, str]:
