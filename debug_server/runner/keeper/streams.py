@@ -1,4 +1,4 @@
-"""The child's stdout and stderr: read by 64 KiB and put into the log, or relayed; a full disk blocks the child."""
+"""The child's stdout and stderr: read by 128 KiB and put into the log, or relayed; a full disk blocks the child."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping
 
 from debug_server.runner.keeper import frames
 from debug_server.runner.keeper.control import Control
+from debug_server.runner.keeper.embryo import READ_SIZE
 from debug_server.runner.keeper.loop import Loop
 from debug_server.runner.keeper.masking import Mask
 from debug_server.runner.keeper.output import Output, RelayBuffer
 from debug_server.runner.log_format import STDERR, STDOUT
 
-_READ = 1 << 16
-_READS_PER_TURN = 16  # then timers and clients get their turn
+_READS_PER_TURN = 8  # then timers and clients get their turn
+# A child that writes a little, again and again: let it, for a moment, instead of switching to and fro for each line.
+_LITTLE, _RAPID_SECONDS, _GATHER_SECONDS = 1 << 14, 0.0002, 0.0003
 DISK_RETRY, _DISK_PATIENCE = 0.2, 10.0
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
@@ -33,6 +35,7 @@ class Streams:
         self._held: tuple[int, bytes] | None = None  # read but not yet on disk
         self._disk_full_since: float | None = None
         self._relayed_fd = -1
+        self._little = False  # the last read found not much
         self.terminal: int | None = None
         self.on_writable: Callable[[], None] | None = None  # a terminal's other direction
         self.over_cap: Callable[[], None] = lambda: None
@@ -79,6 +82,8 @@ class Streams:
 
     def _pump(self, fd: int) -> None:
         stream = self._pipes[fd]
+        if self._little and time.monotonic() - self.last_output < _RAPID_SECONDS:
+            time.sleep(_GATHER_SECONDS)
         for _ in range(_READS_PER_TURN):
             data = _read(fd)
             if data is None:
@@ -89,10 +94,11 @@ class Streams:
                 self._close(fd)
                 return
             self.last_output = time.monotonic()
+            self._little = len(data) < _LITTLE
             if fd == self._relayed_fd:
                 self._pass_on(data)
                 return
-            if not self._keep(stream, data) or len(data) < _READ:
+            if not self._keep(stream, data) or len(data) < READ_SIZE:
                 return
 
     def _keep(self, stream: int, data: bytes) -> bool:
@@ -180,7 +186,7 @@ class Streams:
 def _read(fd: int) -> bytes | None:
     """None: nothing there yet. Empty: the end."""
     try:
-        return os.read(fd, _READ)
+        return os.read(fd, READ_SIZE)
     except BlockingIOError:
         return None
     except OSError as error:
