@@ -251,9 +251,14 @@ def test_what_an_ended_child_wrote_waits_for_room_too(small_disk: Path, make_ben
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(932 << 10))  # room for one piece and not for two
     mark = f"gone-{small_disk.parent.name}"
-    started = bench.start(python("import os\nos.write(1, b'x' * 65536)\nos.write(1, b'y' * 65536)", mark))
+    waits = "while not os.path.exists('go'): time.sleep(0.01)"
+    started = bench.start(
+        python(f"import os, time\nos.write(1, b'x' * 65536)\n{waits}\nos.write(1, b'y' * 65536)", mark)
+    )
     log = Path(str(started.command.log_path))
-    eventually(lambda: not carrying(mark) and log.stat().st_size == 65536, what="the end of the child")
+    eventually(lambda: log.stat().st_size == 65536, what="the first piece")
+    (bench.workspace / "go").touch()
+    eventually(lambda: not carrying(mark), what="the end of the child")
     time.sleep(0.5)  # longer than the keeper takes to try again
     assert bench.store.get_command(started.command.id).status is CommandStatus.RUNNING
     ballast.unlink()
