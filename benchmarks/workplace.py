@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 import threading
 import time
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debug_server.engine import SessionWorkspace
-from debug_server.model import Limits
+from debug_server.model import Limits, Session
 from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.spec import CommandResult, CommandSpec
@@ -92,8 +93,19 @@ def open_workplace(*, kill_grace: float = 1.0, spare_keepers: int | None = None)
                 metadata_store=store, paths=paths, environment_manager=None, settings=settings
             ) as supervisor,
         ):
-            session = store.create_session()
+            session = unused_session(store)
             yield Workplace(folder=folder, store=store, supervisor=supervisor, session_id=session.id)
+
+
+def unused_session(store: MetadataStore) -> Session:
+    """A session with a number that an earlier run has probably not had.
+
+    ext4 places a session's logs by the hash of its number, and passes over the inodes of logs that were removed there
+    within the last minutes: without this each run would measure what the one before it left.
+    """
+    for _ in range(random.randrange(2000)):
+        store.create_session()
+    return store.create_session()
 
 
 class Mark:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.repository import Amounts, generate
+from benchmarks.workplace import unused_session
+from debug_server.store import open_store
 from debug_server.worktrees.mount import detach, list_mounts
 
 _SERVING = re.compile(rb"serving on http://127\.0\.0\.1:(\d+)\n")
@@ -80,6 +82,8 @@ def serving() -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="debug-server-bench-") as name:
         folder = Path(name)
         generate(folder / "repository", Amounts(files=20, commits=2))
+        with open_store(f"sqlite:///{folder}/.artifacts/data/metadata.db") as store:
+            unused_session(store)
         argv = [sys.executable, "-m", "debug_server", "serve", "--port", "0", "--grpc-port", "0"]
         try:
             with _process([*argv, "--log-level", "WARNING"], folder) as server:

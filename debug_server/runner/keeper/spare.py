@@ -101,7 +101,6 @@ def live(connection: socket.socket, containment: Containment, boot: str) -> NoRe
         spare.prepare()
         orders = spare.await_orders()
         if orders is None:
-            spare.nest.abandon()
             break
         try:
             Keeper(spare, orders, last=left == 0).run()
@@ -111,6 +110,8 @@ def live(connection: socket.socket, containment: Containment, boot: str) -> NoRe
         except BaseException as error:  # noqa: BLE001 - the process boundary: nothing above could end the tree
             _report(spare, error)
             break
+    if not spare.nest.spent:
+        spare.nest.abandon()
     spare.run_dir.leave()
     os._exit(0)
 

@@ -17,8 +17,6 @@ from debug_server.runner.keeper.output import Output, RelayBuffer
 from debug_server.runner.log_format import STDERR, STDOUT
 
 _READS_PER_TURN = 8  # then timers and clients get their turn
-# A child that writes a little, again and again: let it, for a moment, instead of switching to and fro for each line.
-_LITTLE, _RAPID_SECONDS, _GATHER_SECONDS = 1 << 14, 0.0002, 0.0003
 DISK_RETRY, _DISK_PATIENCE = 0.2, 10.0
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
@@ -35,7 +33,6 @@ class Streams:
         self._held: tuple[int, bytes] | None = None  # read but not yet on disk
         self._disk_full_since: float | None = None
         self._relayed_fd = -1
-        self._little = False  # the last read found not much
         self.terminal: int | None = None
         self.on_writable: Callable[[], None] | None = None  # a terminal's other direction
         self.over_cap: Callable[[], None] = lambda: None
@@ -82,8 +79,6 @@ class Streams:
 
     def _pump(self, fd: int) -> None:
         stream = self._pipes[fd]
-        if self._little and time.monotonic() - self.last_output < _RAPID_SECONDS:
-            time.sleep(_GATHER_SECONDS)
         for _ in range(_READS_PER_TURN):
             data = _read(fd)
             if data is None:
@@ -94,7 +89,6 @@ class Streams:
                 self._close(fd)
                 return
             self.last_output = time.monotonic()
-            self._little = len(data) < _LITTLE
             if fd == self._relayed_fd:
                 self._pass_on(data)
                 return

@@ -131,13 +131,12 @@ def test_a_slow_client_slows_only_itself(shared: Served) -> None:
     """One that does not read neither holds the command nor another follower, and the server does not buffer for it."""
     session = shared.session()
     command = shared.submit(session, "sh", "-c", "head -c 40000000 /dev/zero | tr '\\0' x")
-    slow = shared.socket(f"/commands/{command}/log")
-    ended = answered(shared.admin.get(f"/commands/{command}/wait", params={"timeout": 60}), 200)
-    assert ended["exit_reason"] == "exited"
-    assert len(shared.admin.get(f"/commands/{command}/log", params={"follow": True}).content) == 40_000_000
-    assert shared.followers == 1  # it is still at its beginning
-    assert sum(len(json.loads(message)["text"]) for message in slow) == 40_000_000
-    slow.close()
+    with shared.socket(f"/commands/{command}/log") as slow:
+        ended = answered(shared.admin.get(f"/commands/{command}/wait", params={"timeout": 60}), 200)
+        assert ended["exit_reason"] == "exited"
+        assert len(shared.admin.get(f"/commands/{command}/log", params={"follow": True}).content) == 40_000_000
+        assert shared.followers == 1  # it is still at its beginning
+        assert sum(len(json.loads(message)["text"]) for message in slow) == 40_000_000
 
 
 def test_no_more_followers_than_there_is_room_for(shared: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,8 +166,10 @@ def test_a_revoked_token_follows_no_longer(shared: Served) -> None:
     made = answered(shared.admin.post("/auth/tokens", json={"name": "short", "scopes": ["admin"]}), 201)
     command = shared.submit(shared.session(), "sh", "-c", "echo up; sleep 600")
     headers = {"Authorization": f"Bearer {made['token']}"}
-    with httpx.Client(base_url=shared.url, headers=headers, timeout=30) as client:
-        socket = shared.socket(f"/commands/{command}/log", client)
+    with (
+        httpx.Client(base_url=shared.url, headers=headers, timeout=30) as client,
+        shared.socket(f"/commands/{command}/log", client) as socket,
+    ):
         with client.stream("GET", f"/commands/{command}/log?follow=1") as response:
             pieces = response.iter_raw()
             assert (next(pieces), json.loads(str(socket.recv(timeout=10)))["text"]) == (b"up\n", "up\n")
