@@ -43,6 +43,7 @@ _BACKLOG = 2048
 _ENGINE_SECONDS = 1.0  # for what is about to end by itself
 _MAX_FRAME = 1 << 20  # of a WebSocket's client, which has little to say
 _SWITCH_SECONDS = 0.0005
+_KEEP_ALIVE_SECONDS = 75  # longer than most clients keep one: theirs to close, not ours while they send
 ADMIN_NAME = "admin"
 
 
@@ -196,6 +197,7 @@ def uvicorn_config(app: HttpApp, options: ServeOptions) -> uvicorn.Config:
         access_log=False,  # it would show the query, and so a WebSocket's token
         proxy_headers=False,
         server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         ws_max_size=_MAX_FRAME,
         ws_per_message_deflate=False,  # a window for each of thousands of watchers
         ws_ping_interval=20.0,
