@@ -83,6 +83,7 @@ def _gateway(local: Local) -> Part | None:
 def _workers(local: Local) -> Part:
     from debug_server.workers.part import WorkersPart
 
+    local.workers.check_protocols()
     return WorkersPart(local.workers)
 
 

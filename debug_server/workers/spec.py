@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from debug_server.config import WorkerConfig
@@ -14,7 +14,9 @@ from debug_server.errors import ConfigurationError
 from debug_server.model import Limits, check_name
 
 FORBIDDEN = frozenset({"PROXY_API_KEY", "PROXY_METRICS_TOKEN"})  # the front's own secrets: no worker needs them
+INSTANCE_VARIABLE = "DEBUG_SERVER_WORKER_INSTANCE"
 _MARK = {"CODEX_WORKER_SUPERVISED": "true"}
+_INSTANCE = "{instance}"  # only these characters: any other brace is the program's own
 _LAST_SHELL_FD = 9  # of what a POSIX shell can redirect
 
 
@@ -132,6 +134,27 @@ class WorkerSpec:
             raise ConfigurationError(f"worker {self.name}: {secret[0]} is the server's own secret: leave it out")
         if isinstance(self.readiness, FdReadiness) and not 3 <= self.readiness.fd <= _LAST_SHELL_FD:
             raise ConfigurationError(f"worker {self.name}: fd = {self.readiness.fd} must be from 3 to {_LAST_SHELL_FD}")
+        if self.instances > 1 and isinstance(self.readiness, HttpReadiness) and _INSTANCE not in self.readiness.url:
+            raise ConfigurationError(
+                f"worker {self.name}: url = {self.readiness.url!r} is one address for {self.instances} instances: "
+                f"write {_INSTANCE} into url and argv where the number belongs (900{_INSTANCE}), or use instances = 1"
+            )
+
+    def numbered(self, instance: int) -> WorkerSpec:
+        """As one instance sees it: its number in argv, url and probe, and in a variable."""
+        readiness, number = self.readiness, str(instance)
+        match readiness:
+            case HttpReadiness(url=url):
+                readiness = replace(readiness, url=url.replace(_INSTANCE, number))
+            case ExecReadiness(argv=argv):
+                readiness = replace(readiness, argv=[word.replace(_INSTANCE, number) for word in argv])
+        return replace(
+            self,
+            argv=[word.replace(_INSTANCE, number) for word in self.argv],
+            readiness=readiness,
+            env={**self.env, INSTANCE_VARIABLE: number},
+            instances=1,
+        )
 
     def environment(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         """What it sees beside the little that every command does."""

@@ -61,6 +61,19 @@ class Workers:
         """Whether there is a worker of that name."""
         return name in self._specs
 
+    def check_protocols(self) -> None:
+        """ConfigurationError for a worker that nobody here could shake hands with: it would never be ready."""
+        for spec in self._specs.values():
+            asked = spec.readiness.protocol if isinstance(spec.readiness, HandshakeReadiness) else None
+            if asked is not None and asked not in self.handshakes:
+                raise ConfigurationError(
+                    f"worker {spec.name}: protocol = {asked!r} is spoken by nobody here: {self._known_protocols()}"
+                )
+
+    def _known_protocols(self) -> str:
+        known = ", ".join(sorted(self.handshakes))
+        return f"use one of {known}" if known else "codex is, where the gateway is on (PROXY_USE_APP_SERVER=true)"
+
     # -- for users ------------------------------------------------------------------------------------------------
 
     def named(self, name: str) -> list[ServiceSupervisor]:
@@ -133,7 +146,11 @@ class Workers:
             )
 
         around = Surroundings(
-            runner=self._runner, spec=spec, instance=number, folder=folder, handshakes=self.handshakes
+            runner=self._runner,
+            spec=spec.numbered(number),
+            instance=number,
+            folder=folder,
+            handshakes=self.handshakes,
         )
         worker = ServiceSupervisor(around, session_id=session_id, clock=self._clock, make_reporter=reporter)
         worker.start(adopted)
@@ -174,7 +191,7 @@ class Workers:
         spec = self._specs.get(mark["name"])
         if spec is None or isinstance(spec.readiness, HandshakeReadiness) or mark["instance"] >= spec.instances:
             return None
-        if mark["fingerprint"] != spec.fingerprint() or item.command.cancel_requested:
+        if mark["fingerprint"] != spec.numbered(mark["instance"]).fingerprint() or item.command.cancel_requested:
             return None
         try:
             ready = (self._folder(spec.name, mark["instance"]) / "ready").read_text()
