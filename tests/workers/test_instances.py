@@ -16,6 +16,7 @@ from debug_server.errors import ConfigurationError
 from debug_server.workers.spec import ExecReadiness, HttpReadiness, WorkerSpec
 from tests.running import ROOT, Bench
 from tests.workers.supervising import spec, supervised, timing
+from tests.workers.test_supervision import environment_of
 
 
 def _free_decade() -> int:
@@ -49,8 +50,7 @@ def test_instances_share_a_declaration_and_no_port(bench: Bench) -> None:
                 assert await worker.wait_for_ready(20)
                 status = worker.status()
                 assert status["restarts_total"] == 0
-                seen = Path(f"/proc/{status['pid']}/environ").read_bytes().split(b"\0")
-                assert b"DEBUG_SERVER_WORKER_INSTANCE=%d" % number in seen
+                assert b"DEBUG_SERVER_WORKER_INSTANCE=%d" % number in environment_of(status["pid"])
 
     asyncio.run(check())
 
