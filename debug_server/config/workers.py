@@ -33,7 +33,9 @@ _MEMORY = size(least=MIN_MEMORY_BYTES, least_text="4M")
 class WorkerConfig:
     """[workers.NAME]: one long-lived program. Variables hold for every worker."""
 
-    argv: tuple[str, ...] = _own("The program and its arguments; `{instance}` becomes the number of the instance, from 0.", TEXTS, ())
+    argv: tuple[str, ...] = _own(
+        "The program and its arguments; `{instance}` is the number of each, from 0.", TEXTS, ()
+    )
     cwd: Path | None = setting("Where it runs; without it, the current directory.", PATH, default=None, variable="")
     env: dict[str, str] | None = setting("Variables to set.", TABLE, default=None, variable="")
     inherit: tuple[str, ...] = _own("Variables of the server's to pass on, beside PATH, HOME and locale.", TEXTS, ())
