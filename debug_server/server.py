@@ -220,6 +220,7 @@ class _Run:
         self._parts = parts_of(local, options.parts)
         self._app = http_app(local, parts=self._parts, api=API in options.parts)
         self._signalled_at = 0.0
+        self._live = asyncio.Event()  # every part's life has begun
         config = uvicorn_config(self._app, options)
         try:
             config.load()
@@ -243,7 +244,8 @@ class _Run:
         try:
             if self._options.grpc_port is not None:
                 grpc = await self._start_grpc(self._options.grpc_port)
-                say(f"serving gRPC on port {grpc.port}")
+                if await self._parts_live(serving):
+                    say(f"serving gRPC on port {grpc.port}")
         finally:
             self._server.should_exit |= grpc is None and self._options.grpc_port is not None
             await serving
@@ -253,7 +255,15 @@ class _Run:
 
     async def _serve(self) -> None:
         async with running(self._app):
+            self._live.set()
             await self._server.serve(sockets=[self._listener])
+
+    async def _parts_live(self, serving: asyncio.Task[None]) -> bool:
+        """What is announced can act: an event for an example repository that is still being made would be skipped."""
+        live = asyncio.ensure_future(self._live.wait())
+        await asyncio.wait([live, serving], return_when=asyncio.FIRST_COMPLETED)
+        live.cancel()
+        return self._live.is_set()
 
     async def _start_grpc(self, port: int) -> GrpcServer:
         """After HTTP: the library alone takes a third of a second to load."""

@@ -34,13 +34,19 @@ class Outcome:
     skill: str
     executor: str | None
     queued: bool
+    refused: bool = False  # not queued because the queue was full, which the stream calls an error
     reason: str = ""  # why it was not queued
     command_id: int | None = None
 
     @property
+    def word(self) -> str:
+        """The outcome as the stream names it."""
+        return "queued" if self.queued else "error" if self.refused else "skipped"
+
+    @property
     def sentence(self) -> str:
         """As it is printed."""
-        return f"[runner] {self.runner} queued" if self.queued else f"[runner] {self.runner} skipped: {self.reason}"
+        return f"[runner] {self.runner} {self.word}" + ("" if self.queued else f": {self.reason}")
 
 
 class Dispatcher:
@@ -107,9 +113,11 @@ def _outcome(event: IssueEvent, route: Route | NoRoute, added: Command | NewEven
     )
     fields = {"runner": runner, "skill": route.skill, "task": event.task_id, "repo": event.repo_name}
     if isinstance(added, NewEvent):
-        reason = added.data["reason"]
-        _LOG.warning("runner_skipped", extra={**fields, "reason": reason})
-        return Outcome(runner=runner, skill=route.skill, executor=executor, queued=False, reason=reason)
+        reason, refused = added.data["reason"], added.kind == REFUSED
+        _LOG.warning("runner_refused" if refused else "runner_skipped", extra={**fields, "reason": reason})
+        return Outcome(
+            runner=runner, skill=route.skill, executor=executor, queued=False, refused=refused, reason=reason
+        )
     _LOG.info("runner_queued", extra={**fields, "executor": executor, "command_id": added.id})
     return Outcome(runner=runner, skill=route.skill, executor=executor, queued=True, command_id=added.id)
 

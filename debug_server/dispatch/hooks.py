@@ -14,6 +14,7 @@ from debug_server.errors import AccessError, InvalidInputError
 
 _KINDS = {"push": "push", "pull_request": "pr"}
 _PREFIX = "sha256="
+_COMMIT_LENGTH = 40
 
 
 def verify(secret: str | None, body: bytes, signature: str | None) -> None:
@@ -28,7 +29,12 @@ def verify(secret: str | None, body: bytes, signature: str | None) -> None:
 
 
 def event_of(repo_name: str, kind: str, body: bytes) -> IssueEvent | None:
-    """The event of a verified delivery; None for one that asks for nothing, such as a ping."""
+    """The event of a verified delivery; None for one that asks for nothing, such as a ping.
+
+    InvalidInputError for a body that is not what its kind says: taken for a push without paths it would run things.
+    """
+    if not kind:
+        raise InvalidInputError("the header X-GitHub-Event (or X-Gitea-Event) is missing: it says what happened")
     if kind not in _KINDS:
         return None
     try:
@@ -41,14 +47,15 @@ def event_of(repo_name: str, kind: str, body: bytes) -> IssueEvent | None:
 
 
 def _push(repo_name: str, body: Mapping[str, Any]) -> IssueEvent:
-    commits = [item for item in _list(body, "commits") if isinstance(item, dict)]
-    paths = [
-        str(path) for commit in commits for name in ("added", "modified", "removed") for path in _list(commit, name)
-    ]
-    after = str(body.get("after") or "push")[:40]
-    facts = {"ref": body.get("ref"), "before": body.get("before"), "after": body.get("after"), "commits": len(commits)}
+    after, commits = body.get("after"), body.get("commits")
+    if not isinstance(after, str) or not after:
+        raise InvalidInputError("'after' of a push must be the commit that the branch is at now, a text")
+    if not isinstance(commits, list) or not all(isinstance(item, dict) for item in commits):
+        raise InvalidInputError("'commits' of a push must be a list of objects; it may be empty")
+    paths = [path for commit in commits for name in ("added", "modified", "removed") for path in _texts(commit, name)]
+    facts = {"ref": body.get("ref"), "before": body.get("before"), "after": after, "commits": len(commits)}
     return IssueEvent(
-        task_id=after,
+        task_id=after[:_COMMIT_LENGTH],
         event_type="push",
         repo_name=repo_name,
         field=str(body.get("ref") or ""),
@@ -60,17 +67,24 @@ def _push(repo_name: str, body: Mapping[str, Any]) -> IssueEvent:
 def _pull_request(repo_name: str, body: Mapping[str, Any]) -> IssueEvent:
     request = body.get("pull_request")
     details = request if isinstance(request, dict) else {}
-    facts = {"number": body.get("number"), "action": body.get("action"), "title": details.get("title")}
+    number = body.get("number")
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise InvalidInputError("'number' of a pull request must be a whole number")
+    facts = {"number": number, "action": body.get("action"), "title": details.get("title")}
     return IssueEvent(
-        task_id=f"pr-{body.get('number')}",
+        task_id=f"pr-{number}",
         event_type="pr",
         repo_name=repo_name,
         field=str(body.get("action") or ""),
         payload=json.dumps(facts),
-        paths=tuple(str(path) for path in _list(body, "paths")),
+        paths=tuple(_texts(body, "paths")),
     )
 
 
-def _list(body: Mapping[str, Any], name: str) -> list[Any]:
+def _texts(body: Mapping[str, Any], name: str) -> list[str]:
     found = body.get(name)
-    return found if isinstance(found, list) else []
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        raise InvalidInputError(f"{name!r} must be a list of paths")
+    return found

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from debug_server.dispatch.folder import configuration_folder
 from debug_server.dispatch.issue_event import IssueEvent
 from debug_server.dispatch.routing import UNKNOWN
 from debug_server.engine import LocalEngine, Sessions
+from debug_server.errors import InvalidInputError
 from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.service import Service
@@ -27,7 +29,7 @@ from debug_server.store import default_url, open_store
 
 
 class EventLike(Protocol):
-    """What ``dispatch`` needs of an event; ``field`` and ``timestamp`` are used when they are there."""
+    """What ``dispatch`` needs of an event; ``field``, ``timestamp`` and ``paths`` are used when they are there."""
 
     task_id: str
     event_type: str
@@ -68,30 +70,22 @@ class RunnerManager:
         """Their names, sorted."""
         return sorted(self._configuration.current().runners.runners)
 
-    def dispatch(self, event: EventLike) -> dict[str, Any]:
+    def dispatch(self, event: EventLike | Mapping[str, Any]) -> dict[str, Any]:
         """Queue what the event asks for; the answer is of its most urgent runner."""
-        wanted = IssueEvent(
-            task_id=event.task_id,
-            event_type=event.event_type,
-            repo_name=event.repo_name,
-            field=getattr(event, "field", ""),
-            payload=event.payload,
-            timestamp=getattr(event, "timestamp", ""),
-        )
+        wanted = _wanted(event)
         with ThreadPoolExecutor(1) as thread:  # the caller may have a loop of its own
             outcomes = thread.submit(self._emit, wanted).result()
         for outcome in outcomes:
-            word = "queued" if outcome.queued else "skipped"
             self._say(
-                f"[runner] {word} runner={outcome.runner} skill={outcome.skill} task={event.task_id} "
-                f"repo={event.repo_name} executor={outcome.executor}"
+                f"[runner] {outcome.word} runner={outcome.runner} skill={outcome.skill} task={wanted.task_id} "
+                f"repo={wanted.repo_name} executor={outcome.executor}"
             )
         first = outcomes[0]
         return {
             "queued": first.queued,
             "runner": first.runner,
             "skill": first.skill,
-            "task_id": event.task_id,
+            "task_id": wanted.task_id,
             "executor": first.executor,
         }
 
@@ -111,6 +105,27 @@ class RunnerManager:
                 return asyncio.run(dispatcher.emit(event))
             finally:
                 service.close()
+
+
+def _wanted(event: EventLike | Mapping[str, Any]) -> IssueEvent:
+    """The event out of an object or a mapping; InvalidInputError names what is missing, unknown or no text."""
+    names = [field.name for field in dataclasses.fields(IssueEvent)]
+    if isinstance(event, Mapping):
+        if unknown := [str(name) for name in event if name not in names]:
+            raise InvalidInputError(f"an event has no {', '.join(unknown)}: known are {', '.join(names)}")
+        found = dict(event)
+    else:
+        found = {name: getattr(event, name) for name in names if hasattr(event, name)}
+    for name in ("task_id", "event_type", "repo_name"):
+        if name not in found:
+            raise InvalidInputError(f"the event has no {name}: give task_id, event_type and repo_name")
+    paths = found.pop("paths", ())
+    if not isinstance(paths, Sequence) or isinstance(paths, str) or not all(isinstance(path, str) for path in paths):
+        raise InvalidInputError("paths of the event must be a list of texts")
+    for name, value in found.items():
+        if not isinstance(value, str):
+            raise InvalidInputError(f"{name} of the event must be a text, not {type(value).__name__}")
+    return IssueEvent(**found, paths=tuple(paths))
 
 
 def _print(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import json
 import os
@@ -22,18 +23,23 @@ _MAX_VALUE = 4096
 
 
 class RepoRegistry:
-    """The repositories; safe to use from several threads and processes."""
+    """The repositories; safe to use from several threads and processes.
+
+    Answers have absolute paths, which mean the same to everybody who asks; the file keeps what people wrote.
+    """
 
     def __init__(self, configuration: LiveConfiguration) -> None:
         self._configuration = configuration
 
     def list_repos(self, status: str = "") -> list[Repo]:
         """All of them, or those of one status."""
-        return [repo for repo in self._file().repos.values() if status in ("", repo.status)]
+        file = self._file()
+        return [_placed(file, repo) for repo in file.repos.values() if status in ("", repo.status)]
 
     def get(self, name: str) -> Repo:
         """One of them, or NotFoundError."""
-        return known(self._file(), name)
+        file = self._file()
+        return _placed(file, known(file, name))
 
     def place(self, name: str) -> Path:
         """Where it is on this machine; NotFoundError when it is not registered or not there."""
@@ -59,9 +65,12 @@ class RepoRegistry:
         """Change fields of one; unknown fields are refused."""
         _check(changes)
         with self._locked() as (path, now):
-            known(parse_repos(path, now, self._root()), name)
+            file = parse_repos(path, now, self._root())
+            repo = known(file, name)
             changed = now
             for field, value in changes.items():
+                if field == "local_path" and _same_place(file, repo, value):
+                    continue  # an answer of ours that came back: what people wrote stays
                 changed = _with_field(changed, name, field, value)
             self._write(path, changed)
 
@@ -102,6 +111,14 @@ def known(file: ReposFile, name: str) -> Repo:
     if name not in file.repos:
         raise NotFoundError(f"repository {name!r} is not in {file.path}")
     return file.repos[name]
+
+
+def _placed(file: ReposFile, repo: Repo) -> Repo:
+    return dataclasses.replace(repo, local_path=os.path.realpath(file.place(repo)))
+
+
+def _same_place(file: ReposFile, repo: Repo, path: str) -> bool:
+    return _placed(file, repo) == _placed(file, dataclasses.replace(repo, local_path=path))
 
 
 def _check(values: Mapping[str, str]) -> None:

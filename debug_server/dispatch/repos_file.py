@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,8 +46,8 @@ class ReposFile:
     repos: Mapping[str, Repo]
 
     def place(self, repo: Repo) -> Path:
-        """Where a repository is on this machine."""
-        return self.root / Path(repo.local_path).expanduser()
+        """Where a repository is on this machine; the ~ of nobody is a name like any other, and leads nowhere."""
+        return self.root / os.path.expanduser(repo.local_path)  # noqa: PTH111 - pathlib's raises
 
 
 def parse_repos(path: Path, text: str, root: Path) -> ReposFile:

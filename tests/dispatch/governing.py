@@ -153,11 +153,11 @@ def output(events: Iterable[Any], stream: str = "stdout") -> str:
 
 
 @contextmanager
-def probe(root: Path, repo: str, path: Path, port: int = 0) -> Iterator[int]:
+def probe(root: Path, repo: str = "", path: Path | None = None, port: int = 0, **variables: str) -> Iterator[int]:
     """The example probe as a process; yields its port."""
-    words = ["-P", "-m", "runners.probe_server", "--port", str(port), "--repo", f"{repo}={path}"]
+    words = ["-P", "-m", "runners.probe_server", "--port", str(port), *(["--repo", f"{repo}={path}"] if repo else [])]
     log = (root / "probe.err").open("a")
-    environ = {**os.environ, "SNAPSHOT_DIR": str(root / "snapshots"), "PROBE_HOST": "127.0.0.1"}
+    environ = {**os.environ, "SNAPSHOT_DIR": str(root / "snapshots"), "PROBE_HOST": "127.0.0.1", **variables}
     process = subprocess.Popen(
         [sys.executable, *words], stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT, env=environ
     )

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.dispatch.governing import Governor, kinds, make_repository, output, probe, repos_text
+from tests.dispatch.probes import free_port
 
 EMIT = """
 import sys, grpc
@@ -55,6 +56,11 @@ def test_sashi_starts_emits_and_watches(governor: Governor) -> None:
         assert card.is_file()
         skipped = _run(governor, "sashi", "emit", "TEST-03", "no.skill", "kanban-pmo", status=1)
         assert "[runner] unknown skipped: no runner has the skill 'no.skill'" in skipped
+        hook = "printf 'plain.sh\\nd\\351j\\340.md\\n' | sashi emit TEST-04 push kanban-pmo --paths - 2>&1"
+        environ = governor.env()
+        pushed = subprocess.run(["bash", "-c", hook], cwd=governor.root, env=environ, stdout=-1, check=True).stdout
+        assert rb"is told as d\xe9j\xe0.md" in pushed, "a name that is not UTF-8 does not cost the others' event"
+        assert b"[runner] docs queued" in pushed
         assert "running" in _run(governor, "sashi", "grpc", "status")
         assert "0.1.0" in _run(governor, "sashi", "probe", "changelog")
     finally:
@@ -80,6 +86,19 @@ def test_the_probe_runner_calls_sync_repo(governor: Governor, tmp_path: Path) ->
     assert json.loads(output(events))["ok"]
 
 
+def test_the_example_probe_as_documented(governor: Governor, tmp_path: Path) -> None:
+    """A probe that was told of no repository asks the governor, whose shipped file has relative paths."""
+    governor.configure()
+    governor.port = free_port()
+    with probe(tmp_path, GOVERNOR_GRPC_PORT=str(governor.port)) as port:
+        governor.environ = {"PROBE_HOST": "127.0.0.1", "PROBE_GRPC_PORT": str(port)}
+        governor.start()
+        governor.emit("P-2", "probe", "persist-memory-probe")
+        kind, ending = governor.ending("P-2")
+    assert kind == "runner.exited" and ending["response"]["ok"], ending
+    assert list((tmp_path / "snapshots/persist-memory-probe").iterdir())
+
+
 def test_runner_manager_alone_queues_what_a_server_runs(governor: Governor, tmp_path: Path) -> None:
     """RunnerManager() in a plain script answers as the seed says, and a server that starts later runs it."""
     path = make_repository(tmp_path / "repo", {"board_runner.py": "print('ran')"})
@@ -93,6 +112,9 @@ def test_runner_manager_alone_queues_what_a_server_runs(governor: Governor, tmp_
         "assert manager.list_runners()[:2] == ['board', 'docs'] and 'runners' in manager.load()\n"
         "event = SimpleNamespace(task_id='M-1', event_type='created', repo_name='kanban-pmo', payload='{}')\n"
         "print(sorted(manager.dispatch(event).items()))\n"
+        "print(manager.dispatch({**vars(event), 'task_id': 'M-2'})['task_id'])\n"
+        "for wrong in ({}, {'colour': 'x'}, {**vars(event), 'payload': 5}, {**vars(event), 'paths': 'x'}, 5):\n"
+        "    try:\n        manager.dispatch(wrong)\n    except ValueError as error:\n        print(error)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -103,11 +125,14 @@ def test_runner_manager_alone_queues_what_a_server_runs(governor: Governor, tmp_
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()
+    first, second, third, fourth, *refused = done.stdout.splitlines()
     assert first == "[runner] queued runner=board skill=card.create task=M-1 repo=kanban-pmo executor=python"
     assert second == str(
         [("executor", "python"), ("queued", True), ("runner", "board"), ("skill", "card.create"), ("task_id", "M-1")]
     )
+    assert ("task=M-2" in third, fourth) == (True, "M-2"), "a mapping is an event too"
+    for said, what in zip(refused, ("task_id", "colour", "payload", "paths", "task_id"), strict=True):
+        assert what in said
     governor.start()
     assert output(governor.told(task_filter="M-1")) == "ran\n"
     assert os.path.exists(governor.root / ".artifacts")

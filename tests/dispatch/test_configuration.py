@@ -221,6 +221,9 @@ def test_the_registry_keeps_what_people_wrote(tmp_path: Path) -> None:
     written = (tmp_path / "config/repos.yml").read_text()
     assert [word in written for word in ("# mine", "# first", "# for now", "# the end")] == [True] * 4
     assert [repo.name for repo in registry.list_repos()] == ["here", "there"]
+    assert [repo.local_path for repo in registry.list_repos()] == [str(tmp_path / "here"), str(tmp_path / "there")]
+    registry.update("there", {"local_path": registry.get("there").local_path})
+    assert (tmp_path / "config/repos.yml").read_text() == written, "an answer that comes back changes nothing"
     assert (registry.get("here").status, registry.get("here").role) == ("local-only", "probe")
     assert [repo.name for repo in registry.list_repos("local-only")] == ["here"]
     with pytest.raises(ConflictError, match="there"):

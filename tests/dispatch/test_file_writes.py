@@ -93,6 +93,27 @@ def test_a_push_tells_its_paths() -> None:
     request = event_of("repo", "pull_request", json.dumps({"number": 7, "action": "opened"}).encode())
     assert request is not None and (request.task_id, request.event_type) == ("pr-7", "pr")
     assert event_of("repo", "ping", b"{}") is None
-    for body in (b"[]", b"nonsense"):
-        with pytest.raises(InvalidInputError):
-            event_of("repo", "push", body)
+    deleted = event_of("repo", "push", json.dumps({"after": "0" * 40, "commits": []}).encode())
+    assert deleted is not None and deleted.paths == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "what"),
+    [
+        ("push", "[]", "JSON object"),
+        ("push", "nonsense", "not JSON"),
+        ("push", "{}", "'after'"),
+        ("push", '{"after": 5, "commits": []}', "'after'"),
+        ("push", '{"after": "abc"}', "'commits'"),
+        ("push", '{"after": "abc", "commits": 5}', "'commits'"),
+        ("push", '{"after": "abc", "commits": ["x"]}', "'commits'"),
+        ("push", '{"after": "abc", "commits": [{"added": "x"}]}', "'added'"),
+        ("push", '{"after": "abc", "commits": [{"added": [5]}]}', "'added'"),
+        ("pull_request", "{}", "'number'"),
+        ("", '{"after": "abc", "commits": []}', "X-GitHub-Event"),
+    ],
+)
+def test_a_body_that_is_no_push_runs_nothing(kind: str, body: str, what: str) -> None:
+    """A signed delivery that makes no sense is refused with what is wrong, and never a push without paths."""
+    with pytest.raises(InvalidInputError, match=what):
+        event_of("repo", kind, body.encode())

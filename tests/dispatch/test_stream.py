@@ -125,7 +125,7 @@ def test_bounds_of_a_runner(working: Working) -> None:
     """More than `queue` waiting events are refused as an error event; `concurrency` bounds how many run at a time."""
     governor = working("sleep 0.4\n", ONE_RUNNER + "    queue: 2\n    concurrency: 1\n")
     answers = [governor.emit(f"Q-{number}", "work.do", "repo").message for number in range(8)]
-    refused = [answer for answer in answers if "skipped" in answer]
+    refused = [answer for answer in answers if answer.startswith("[runner] work error: ")]
     assert refused and "wait already" in refused[0]
     events = governor.told(event_type_filter="runner.")
     assert kinds(events).count("runner.error") == len(refused)
@@ -170,6 +170,7 @@ def test_over_http(working: Working) -> None:
         assert pushed.json()["message"] == ["[runner] work queued"], "the last of many paths is the one that matters"
         push = pb.IssueEventRequest(task_id="G", event_type="push", repo_name="repo", paths=[*paths, "x.md"])
         assert governor.stub("IssueEvent").Emit(push, timeout=20).message == "[runner] work queued"
+        assert client.post("/hooks/repo", content=body, headers=signed).status_code == 422, "what happened is not said"
         assert client.post("/hooks/repo", content=body + b" ", headers=signed).status_code == 401
         assert client.post("/kanban/events", json=event, headers={"Host": "evil.example"}).status_code == 401
         assert client.post("/kanban/events", json=event, headers={"Authorization": "Bearer x"}).status_code == 401

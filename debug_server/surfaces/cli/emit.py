@@ -10,6 +10,7 @@ import typer
 
 from debug_server.errors import InvalidInputError
 from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.output import cell, tell
 
 app = typer.Typer(add_completion=False)
 _NOBODY_ACTS = 1
@@ -34,9 +35,9 @@ def emit(
     call = invocation(context)
     if payload == paths == "-":
         raise InvalidInputError("--payload and --paths cannot both be stdin: write one of them to a file")
-    text = _read(payload, "--payload") if payload == "-" else payload
+    text = _text(_read(payload, "--payload")) if payload == "-" else payload
     # By line, as git writes them; what is no line end to git (U+2028 and the like) is part of a name.
-    changed = [] if paths is None else [line for line in _read(paths, "--paths").split("\n") if line]
+    changed = [] if paths is None else [_path(line) for line in _read(paths, "--paths").split(b"\n") if line]
     try:
         request = kanban_pb2.IssueEventRequest(
             task_id=task, event_type=event_type, repo_name=repository, field=field, payload=text, paths=changed
@@ -55,11 +56,28 @@ def emit(
         raise typer.Exit(_NOBODY_ACTS)
 
 
-def _read(source: str, option: str) -> str:
+def _read(source: str, option: str) -> bytes:
     try:
-        return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+        return sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"{option} {source!r} cannot be read: {error}") from error
+
+
+def _text(payload: bytes) -> str:
+    try:
+        return payload.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"--payload is not UTF-8 text: {error}") from error
+
+
+def _path(name: bytes) -> str:
+    """A name that is not UTF-8 is told with escapes: one file must not cost the event of all the others."""
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        escaped = name.decode(errors="backslashreplace")
+        tell(f"a path is not UTF-8 text and is told as {cell(escaped)}")
+        return escaped
 
 
 def _acted_on(event_type: str, outcomes: list[str]) -> bool:

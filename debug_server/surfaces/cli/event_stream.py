@@ -46,22 +46,28 @@ def _events(call: Invocation, target: str | None, **wish: Any) -> Iterator[Any]:
 def _show(output: Output, event: Any) -> None:
     names = ("task_id", "repo_name", "event_type", "field", "payload", "timestamp", "cursor")
     value = {name: getattr(event, name) for name in names}
-    words = [event.timestamp, event.repo_name, event.task_id, event.event_type, _said(event)]
-    output.say(cell(" ".join(word for word in words if word)), value)
+    words = [event.timestamp, event.repo_name, event.task_id, event.event_type]
+    lines = [" ".join(cell(word) for word in [*words, said] if word) for said in _said(event)]
+    output.say("\n".join(lines), value)
 
 
-def _said(event: Any) -> str:
-    """The part of a payload that people want to read."""
+def _said(event: Any) -> list[str]:
+    """The part of a payload that people want to read; output of several lines is as many."""
     if not event.event_type.startswith("runner."):
-        return str(event.field)
+        return [str(event.field)]
     payload = json.loads(event.payload)
     if "chunk" in payload:
-        return str(payload["chunk"]).rstrip("\n")
+        return _lines(str(payload["chunk"])) or [""]
     words = [str(event.field)]
     if payload.get("exit_code") is not None:
         words.append(f"status {payload['exit_code']}")
     elif payload.get("reason"):
         words.append(": ".join(str(payload[name]) for name in ("reason", "message") if payload.get(name)))
     if payload.get("stderr"):
-        words.append(f"| {str(payload['stderr']).strip()[-400:]}")
-    return " ".join(words)
+        words += ["|", " | ".join(_lines(str(payload["stderr"]).strip()))[-400:]]
+    return [" ".join(words)]
+
+
+def _lines(text: str) -> list[str]:
+    """As a terminal shows them: no line ends, no tabs, which would look like damage."""
+    return [line.expandtabs() for line in text.splitlines()]

@@ -53,5 +53,5 @@ def _show(output: Output, event: EventReply) -> None:
     subject = [
         f"{name} {value}" for name, value in (("session", event.session_id), ("command", event.command_id)) if value
     ]
-    words = [str(event.seq), event.created_at.isoformat(), event.kind, *subject]
-    output.say(cell(" ".join([*words, cell(event.data) if event.data else ""]).rstrip()), event)
+    words = [str(event.seq), event.created_at.isoformat(), event.kind, *subject, event.subject or ""]
+    output.say(cell(" ".join(word for word in [*words, cell(event.data) if event.data else ""] if word)), event)

@@ -75,7 +75,7 @@ def _hook(governor: Governor) -> Endpoint:
     async def handle(request: Request) -> Response:
         body = await request.body()
         verify(governor.hook_secret, body, request.headers.get("x-hub-signature-256"))
-        kind = request.headers.get("x-github-event") or request.headers.get("x-gitea-event") or "push"
+        kind = request.headers.get("x-github-event") or request.headers.get("x-gitea-event") or ""
         event = event_of(request.path_params["repo"], kind, body)
         return _told([] if event is None else await governor.dispatcher.emit(event))
 
