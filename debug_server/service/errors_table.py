@@ -13,7 +13,7 @@ class ErrorMapping:
 
     http: int
     grpc: str  # the name of a grpc.StatusCode
-    mcp: int  # a JSON-RPC error code
+    mcp: int  # a JSON-RPC error code, where it is not told in a tool's result
     exit_status: int
     retryable: bool = False
 

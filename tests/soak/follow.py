@@ -34,11 +34,14 @@ from debug_server.client import AsyncDebugServerClient, DebugServerClient
 from debug_server.errors import UnavailableError
 from tests.client.serving import ServerProcess, make_repository, serving
 from tests.surfaces.grpc.serving import Client as GrpcClient
-from tests.surfaces.mcp.peers import call
+from tests.surfaces.mcp.peers import ToolFailed, call
 
 _SECONDS = 1200.0
 _PAGE = 1 << 18
-_AWAY = (OSError, httpx.HTTPError, httpx2.HTTPError, WebSocketException, aio.AioRpcError, MCPError, UnavailableError)
+_AWAY = (
+    *(OSError, httpx.HTTPError, httpx2.HTTPError, WebSocketException, aio.AioRpcError),
+    *(MCPError, ToolFailed, UnavailableError),
+)
 _WRITER = """
 import os, random, sys, time
 source, left, pause = random.Random(int(sys.argv[2])), int(sys.argv[1]), float(sys.argv[3])

@@ -19,6 +19,7 @@ from debug_server.service import messages as m
 from debug_server.surfaces.grpc.schema import SERVICE, rpc, rpc_name
 from debug_server.surfaces.http.openapi import SPECIALS
 from debug_server.surfaces.http.routes import ROUTES, Route
+from debug_server.surfaces.mcp.refusal import ERROR_KEY
 from debug_server.surfaces.mcp.resources import RESOURCES
 from debug_server.surfaces.mcp.tools import TOOLS, Tool
 from tests.client.serving import ServerProcess
@@ -220,7 +221,9 @@ def _mcp(server: Server, token: str | None, method: str, params: Mapping[str, An
         (text,) = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: {")]
     told = json.loads(text)
     assert "result" in told or "error" in told, told
-    return str(told["error"]["data"]["code"]) if "error" in told else OK
+    if "error" in told:
+        return str(told["error"]["data"]["code"])
+    return str(told["result"]["_meta"][ERROR_KEY]["code"]) if told["result"].get("isError") else OK
 
 
 DOORS: dict[str, Callable[[], list[Door]]] = {

@@ -19,6 +19,7 @@ from debug_server import __version__
 from debug_server.errors import UnavailableError
 from debug_server.surfaces.mcp.calls import as_mcp
 from debug_server.surfaces.mcp.http import PATH
+from debug_server.surfaces.mcp.refusal import failed
 from debug_server.surfaces.mcp.server import INSTRUCTIONS
 
 T = TypeVar("T")
@@ -57,9 +58,12 @@ class Bridge(MCPServer[Any]):
 
         # Not the client's own call, which asks for the whole list of tools again to check the answer by.
         request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
-        return await self._ask(
-            lambda client: client.session.send_request(request, types.CallToolResult, progress_callback=tell)
-        )
+        try:
+            return await self._reach(
+                lambda client: client.session.send_request(request, types.CallToolResult, progress_callback=tell)
+            )
+        except UnavailableError as error:
+            return failed(error)
 
     async def list_resource_templates(self) -> list[types.ResourceTemplate]:
         """The server's."""
@@ -74,6 +78,13 @@ class Bridge(MCPServer[Any]):
 
     async def _ask(self, work: Callable[[Client], Awaitable[T]]) -> T:
         try:
+            return await self._reach(work)
+        except UnavailableError as error:
+            raise as_mcp(error) from error
+
+    async def _reach(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        """UnavailableError when the server is not there; what it refuses itself is handed on as it is."""
+        try:
             async with httpx2.AsyncClient(headers=self._headers, verify=self._verify_tls, timeout=_TIMEOUT) as http:
                 # The server bounds its answers itself.
                 transport = streamable_http_client(self._base_url + PATH, http_client=http, max_sse_event_size=None)
@@ -87,7 +98,7 @@ class Bridge(MCPServer[Any]):
     def _told(self, error: BaseException) -> BaseException:
         if isinstance(error, httpx2.HTTPError | OSError):
             sentence = f"the server at {self._base_url} cannot be reached ({error}): is it running?"
-            return as_mcp(UnavailableError(sentence, retry_after=_RETRY_SECONDS))
+            return UnavailableError(sentence, retry_after=_RETRY_SECONDS)
         return error
 
 

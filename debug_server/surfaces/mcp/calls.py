@@ -63,13 +63,13 @@ def caller_of(request: Any) -> Caller:
 
 @asynccontextmanager
 async def recorded(path: str, caller: Caller) -> AsyncIterator[None]:
-    """Write the audit record, and tell whatever goes wrong inside by the one error table."""
+    """Write the audit record; whatever goes wrong inside leaves as an error of the one table."""
     began, status = time.monotonic(), "ok"
     try:
         yield
     except DebugServerError as error:
         status = error.code
-        raise as_mcp(error) from error
+        raise
     except asyncio.CancelledError:
         status = "cancelled"
         raise
@@ -77,7 +77,7 @@ async def recorded(path: str, caller: Caller) -> AsyncIterator[None]:
         # The boundary of the surface: a defect must not show the caller what is inside.
         status = DebugServerError.code
         _LOG.exception("mcp_call_failed", extra={"path": path})
-        raise as_mcp(DebugServerError("the server failed: its log says why")) from error
+        raise DebugServerError("the server failed: its log says why") from error
     finally:
         fields = {
             "method": "MCP",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -18,8 +19,9 @@ from debug_server.service import Caller, Service
 from debug_server.service import messages as m
 from debug_server.surfaces.mcp import resources
 from debug_server.surfaces.mcp.calls import Call, as_mcp, caller_of, decoded, recorded
+from debug_server.surfaces.mcp.refusal import failed
 from debug_server.surfaces.mcp.text import text_of
-from debug_server.surfaces.mcp.tools import IDEMPOTENCY_KEY, TOOLS
+from debug_server.surfaces.mcp.tools import IDEMPOTENCY_KEY, TOOLS, Tool
 
 INSTRUCTIONS = """\
 Runs commands on commits of registered git repositories, each in a private workspace, and keeps every log.
@@ -57,10 +59,14 @@ class _Server(MCPServer[Any]):
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> types.CallToolResult:
         """One call of one tool."""
-        call = self._call(context, arguments.get(IDEMPOTENCY_KEY))
-        async with recorded(f"tools/{name[:64]}", call.caller):
-            reply = await _called(name, call, arguments)
-        return _result(reply)
+        call = self._call(context)
+        if name not in TOOLS:
+            raise as_mcp(InvalidInputError(f"there is no tool {name[:64]!r}: tools/list names them"))
+        try:
+            async with recorded(f"tools/{name}", call.caller):
+                return _result(await _called(TOOLS[name], call, arguments))
+        except DebugServerError as error:
+            return failed(error)
 
     async def list_resource_templates(self) -> list[types.ResourceTemplate]:
         """Every kind of address."""
@@ -70,21 +76,23 @@ class _Server(MCPServer[Any]):
         self, uri: AnyUrl | str, context: Context[Any, Any] | None = None
     ) -> Iterable[ReadResourceContents]:
         """What is at an address."""
-        call = self._call(context, None)
-        async with recorded("resources/read", call.caller):
-            contents = await resources.read(call, str(uri))
-        return [contents]
+        call = self._call(context)
+        try:
+            async with recorded("resources/read", call.caller):
+                return [await resources.read(call, str(uri))]
+        except DebugServerError as error:
+            raise as_mcp(error) from error
 
-    def _call(self, context: Context[Any, Any] | None, key: object) -> Call:
+    def _call(self, context: Context[Any, Any] | None) -> Call:
         async def progress(seconds: float, told: str) -> None:
             if context is not None:
                 await context.report_progress(seconds, None, told)
 
         try:
             caller = self._caller or caller_of(context.request_context.request if context is not None else None)
-            return Call(service=self._service, caller=caller, progress=progress, key=_key(key))
         except DebugServerError as error:
             raise as_mcp(error) from error
+        return Call(service=self._service, caller=caller, progress=progress)
 
 
 @cache
@@ -99,14 +107,10 @@ def _key(value: object) -> str | None:
     raise InvalidInputError(f"{IDEMPOTENCY_KEY}={value!r:.64} must be a text")
 
 
-async def _called(name: str, call: Call, arguments: dict[str, Any]) -> m.Reply:
-    tool = TOOLS.get(name)
-    if tool is None:
-        raise InvalidInputError(f"there is no tool {name[:64]!r}: tools/list names them")
+async def _called(tool: Tool, call: Call, arguments: dict[str, Any]) -> m.Reply:
     given = dict(arguments)
-    if tool.takes_key:
-        given.pop(IDEMPOTENCY_KEY, None)
-    return await tool.run(call, decoded(tool.request, given, of=name))
+    key = _key(given.pop(IDEMPOTENCY_KEY, None)) if tool.takes_key else None
+    return await tool.run(replace(call, key=key), decoded(tool.request, given, of=tool.name))
 
 
 def _result(reply: m.Reply) -> types.CallToolResult:

@@ -17,6 +17,8 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
+from debug_server.service import ERRORS
+from debug_server.surfaces.mcp.refusal import ERROR_KEY
 from tests.running import ROOT
 from tests.worktrees.places import Remote, make_remote
 
@@ -98,12 +100,30 @@ async def connected(transport: str, folder: Path, mode: str = "auto") -> AsyncIt
             yield client
 
 
+class ToolFailed(Exception):
+    """A tool answered that it failed."""
+
+
 async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     """The structured answer of a tool that must succeed."""
     result = await client.call_tool(tool, arguments)
-    assert not result.is_error, words(result)
+    if result.is_error:
+        raise ToolFailed(words(result))
     assert isinstance(result.structured_content, dict)
     return result.structured_content
+
+
+async def refusal(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """What a failed tool says of its error, which the model must be able to read."""
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error, words(result)
+    assert result.structured_content is None, "it would have to match the tool's output schema"
+    assert result.meta is not None
+    told: dict[str, Any] = result.meta[ERROR_KEY]
+    assert told["message"] in words(result)
+    assert f"code: {told['code']}, retryable: {str(told['retryable']).lower()}" in words(result)
+    assert told["retryable"] == ERRORS[told["code"]].retryable
+    return told
 
 
 def words(result: CallToolResult) -> str:

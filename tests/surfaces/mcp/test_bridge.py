@@ -11,7 +11,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.types import TextResourceContents
 
-from tests.surfaces.mcp.peers import Http, call, environment, http_client, http_server, remote, words
+from tests.surfaces.mcp.peers import Http, call, environment, http_client, http_server, refusal, remote, words
 
 
 def bridged(server: Http, folder: Path) -> Client:
@@ -54,12 +54,13 @@ async def _scene(there: Path, here: Path) -> None:
             assert isinstance(log, TextResourceContents) and log.text == "hello\n"
             assert await _refusal(client, "session_info", session_id=999) == ("not_found", False)
             await call(client, "revoke_token", token_id=me["token_id"])
-            assert await _refusal(client, "who_am_i") == ("unauthorized", False)
+            with pytest.raises(MCPError) as stranger:
+                await client.call_tool("who_am_i", {})
+            assert stranger.value.data["code"] == "unauthorized"
             life.close()
             assert await _refusal(client, "who_am_i") == ("draining", True)
 
 
 async def _refusal(client: Client, tool: str, **arguments: object) -> tuple[str, bool]:
-    with pytest.raises(MCPError) as refused:
-        await client.call_tool(tool, arguments)
-    return refused.value.data["code"], refused.value.data["retryable"]
+    told = await refusal(client, tool, **arguments)
+    return told["code"], told["retryable"]

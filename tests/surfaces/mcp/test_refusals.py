@@ -17,10 +17,20 @@ from mcp import Client, MCPError
 from debug_server.errors import InvalidInputError
 from debug_server.service import ERRORS, OPERATIONS
 from debug_server.surfaces.mcp.calls import decoded
+from debug_server.surfaces.mcp.refusal import ERROR_KEY
 from debug_server.surfaces.mcp.tools import EXCEPTIONS, TOOLS
-from tests.surfaces.mcp.peers import COMMAND, Http, call, environment, http_client, http_server, remote, stdio_client
+from tests.surfaces.mcp.peers import (
+    COMMAND,
+    Http,
+    call,
+    environment,
+    http_client,
+    http_server,
+    refusal,
+    remote,
+    stdio_client,
+)
 
-CODES = {(mapping.mcp, code) for code, mapping in ERRORS.items()}
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
@@ -92,11 +102,7 @@ async def _unauthorized(server: Http, headers: dict[str, str]) -> None:
 
 
 async def _refused(client: Client, tool: str, **arguments: Any) -> str:
-    with pytest.raises(MCPError) as refused:
-        await client.call_tool(tool, arguments)
-    code = str(refused.value.data["code"])
-    assert (refused.value.code, code) in CODES
-    return code
+    return str((await refusal(client, tool, **arguments))["code"])
 
 
 def _bearer(token: str) -> dict[str, str]:
@@ -104,7 +110,8 @@ def _bearer(token: str) -> dict[str, str]:
 
 
 def test_wrong_arguments(tmp_path: Path, nothing_left: None) -> None:
-    """Whatever the arguments, the answer is a result or an error of the table, never an internal one."""
+    """Whatever the arguments, the result says what is wrong by the table, never an internal error; only a tool that
+    does not exist is the protocol's error."""
     asyncio.run(_wrong_arguments(tmp_path))
 
 
@@ -113,7 +120,11 @@ async def _wrong_arguments(folder: Path) -> None:
     chance = random.Random(7)
     async with stdio_client(folder) as client:
         await call(client, "repository_init", name="sample", remote_url=str(origin.path))
-        assert await _refused(client, "no_such_tool") == "invalid_input"
+        with pytest.raises(MCPError) as unknown:
+            await client.call_tool("no_such_tool", {})
+        assert (unknown.value.code, unknown.value.data["code"]) == (-32602, "invalid_input")
+        assert await _refused(client, "session_create", repository="nowhere", commit_sha="HEAD") == "not_found"
+        assert await _refused(client, "session_close", idempotency_key=1) == "invalid_input"
         assert await _refused(client, "session_debug", session_id=1) == "not_found"
         assert await _refused(client, "read_log", command_id=1, grep="a||b") in {"not_found", "invalid_input"}
         assert await _refused(client, "run", repository="sample", commit_sha="0" * 40, argv=["x"]) == "unknown_commit"
@@ -125,11 +136,10 @@ async def _wrong_arguments(folder: Path) -> None:
 
 
 async def _never_internal(client: Client, tool: str, arguments: dict[str, Any]) -> None:
-    try:
-        await client.call_tool(tool, arguments)
-    except MCPError as error:
-        assert (error.code, error.data["code"]) in CODES
-        assert error.data["code"] != "internal_error", (tool, arguments, error.message)
+    result = await client.call_tool(tool, arguments)
+    if result.is_error:
+        assert result.meta is not None
+        assert result.meta[ERROR_KEY]["code"] in ERRORS.keys() - {"internal_error"}, (tool, arguments, result)
 
 
 _VALUES: list[Any] = [
