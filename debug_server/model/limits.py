@@ -14,6 +14,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 # Below this the kernel cannot even map a program: the OOM killer would strike before its first instruction.
 MIN_MEMORY_BYTES = 4 << 20
+MIN_CPUS = 0.01  # a quota of one millisecond in each period
 # What the kernel takes without wrapping around or refusing.
 _MOST = {"cpus": 4096.0, "pids": 1 << 22, "open_files": 1 << 20}
 _MOST_OTHERS = 1 << 50
@@ -60,6 +61,8 @@ def _check(name: str, value: object) -> None:
         raise InvalidInputError(f"limit {name}={value!r} must be a whole number")
     if value > _MOST.get(name, _MOST_OTHERS):
         raise InvalidInputError(f"limit {name}={value!r} is more than any machine has: leave it out for no limit")
+    if name == "cpus" and value < MIN_CPUS:
+        raise InvalidInputError(f"limit cpus={value!r} is less than the kernel can hold: use at least {MIN_CPUS}")
     if name == "memory_bytes" and value < MIN_MEMORY_BYTES:
         raise InvalidInputError(f"limit memory_bytes={value} is too small to start any program: use at least 4M")
 

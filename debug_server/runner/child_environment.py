@@ -33,7 +33,7 @@ def build(
     env.pop("PYTHONHOME", None)
     env.setdefault("PYTHONUNBUFFERED", "1")
     if limits.cpus is not None:
-        count = str(max(1, math.ceil(limits.cpus)))
+        count = str(max(1, min(math.ceil(limits.cpus), len(os.sched_getaffinity(0)))))
         env.update(PYTHON_CPU_COUNT=count, OMP_NUM_THREADS=count)
     env.update(environment)
     env.update(overrides)

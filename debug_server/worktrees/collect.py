@@ -43,8 +43,8 @@ def collect(workspace: Path, patterns: Sequence[str], destination: Path) -> tupl
     """Copy what the globs match below ``workspace`` to ``destination``; links that leave the workspace are refused."""
     root = workspace.resolve()
     found, refused = [], []
-    for name in _matches(workspace, patterns):
-        source = (workspace / name).resolve()
+    for match in _matches(workspace, patterns):
+        source, name = (workspace / match).resolve(), _text(match)
         if not source.is_relative_to(root):
             refused.append(Refused(name=name, reason="it leads out of the workspace"))
         elif isinstance(item := _copy(name, source, destination / name), Collected):
@@ -52,6 +52,11 @@ def collect(workspace: Path, patterns: Sequence[str], destination: Path) -> tupl
         else:
             refused.append(Refused(name=name, reason=item))
     return found, refused
+
+
+def _text(name: str) -> str:
+    """A file's name as it can be stored and sent: bytes that are no UTF-8 are written out."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _matches(workspace: Path, patterns: Sequence[str]) -> list[str]:
@@ -70,7 +75,7 @@ def check_patterns(patterns: Sequence[str]) -> None:
 
 
 def _files(workspace: Path, pattern: str) -> Iterator[str]:
-    for path in workspace.glob(pattern):
+    for path in workspace.glob(f"{pattern}/*" if PurePosixPath(pattern).name == "**" else pattern):
         name = path.relative_to(workspace)
         if name.parts[:1] != (".git",) and (path.is_symlink() or not path.is_dir()):
             yield str(name)

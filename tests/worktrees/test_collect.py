@@ -53,6 +53,17 @@ def test_refuses_what_leads_out(tmp_path: Path) -> None:
     assert not (tmp_path / "to" / "out").exists()
 
 
+def test_any_name_and_any_depth(tmp_path: Path) -> None:
+    """A name that is no UTF-8 is written out, so that it can be stored; ``**`` is everything."""
+    work = tmp_path / "work"
+    (work / "a" / "b").mkdir(parents=True)
+    for name in (b"out\xff", b"a/b/deep"):
+        Path(os.fsdecode(os.fsencode(work) + b"/" + name)).write_text("x")
+    found, refused = collect(work, ["**"], tmp_path / "to")
+    assert ({item.name for item in found}, refused) == ({"out\\xff", "a/b/deep"}, [])
+    assert all(item.path.read_text() == "x" and item.name.encode() for item in found)
+
+
 @pytest.mark.parametrize("pattern", ["../*", "/etc/*", "", "a/../../b", "**.xml", "a\0b"])
 def test_pattern_is_checked(tmp_path: Path, pattern: str) -> None:
     """A pattern that leaves the workspace, or is none, is refused."""

@@ -18,7 +18,6 @@ from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
 from debug_server.surfaces.cli.words import duration, limits, listed, pairs, patch_text, signal_number
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Commands in sessions.")
-TAKES_ARGV = {"ignore_unknown_options": True}
 CommandArgument = Annotated[int, typer.Argument(metavar="COMMAND", help="a command's number")]
 Argv = Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]…", help="the program and its arguments")]
 Cwd = Annotated[str | None, typer.Option(help="a folder in the workspace")]
@@ -42,7 +41,7 @@ COLUMNS: list[Column] = [
 ]
 
 
-@app.command(context_settings=TAKES_ARGV)
+@app.command()
 def submit(
     context: typer.Context,
     session: Annotated[int, typer.Argument(metavar="SESSION", help="a session's number")],
@@ -83,7 +82,7 @@ def submit(
     output.say(f"command {command.id} is {command.status}", command)
 
 
-@app.command(context_settings=TAKES_ARGV)
+@app.command(context_settings={"allow_interspersed_args": False})
 def run(
     context: typer.Context,
     argv: Argv,

@@ -17,7 +17,6 @@ from debug_server.errors import (
     CommandExecutionError,
     DebugServerError,
     EnvironmentBuildError,
-    InvalidInputError,
     PatchApplicationError,
 )
 from debug_server.model import Limits, Session, SessionStatus
@@ -28,6 +27,7 @@ from debug_server.surfaces.cli.outcome import BROKEN_PIPE, CANCELLED, FAILURE, e
 from debug_server.surfaces.cli.parts import LocalParts, OpenLocal
 from debug_server.surfaces.cli.passthrough import FOR_EVER, Printer, forwarded_stdin, terminal_size, wants_stdin
 from debug_server.surfaces.cli.stages import say, stage, timed_stage
+from debug_server.surfaces.cli.words import patch_bytes
 from debug_server.worktrees import SessionPatch, WorktreeLease
 from debug_server.worktrees.collect import check_patterns
 from debug_server.worktrees.gitdir import without_credentials
@@ -89,7 +89,7 @@ def run_here(local: LocalParts, options: RunOptions) -> int:
 
 def run_checkout(local: LocalParts, options: RunOptions, checkout: CheckoutOptions) -> int:
     """Run in a fresh workspace of a commit and a patch; the workspace is given back at the end."""
-    patch = _read_patch(checkout.patch)
+    patch = None if checkout.patch is None else SessionPatch(patch_bytes(checkout.patch))
     check_patterns(checkout.artifacts)
     spec = _spec(options)
     supervisor = local.supervisor if checkout.wants_environment else local.bare_supervisor
@@ -208,15 +208,6 @@ def _stdin(local: LocalParts, spec: CommandSpec, session: Session) -> contextlib
     if not spec.stdin:
         return contextlib.nullcontext()
     return forwarded_stdin(local.store, local.settings.paths, session.id, tty_mode=spec.tty)
-
-
-def _read_patch(path: Path | None) -> SessionPatch | None:
-    if path is None:
-        return None
-    try:
-        return SessionPatch(path.read_bytes())
-    except OSError as error:
-        raise InvalidInputError(f"patch {str(path)!r} cannot be read: {error.strerror}") from error
 
 
 def _interrupt(_: int, __: FrameType | None) -> None:

@@ -16,7 +16,7 @@ from debug_server.surfaces.cli.words import limits, listed
 app = typer.Typer(add_completion=False)
 
 
-@app.command(context_settings={"ignore_unknown_options": True})
+@app.command(context_settings={"allow_interspersed_args": False})  # what follows the program is the program's
 def run(
     context: typer.Context,
     argv: Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]…", help="the program and its arguments")],
@@ -31,7 +31,7 @@ def run(
     output: Annotated[str | None, typer.Option(help="bytes of stdout and stderr together, such as 100M")] = None,
     require: Annotated[list[str] | None, typer.Option(help="a limit that must really be enforced")] = None,
     repo: Annotated[str | None, typer.Option(help="a git URL or path: run in a workspace of it")] = None,
-    commit: Annotated[str, typer.Option(help="branch, tag or commit of --repo")] = "HEAD",
+    commit: Annotated[str | None, typer.Option(help="branch, tag or commit of --repo; HEAD if not given")] = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply to the workspace")] = None,
     manifest: Annotated[list[str] | None, typer.Option(help="what the environment is built from")] = None,
     python: Annotated[str | None, typer.Option(help="the environment's Python version")] = None,
@@ -61,13 +61,23 @@ def run(
 
 
 def _checkout(
-    repo: str | None, commit: str, patch: Path | None, manifests: list[str], artifacts: list[str], python: str | None
+    repo: str | None,
+    commit: str | None,
+    patch: Path | None,
+    manifests: list[str],
+    artifacts: list[str],
+    python: str | None,
 ) -> CheckoutOptions | None:
     if repo is not None:
         return CheckoutOptions(
-            repository=repo, commit=commit, patch=patch, manifests=manifests, artifacts=artifacts, python=python
+            repository=repo,
+            commit=commit or "HEAD",
+            patch=patch,
+            manifests=manifests,
+            artifacts=artifacts,
+            python=python,
         )
-    given = {"--patch": patch, "--manifest": manifests, "--artifact": artifacts, "--python": python}
+    given = {"--commit": commit, "--patch": patch, "--manifest": manifests, "--artifact": artifacts, "--python": python}
     for name, value in given.items():
         if value:
             raise InvalidInputError(f"{name} needs --repo: without it the command runs in this very directory")

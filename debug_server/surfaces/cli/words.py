@@ -14,6 +14,7 @@ from debug_server.model import Limits, parse_size
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_MOST_PATCH = 16 << 20  # what the server takes
 
 
 def pairs(items: Sequence[str] | None, *, flag: str) -> dict[str, str]:
@@ -60,14 +61,24 @@ def signal_number(text: str) -> int:
         raise InvalidInputError(f"signal {text!r} is not known: use a number or a name such as INT") from error
 
 
+def patch_bytes(path: Path) -> bytes:
+    """A patch file, or a pipe; ``-`` is stdin."""
+    try:
+        with Path("/dev/stdin" if str(path) == "-" else path).open("rb") as file:
+            data = file.read(_MOST_PATCH + 1)
+    except OSError as error:
+        raise InvalidInputError(f"patch {str(path)!r} cannot be read: {error.strerror}") from error
+    if len(data) > _MOST_PATCH:
+        raise InvalidInputError(f"patch {str(path)!r} has more than {_MOST_PATCH >> 20} MiB: commit the large files")
+    return data
+
+
 def patch_text(path: Path | None) -> str | None:
-    """A patch file; ``-`` is stdin."""
+    """A patch as text."""
     if path is None:
         return None
     try:
-        return Path("/dev/stdin" if str(path) == "-" else path).read_bytes().decode()
-    except OSError as error:
-        raise InvalidInputError(f"patch {str(path)!r} cannot be read: {error.strerror}") from error
+        return patch_bytes(path).decode()
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"patch {str(path)!r} is not UTF-8 text: {error.reason}") from error
 

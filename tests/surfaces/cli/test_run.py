@@ -77,6 +77,31 @@ def test_status_and_reason(tmp_path: Path, options: list[str], argv: list[str], 
     assert done.stderr.decode().splitlines()[-1].startswith(f"[debug-server] {reason}: ")
 
 
+NOT_UNDERSTOOD = [
+    (["--time-out", "5", "--", "true"], 2, "--time-out"),
+    (["--bogus=1", "true"], 2, "--bogus"),
+    (["--commit", "main", "--", "true"], 125, "--commit needs --repo"),
+    (["--repo", ".", "--patch", "/dev/zero", "--", "true"], 125, "more than 16 MiB"),
+    (["--cpus", "0.000001", "--", "true"], 125, "at least 0.01"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "status", "said"), NOT_UNDERSTOOD)
+def test_what_is_not_understood_runs_nothing(tmp_path: Path, arguments: list[str], status: int, said: str) -> None:
+    """A misspelt option is no program, one that would have no effect is refused, and there is no row of it."""
+    done = _run(tmp_path, *arguments)
+    assert (done.returncode, said in done.stderr.decode()) == (status, True)
+    assert not (tmp_path / ".artifacts" / "logs").exists()
+
+
+def test_what_follows_the_program_is_the_programs(tmp_path: Path) -> None:
+    """Also where it looks like an option of ours, with and without ``--``; and the program sees the cores there are."""
+    assert _run(tmp_path, "echo", "--timeout", "5", "-h", "--help").stdout == b"--timeout 5 -h --help\n"
+    told = _run(tmp_path, "--cpus", "1000", "--", "sh", "-c", "echo $OMP_NUM_THREADS -- $PYTHON_CPU_COUNT").stdout
+    cores = len(os.sched_getaffinity(0))
+    assert told == f"{cores} -- {cores}\n".encode()
+
+
 def test_out_of_memory_is_137(tmp_path: Path) -> None:
     """With a memory cgroup; --require makes sure of it."""
     if reason := missing_mechanism("cgroup"):
