@@ -183,8 +183,12 @@ class ServerProcess:
 
     def kill(self) -> None:
         """-9, and the next one."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        self.replace(signal.SIGKILL)
+
+    def replace(self, number: int) -> None:
+        """End it by a signal, and start the next one."""
+        self.process.send_signal(number)
+        self.process.wait(30)
         self.process = self._start()
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,33 @@ def test_the_commands(server: TaskServer, tmp_path: Path) -> None:
     assert wrong.returncode == 2 and "execution_mode" in wrong.stderr
     away = tasks("http://127.0.0.1:9", "tasks", "list")
     assert away.returncode == 75 and "debug-server tasks serve" in away.stderr
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_follower_outlives_the_server(tmp_path: Path, number: int) -> None:
+    """Killed or asked to leave, a server is waited for: every byte comes once, and the exit status is the task's."""
+    gate = tmp_path / "gate"
+    process = ServerProcess(
+        tmp_path, template=f"echo one; while ! test -e {gate}; do sleep 0.05; done; echo two; exit 3", in_flight=2
+    )
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-m", "debug_server", "tasks", "submit", "t", "x", "--follow"],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_URL": process.url},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as follower:
+            assert follower.stdout is not None
+            assert follower.stdout.readline() == "one\n"
+            process.replace(number)
+            gate.touch()
+            out, errors = follower.communicate(timeout=60)
+        assert (follower.returncode, out) == (3, "two\n"), errors
+        assert "shell execution failed" in errors
+    finally:
+        process.close()
 
 
 @pytest.mark.usefixtures("nothing_left")

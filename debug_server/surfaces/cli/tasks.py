@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +31,8 @@ COLUMNS: list[Column] = [
     ("created", lambda row: row["created_at"]),
     ("message", lambda row: row["message"]),
 ]
+_OPEN = ("queued", "running")
+_WAIT_SECONDS = 60  # for one answer; a task's places are made tidy after its last byte
 _STATUSES = {"success": 0, "canceled": 130}
 
 
@@ -91,8 +95,7 @@ def submit(
         if not follow:
             call.output().say(f"task {made['task_id']} is {made['status']}", made)
             return
-        client.copy_log(_path(task, "/log"), follow=True)
-        found = client.send("GET", _path(task, "/wait"), params={"timeout": 60})
+        found = client.follow(task)
         tell(f"task {task}: {found['message']}")
     raise typer.Exit(_STATUSES.get(found["status"], found["exit_code"] or 1))
 
@@ -152,7 +155,10 @@ def logs(
     """What it said, byte for byte; with --json a line of JSON for each chunk."""
     call = invocation(context)
     with _client(call) as client:
-        client.copy_log(_path(task, "/log.ndjson" if call.as_json else "/log"), follow=follow)
+        if follow:
+            client.follow(task, lines=call.as_json)
+        else:
+            client.copy_log(task, lines=call.as_json)
 
 
 def _path(task: str, rest: str = "") -> str:
@@ -175,17 +181,56 @@ class _Client:
         found: dict[str, Any] = response.json()
         return found
 
-    def copy_log(self, path: str, *, follow: bool) -> None:
-        """To stdout, as it comes."""
-        from debug_server.client.failures import refusal
+    def follow(self, task: str, *, lines: bool = False) -> dict[str, Any]:
+        """All of its output, as it comes, then the task; a server that goes away is waited for."""
+        import httpx
 
-        with self._http.stream("GET", path, params={"follow": follow}) as response:
+        from debug_server.client.exchange import delay_before
+        from debug_server.client.following import PATIENCE_SECONDS
+
+        answered, failures, offset = time.monotonic(), 0, 0
+        while True:
+            try:
+                before = offset
+                for end in self._copied(task, offset, follow=True, lines=lines):
+                    offset, answered, failures = end, time.monotonic(), 0
+                found = self.send("GET", _path(task, "/wait"), params={"timeout": _WAIT_SECONDS})
+                answered, failures = time.monotonic(), 0
+                # A server that leaves ends the stream in good order: the rest is asked of the next one.
+                if found["status"] not in _OPEN and (offset >= found["log_bytes"] or offset == before):
+                    return found
+            except (httpx.TransportError, UnavailableError) as error:
+                if time.monotonic() - answered > PATIENCE_SECONDS:
+                    raise UnavailableError(
+                        f"no answer from {self._http.base_url} for {PATIENCE_SECONDS:g} s ({error}); task {task} "
+                        f"carries on: when a server is back, `debug-server tasks wait {task}` or `tasks logs {task} -f`"
+                    ) from error
+                if failures == 0:
+                    tell(f"the server went away; task {task} carries on, and so do we when it is back")
+                failures += 1
+                time.sleep(delay_before(failures - 1))
+
+    def copy_log(self, task: str, *, lines: bool) -> None:
+        """What is there, to stdout."""
+        for _ in self._copied(task, 0, follow=False, lines=lines):
+            pass
+
+    def _copied(self, task: str, offset: int, *, follow: bool, lines: bool) -> Iterator[int]:
+        """Copy from an offset on, in bytes or in lines of JSON; yields how far it has come."""
+        from debug_server.client.failures import refusal
+        from debug_server.client.following import Lines
+
+        path, whole = _path(task, "/log.ndjson" if lines else "/log"), Lines()
+        with self._http.stream("GET", path, params={"follow": follow, "offset": offset}) as response:
             if response.is_error:
                 response.read()
                 raise refusal(response)
             for data in response.iter_raw():
-                sys.stdout.buffer.write(data)
+                for piece in whole.feed(data) if lines else [data]:
+                    sys.stdout.buffer.write(piece + b"\n" if lines else piece)
+                    offset = json.loads(piece)["next_offset"] if lines else offset + len(piece)
                 sys.stdout.buffer.flush()
+                yield offset
 
 
 @contextmanager
