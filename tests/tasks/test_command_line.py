@@ -36,6 +36,9 @@ def test_the_commands(server: TaskServer, tmp_path: Path) -> None:
     assert "task t is success" in tasks(server.url, "tasks", "cancel", "t").stdout
     missing = tasks(server.url, "tasks", "get", "none")
     assert (missing.returncode, missing.stderr) == (1, "debug-server: there is no task 'none'\n")
+    place = os.path.relpath(tmp_path)
+    shared = ["--mode", "shared-workspace", "--project", place, "--lock", f"{place}/../b", "-f"]
+    assert tasks(server.url, "tasks", "submit", "s", "in a place", *shared).stdout == "in a place"
     wrong = tasks(server.url, "tasks", "submit", "t", "x", "--mode", "magic")
     assert wrong.returncode == 2 and "execution_mode" in wrong.stderr
     away = tasks("http://127.0.0.1:9", "tasks", "list")

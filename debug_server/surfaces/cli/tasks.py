@@ -84,9 +84,9 @@ def submit(
     if project is not None:
         body["workspace"] = {
             "project_id": 1,
-            "project_root": str(project.absolute()),
-            "lock_paths": [str(path.absolute()) for path in lock or []],
-            "worktree_path": None if worktree is None else str(worktree.absolute()),
+            "project_root": str(project.resolve()),
+            "lock_paths": [str(path.resolve()) for path in lock or []],
+            "worktree_path": None if worktree is None else str(worktree.resolve()),
             "git_branch": branch,
         }
     headers = {"Idempotency-Key": key} if key is not None else {}
