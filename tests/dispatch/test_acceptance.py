@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.dispatch.governing import Governor, kinds, make_repository, output, probe, repos_text
@@ -41,9 +42,13 @@ def test_sashi_starts_emits_and_watches(governor: Governor) -> None:
     The start returns when the server answers, board ends with 0 and its lines are on the stream; stop ends the server.
     """
     (governor.root / "config").rmdir()  # a first start: the shipped files and the example repositories are made
-    started = _run(governor, "sashi", "--json", "grpc", "start", "--port", "0")
+    with ThreadPoolExecutor(2) as starters:
+        both = [starters.submit(_run, governor, "sashi", "--json", "grpc", "start", "--port", "0") for _ in range(2)]
     try:
-        port = json.loads(started.splitlines()[-1])["grpc_port"]
+        first, second = (json.loads(start.result().splitlines()[-1]) for start in both)
+        assert first == second, "who comes second is told of the server that runs"
+        assert "the server runs already: server" in _run(governor, "sashi", "grpc", "start")
+        port = first["grpc_port"]
         assert "[runner] board queued" in _run(governor, "sashi", "emit", "TEST-01", "created", "kanban-pmo")
         stub = subprocess.run(
             [sys.executable, "-c", EMIT, f"127.0.0.1:{port}"], capture_output=True, text=True, timeout=60, check=True
@@ -52,6 +57,15 @@ def test_sashi_starts_emits_and_watches(governor: Governor) -> None:
         shown = _run(governor, "debug-server", "events", "--repo", "kanban-pmo")
         assert shown.count("runner.exited board status 0") == 2
         assert "runner.stdout card TASK-TEST-01 created in backlog" in shown
+        assert _run(governor, "debug-server", "events", "--repo", "kanban-pmo", "--limit", "2") == "".join(
+            shown.splitlines(keepends=True)[:2]
+        )
+        everything = _run(governor, "debug-server", "--json", "events", "--repo", "*").splitlines()
+        cursors = [json.loads(line)["cursor"] for line in everything]
+        begin = next(place for place, cursor in enumerate(cursors) if cursor.isdigit())
+        later = _run(governor, "debug-server", "--json", "events", "--repo", "*", "--after", cursors[begin])
+        assert later.splitlines() == everything[begin + 1 :]
+        _run(governor, "debug-server", "events", "--repo", "kanban-pm", status=1)
         card = governor.root / ".artifacts/examples/kanban-pmo/kanban/backlog/TASK-TEST-01.md"
         assert card.is_file()
         skipped = _run(governor, "sashi", "emit", "TEST-03", "no.skill", "kanban-pmo", status=1)

@@ -10,7 +10,8 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +53,18 @@ def holder(lock: Path) -> int | None:
         os.close(descriptor)
 
 
+@contextmanager
+def one_at_a_time(places: Places) -> Iterator[None]:
+    """Starters wait for each other: they share a log, and would take each other's words for their own server's."""
+    places.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(places.lock.with_name("server.start.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def start(places: Places, arguments: Sequence[str]) -> dict[str, object]:
     """Start the server and return once it answers; the error of one that does not has its last words."""
     process = start_background([sys.executable, "-P", "-m", "debug_server", "serve", *arguments], places.log)
@@ -64,7 +77,7 @@ def start(places: Places, arguments: Sequence[str]) -> dict[str, object]:
             places.state.write_text(json.dumps(state))
             return state
         if process.poll() is not None:
-            raise ConfigurationError(f"the server did not start: {_last_words(said)}")
+            raise ConfigurationError(f"the server did not start: {_last_words(said, places.log)}")
         if time.monotonic() > deadline:
             process.terminate()
             raise ConfigurationError(f"the server did not answer within {_START_SECONDS:g} s: see {places.log}")
@@ -104,6 +117,7 @@ def known_state(places: Places) -> dict[str, object]:
     return state if state.get("pid") == pid else {"pid": pid}
 
 
-def _last_words(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+def _last_words(text: str, log: Path) -> str:
+    """What it said to people; records of the log are for programs and seldom about the reason."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("{")]
+    return lines[-1] if lines else f"it gave no reason, its log is {log}"

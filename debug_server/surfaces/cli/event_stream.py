@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from typing import Any
 
 from debug_server.client.following import PATIENCE_SECONDS
-from debug_server.errors import UnavailableError
+from debug_server.errors import NotFoundError, UnavailableError
 from debug_server.surfaces.cli.invocation import Invocation
 from debug_server.surfaces.cli.output import Output, cell, progress
 
 _AGAIN_SECONDS = 0.5
 
 
-def show_stream(call: Invocation, *, target: str | None, follow: bool, cursor: str, **wish: str) -> None:
+def show_stream(
+    call: Invocation, *, target: str | None, follow: bool, cursor: str, limit: int | None, **wish: str
+) -> None:
     """Print what the governor's stream tells until it ends; when following, over the governor's restarts."""
     output = call.output()
+    _check_repository(call, target, wish["repo_filter"])
+    left = math.inf if limit is None else limit
     answered: float | None = None  # when, on the monotonic clock
     while True:
         try:
             for event in _events(call, target, follow=follow, cursor=cursor, **wish):
-                _show(output, event)
+                show_event(output, event)
                 cursor, answered = event.cursor, time.monotonic()
+                left -= 1
+                if not left:
+                    return
             answered = time.monotonic()
         except UnavailableError:
             if not follow or answered is None or time.monotonic() - answered > PATIENCE_SECONDS:
@@ -34,7 +43,26 @@ def show_stream(call: Invocation, *, target: str | None, follow: bool, cursor: s
         time.sleep(_AGAIN_SECONDS)
 
 
-def _events(call: Invocation, target: str | None, **wish: Any) -> Iterator[Any]:
+def _check_repository(call: Invocation, target: str | None, name: str) -> None:
+    """NotFoundError for a repository that is neither configured nor has a history: a mistyped name looks like peace."""
+    from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
+    from debug_server.surfaces.cli.governor import CALL_SECONDS, channel_to, credentials, target_of
+
+    if not name:
+        return
+    try:
+        with channel_to(target_of(call, target)) as channel:
+            stub: Any = kanban_pb2_grpc.RepoRegistryStub(channel)  # type: ignore[no-untyped-call]
+            stub.GetRepo(kanban_pb2.GetRepoRequest(name=name), timeout=CALL_SECONDS, metadata=credentials(call))
+    except NotFoundError:
+        with closing(_events(call, target, repo_filter=name)) as history:
+            if next(history, None) is None:
+                raise NotFoundError(
+                    f"repository {name!r} is not in config/repos.yml and has no events: check the name; * is every one"
+                ) from None
+
+
+def _events(call: Invocation, target: str | None, **wish: Any) -> Generator[Any, None, None]:
     from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
     from debug_server.surfaces.cli.governor import channel_to, credentials, target_of
 
@@ -43,7 +71,8 @@ def _events(call: Invocation, target: str | None, **wish: Any) -> Iterator[Any]:
         yield from stub.Stream(kanban_pb2.StreamRequest(**wish), metadata=credentials(call))
 
 
-def _show(output: Output, event: Any) -> None:
+def show_event(output: Output, event: Any) -> None:
+    """One event of a card or a runner."""
     names = ("task_id", "repo_name", "event_type", "field", "payload", "timestamp", "cursor")
     value = {name: getattr(event, name) for name in names}
     words = [event.timestamp, event.repo_name, event.task_id, event.event_type]

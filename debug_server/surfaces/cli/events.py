@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated
 
 import typer
 
 from debug_server.client import calls
 from debug_server.client.replies import EventReply
+from debug_server.errors import InvalidInputError
 from debug_server.surfaces.cli.event_stream import show_stream
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Output, cell
 
 app = typer.Typer(add_completion=False)
+_PAGE = 100
 
 
 @app.command()
 def events(
     context: typer.Context,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="those to come, too, until Ctrl-C")] = False,
-    after: Annotated[int, typer.Option(help="an event's number: those that follow it")] = 0,
-    limit: Annotated[int, typer.Option(help="how many at most, without --follow")] = 100,
+    after: Annotated[int, typer.Option(min=0, help="an event's number: those that follow it")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="how many at most; left out: 100, with --follow or --repo all")
+    ] = None,
     session: Annotated[int | None, typer.Option(help="of this session only")] = None,
     command: Annotated[int | None, typer.Option(help="of this command only")] = None,
     kind: Annotated[str | None, typer.Option(help="of this kind only")] = None,
@@ -32,24 +37,43 @@ def events(
 ) -> None:
     """What happened."""
     call = invocation(context)
+    _check(
+        of_engine={"session": session, "command": command, "kind": kind},
+        of_cards={"task": task, "type": event_type, "cursor": cursor, "target": target},
+        cards=repo is not None,
+    )
+    if after and cursor:
+        raise InvalidInputError("--after and --cursor both say where to begin: give one of them")
     if repo is not None:
+        if after:
+            cursor = str(after)  # of an event as a whole its number is the cursor
         wish = {"repo_filter": "" if repo == "*" else repo, "task_filter": task, "event_type_filter": event_type}
-        show_stream(call, target=target, follow=follow, cursor=cursor, **wish)
+        show_stream(call, target=target, follow=follow, cursor=cursor, limit=limit, **wish)
         return
     output = call.output()
     with call.backend() as backend:
         if follow:
-            for event in backend.follow_events(after=after, session_id=session, command_id=command, kind=kind):
-                _show(output, event)
+            found = backend.follow_events(after=after, session_id=session, command_id=command, kind=kind)
+            for event in islice(found, limit):
+                show_event(output, event)
             return
         page = backend.send(
-            calls.read_events(after=after, limit=limit, session_id=session, command_id=command, kind=kind)
+            calls.read_events(after=after, limit=limit or _PAGE, session_id=session, command_id=command, kind=kind)
         )
     for event in page:
-        _show(output, event)
+        show_event(output, event)
 
 
-def _show(output: Output, event: EventReply) -> None:
+def _check(*, of_engine: dict[str, object], of_cards: dict[str, object], cards: bool) -> None:
+    """An option that says nothing about the events asked for is refused: ignored, it would show the wrong ones."""
+    for name, value in (of_engine if cards else of_cards).items():
+        if value not in (None, ""):
+            fix = "tell those apart with --task and --type" if cards else "--repo '*' is every repository"
+            raise InvalidInputError(f"--{name} {'does not go with' if cards else 'needs'} --repo: {fix}")
+
+
+def show_event(output: Output, event: EventReply) -> None:
+    """One event of the engine."""
     subject = [
         f"{name} {value}" for name, value in (("session", event.session_id), ("command", event.command_id)) if value
     ]

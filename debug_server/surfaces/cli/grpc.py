@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from debug_server.errors import ConfigurationError
 from debug_server.surfaces.cli import background
 from debug_server.surfaces.cli.background import Places
 from debug_server.surfaces.cli.invocation import Invocation, invocation
@@ -30,14 +31,18 @@ def start(
     call = invocation(context)
     output = call.output()
     places = places_of(call)
-    if state := background.known_state(places):
-        output.say(_sentence("the server runs already", state), {**state, "running": True})
-        return
-    _prepare(call, output)
-    state = background.start(
-        places, ["--port", str(http_port), "--grpc-port", str(port), "--host", host, "--log-level", "INFO"]
-    )
-    output.say(_sentence("started", state), {**state, "running": True})
+    with background.one_at_a_time(places):
+        state, word = background.known_state(places), "the server runs already"
+        if not state:
+            _prepare(call, output)
+            words = ["--port", str(http_port), "--grpc-port", str(port), "--host", host, "--log-level", "INFO"]
+            try:
+                state, word = background.start(places, words), "started"
+            except ConfigurationError:
+                state = background.known_state(places)  # a `serve` that nobody told us of was faster
+                if not state:
+                    raise
+    output.say(_sentence(word, state), {**state, "running": True})
 
 
 @app.command()
@@ -93,7 +98,6 @@ def _configuration() -> tuple[list[str], dict[str, Any]]:
     """What the files here say, for people and for programs."""
     from debug_server.dispatch.configuration import RUNNERS, read_configuration
     from debug_server.dispatch.folder import configuration_folder
-    from debug_server.errors import ConfigurationError
 
     folder = configuration_folder()
     if not (folder / RUNNERS).exists():

@@ -79,6 +79,9 @@ def test_commands_are_submitted_fed_and_waited_for(terminal: Terminal, project: 
     assert terminal("command", "show", ended).out.startswith(f"id                {ended}\n")
     kinds = [json.loads(line)["kind"] for line in terminal("--json", "events", "--command", ended).out.splitlines()]
     assert kinds[0] == "command.pending"
+    for wrong in (["--task", "T"], ["--repo", "*", "--kind", "x"], ["--repo", "*", "--after", "3", "--cursor", "3"]):
+        refused = terminal("events", *wrong)
+        assert (refused.status, refused.out) == (2, ""), "an option that would be ignored is refused"
     terminal("session", "close", session)
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from debug_server.client.replies import LogPiece, Message
+from debug_server.client.replies import EventReply, LogPiece, Message
 from debug_server.errors import InvalidInputError
+from debug_server.kanban import kanban_pb2
+from debug_server.surfaces.cli import event_stream, events
 from debug_server.surfaces.cli.log_lines import LineLog, RawLog, json_log, show, text_log
 from debug_server.surfaces.cli.main import hoisted
 from debug_server.surfaces.cli.output import Output, cell
@@ -89,6 +91,33 @@ def test_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setenv("NO_COLOR", "1")
     Output(as_json=False).record({"state": "failed"})
     assert capsys.readouterr().out == "state  failed\n"
+
+
+def test_events_name_what_they_are_about(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of a worker have no session or command: its name is shown."""
+    event = EventReply(
+        seq=7, kind="worker.ready", session_id=None, command_id=None, subject="worker:out/0", data={}, created_at=WHEN
+    )
+    events.show_event(Output(as_json=False), event)
+    assert capsys.readouterr().out == f"7 {WHEN.isoformat()} worker.ready worker:out/0\n"
+
+
+def test_lines_of_runners_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """Output that comes several lines at once is as many lines, the tail of an error is one; nothing looks damaged."""
+    chunk = {"chunk": "one\n\tthree\n"}
+    ending = {"exit_code": 1, "stderr": "first\r\nlast\n"}
+    for kind, payload in (("runner.stdout", chunk), ("runner.exited", ending)):
+        event_stream.show_event(
+            Output(as_json=False),
+            kanban_pb2.IssueEventRequest(
+                task_id="T", repo_name="r", event_type=kind, field="work", payload=json.dumps(payload), timestamp="now"
+            ),
+        )
+    assert capsys.readouterr().out.splitlines() == [
+        "now r T runner.stdout one",
+        "now r T runner.stdout         three",
+        "now r T runner.exited work status 1 | first | last",
+    ]
 
 
 def test_cells_are_one_line() -> None:
