@@ -15,6 +15,7 @@ from runners.security.scanner import Finding, Scanner
 
 PATTERNS = ("sk-or-", "ghp_", "AIza")
 MOST_SHOWN = 200
+ESCAPE = "\\x"
 
 
 def audit(event: Event, tree: Tree) -> Iterator[str]:
@@ -22,7 +23,10 @@ def audit(event: Event, tree: Tree) -> Iterator[str]:
     findings: list[Finding] = []
     scanned = 0
     scanner = Scanner(scan_patterns(event))
-    for path in repository_files(tree, changed_paths(event) or None):
+    changed = changed_paths(event)
+    if any(ESCAPE in path for path in changed):
+        changed = []  # told with escapes, a name that is not UTF-8 cannot be opened: look at all rather than miss it
+    for path in repository_files(tree, changed or None):
         scanned += 1
         for finding in scanner.scan(tree, path):
             findings.append(finding)

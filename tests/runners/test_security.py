@@ -87,6 +87,8 @@ def test_a_push_scans_what_it_changed(repository: Path) -> None:
     assert audit(repository, trigger="push", paths=["new.txt", "deleted.txt"]).status == 0
     assert audit(repository, trigger="push", paths=["old.txt"]).status == 1
     assert "not a path inside" in audit(repository, trigger="push", paths=["../other/x"]).reason
+    escaped = audit(repository, trigger="push", paths=["new.txt", r"caf\xe9.txt"])
+    assert escaped.status == 1, "a name that was told with escapes cannot be opened, so all files are scanned"
 
 
 def test_strange_files_are_survived(repository: Path) -> None:
