@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 Effort = Literal["minimal", "low", "medium", "high", "xhigh"]
 
@@ -12,6 +21,41 @@ Effort = Literal["minimal", "low", "medium", "high", "xhigh"]
 def _unless_null(default: object) -> BeforeValidator:
     """Clients write null for what they leave to the server."""
     return BeforeValidator(lambda value: default if value is None else value)
+
+
+def impossible(reason: str) -> AfterValidator:
+    """For what would change the answer and cannot be done: null, false and empty values ask for nothing."""
+
+    def check(value: Any) -> Any:
+        if value:
+            raise ValueError(f"must be left out ({reason})")
+        return value
+
+    return AfterValidator(check)
+
+
+def _text_only(value: Any) -> Any:
+    if value not in (None, [], ["text"]):
+        raise ValueError('must be left out or ["text"] (answers are text)')
+    return value
+
+
+def chosen_function(choice: object) -> str | None:
+    """The function that ``tool_choice`` names, in either API's form."""
+    if not isinstance(choice, dict):
+        return None
+    function = choice.get("function")
+    name = function.get("name") if isinstance(function, dict) else choice.get("name")
+    return name if isinstance(name, str) else None
+
+
+def check_choice(choice: Any, offered: list[str]) -> None:
+    """ValueError for a choice that nothing offered can meet."""
+    if choice == "required" and not offered:
+        raise ValueError("needs tools to choose from")
+    if isinstance(choice, dict) and (name := chosen_function(choice)) not in offered:
+        known = ", ".join(offered) or "none is"
+        raise ValueError(f"must name one of the functions in tools ({known}), not {name!r}")
 
 
 class _Known(BaseModel):
@@ -79,6 +123,14 @@ class ChatMessage(_Known):
         if isinstance(self.content, str) or self.content is None:
             return self.content or ""
         return "".join(part.plain for part in self.content)
+
+    @property
+    def says_something(self) -> bool:
+        """Whether there is anything to answer in it."""
+        if self.role in ("system", "developer"):
+            return False
+        called = self.tool_calls or self.function_call or self.role in ("tool", "function")
+        return bool(self.text or self.images or called)
 
     @property
     def images(self) -> list[str]:
@@ -154,6 +206,26 @@ class ChatRequest(_Known):
     response_format: ResponseFormat | None = None
     reasoning: Reasoning | None = None
     reasoning_effort: Effort | None = None
+    stop: Annotated[Any, impossible("the worker has no stop sequences: cut the answer yourself")] = None
+    logprobs: Annotated[Any, impossible("the worker tells no probabilities")] = None
+    top_logprobs: Annotated[Any, impossible("the worker tells no probabilities")] = None
+    modalities: Annotated[Any, AfterValidator(_text_only)] = None
+    audio: Annotated[Any, impossible("answers are text")] = None
+
+    @field_validator("messages")
+    @classmethod
+    def _something_said(cls, messages: list[ChatMessage]) -> list[ChatMessage]:
+        if not any(message.says_something for message in messages):
+            raise ValueError("must hold something to answer: no message but instructions has any content")
+        return messages
+
+    @field_validator("tool_choice")
+    @classmethod
+    def _possible_choice(cls, choice: Any, info: ValidationInfo) -> Any:
+        if {"tools", "functions"} <= set(info.data):  # otherwise they are what is wrong
+            specs = [tool.function for tool in info.data["tools"] or ()] + list(info.data["functions"] or ())
+            check_choice(choice, [spec.name for spec in specs])
+        return choice
 
     @property
     def offered(self) -> list[FunctionSpec]:

@@ -106,7 +106,7 @@ class Endpoints:
 
     async def _check_model(self, exchange: Exchange, answering: Answering, model: str) -> None:
         if model != self._config.codex.model and model not in await answering.models():
-            raise Refusal("model_not_found", f"the model {model!r} does not exist: see /v1/models", param="model")
+            raise _no_model(model)
         exchange.observed.model = model
 
     def _streams(self, asked: bool | None) -> bool:
@@ -142,14 +142,26 @@ class Endpoints:
 
     async def models(self, exchange: Exchange) -> None:
         """``GET /v1/models``."""
+        names = await self._model_names(exchange)
+        await exchange.json({"object": "list", "data": [_model(name) for name in names]})
+
+    async def model(self, exchange: Exchange) -> None:
+        """``GET /v1/models/{id}``."""
+        name = exchange.request.path_params["model"]
+        if name not in await self._model_names(exchange):
+            if self._answering is not None:
+                self._answering.check_ready()  # one that is away cannot say which it knows
+            raise _no_model(name)
+        await exchange.json(_model(name))
+
+    async def _model_names(self, exchange: Exchange) -> list[str]:
         if self._config.access.protect_models or self._config.access.api_key is None:
             await self._access.require(exchange.request)
         names = [self._config.codex.model]
         if self._answering is not None:
             with suppress(DebugServerError):  # the worker went away this moment; what is configured is true anyway
                 names += [name for name in await self._answering.models() if name not in names]
-        data = [{"id": name, "object": "model", "created": _CREATED, "owned_by": "codex"} for name in names]
-        await exchange.json({"object": "list", "data": data})
+        return names
 
     async def used(self, exchange: Exchange) -> None:
         """``GET /v1/usage``."""
@@ -178,3 +190,11 @@ class Endpoints:
     async def unknown(self, exchange: Exchange) -> None:
         """Any other path below ``/v1``."""
         raise Refusal("not_found", f"there is no path {exchange.request.url.path[:200]!r}")
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": _CREATED, "owned_by": "codex"}
+
+
+def _no_model(name: str) -> Refusal:
+    return Refusal("model_not_found", f"the model {name[:200]!r} does not exist: see /v1/models", param="model")

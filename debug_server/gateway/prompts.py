@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from debug_server.gateway.chat_request import ChatMessage, ChatRequest
+from debug_server.gateway.chat_request import ChatMessage, ChatRequest, chosen_function
 from debug_server.gateway.responses_request import InputItem, InputPart, ResponsesRequest
 from debug_server.workers.codex_turn import TurnRequest
 
@@ -116,11 +116,8 @@ def _split(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
 def _wish(choice: str | Mapping[str, Any] | None) -> str | None:
     if choice == "required":
         return "Call at least one of the functions."
-    if isinstance(choice, Mapping):
-        function = choice.get("function")
-        name = function.get("name") if isinstance(function, Mapping) else choice.get("name")
-        return f"Call the function {name}." if name else None
-    return None
+    name = chosen_function(choice)
+    return f"Call the function {name}." if name else None
 
 
 def _tool(name: str, description: str, parameters: Mapping[str, Any] | None) -> Item:

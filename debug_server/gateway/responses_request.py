@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from debug_server.gateway.chat_request import Effort
+from debug_server.gateway.chat_request import Effort, check_choice, impossible
+
+_NOT_KEPT = "answers are not kept here: send the conversation in input"
 
 
 class _Known(BaseModel):
@@ -43,6 +45,17 @@ class InputItem(_Known):
         if missing := [name for name, value in wanted.get(self.type, {}).items() if value is None]:
             raise ValueError(f"an item of type {self.type} needs {' and '.join(missing)}")
         return self
+
+    @property
+    def says_something(self) -> bool:
+        """Whether there is anything to answer in it."""
+        if self.type != "message":
+            return self.type != "reasoning"
+        if self.role in ("system", "developer") or self.content is None:
+            return False
+        if isinstance(self.content, str):
+            return bool(self.content)
+        return any(part.text or part.refusal or part.image_url for part in self.content)
 
 
 class FunctionTool(_Known):
@@ -90,12 +103,23 @@ class ResponsesRequest(_Known):
     text: TextOptions | None = None
     reasoning: ReasoningOptions | None = None
     metadata: dict[str, str] | None = None
-    previous_response_id: str | None = None
+    previous_response_id: Annotated[Any, impossible(_NOT_KEPT)] = None
+    conversation: Annotated[Any, impossible(_NOT_KEPT)] = None
+    prompt: Annotated[Any, impossible("no templates are kept here: send the text in input")] = None
+    background: Annotated[Any, impossible("an answer belongs to its request: use stream for a long one")] = None
+    top_logprobs: Annotated[Any, impossible("the worker tells no probabilities")] = None
 
-    @model_validator(mode="after")
-    def _whole(self) -> ResponsesRequest:
-        if self.previous_response_id is not None:
-            raise ValueError("previous_response_id: answers are not kept here, so send the conversation in input")
-        if not self.input:
-            raise ValueError("input must not be empty")
-        return self
+    @field_validator("input")
+    @classmethod
+    def _something_said(cls, given: str | list[InputItem]) -> str | list[InputItem]:
+        said = given if isinstance(given, str) else any(item.says_something for item in given)
+        if not said:
+            raise ValueError("must not be empty: it holds nothing to answer")
+        return given
+
+    @field_validator("tool_choice")
+    @classmethod
+    def _possible_choice(cls, choice: Any, info: ValidationInfo) -> Any:
+        if "tools" in info.data:  # otherwise they are what is wrong
+            check_choice(choice, [tool.name for tool in info.data["tools"] or ()])
+        return choice

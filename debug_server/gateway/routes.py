@@ -105,6 +105,7 @@ def v1_routes(
         "/v1/chat/completions": {"POST": endpoints.chat, "HEAD": endpoints.head},
         "/v1/responses": {"POST": endpoints.responses, "HEAD": endpoints.head},
         "/v1/models": {"GET": endpoints.models, "HEAD": endpoints.models},
+        "/v1/models/{model:path}": {"GET": endpoints.model, "HEAD": endpoints.model},
         "/v1/usage": {"GET": endpoints.used},
         "/v1/usage/raw": {"GET": endpoints.used_raw},
     }
@@ -113,7 +114,7 @@ def v1_routes(
     table["/v1/{rest:path}"] = {"*": endpoints.unknown}
     made: list[BaseRoute] = []
     for path, handlers in table.items():
-        label = "/v1/*" if "{" in path else path
+        label = path.partition("{")[0] + "*" if "{" in path else path
         served = Served(label, handlers, config=config, telemetry=telemetry, worker_state=worker_state)
         made.append(Route(path, served))
     return made

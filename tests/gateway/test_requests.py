@@ -83,6 +83,17 @@ def error_of(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
         ({"tool_choice": "perhaps"}, "tool_choice"),
         ({"response_format": {"type": "json_schema"}}, "response_format"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools.0.function.name"),
+        ({"stop": "w1"}, "stop"),
+        ({"stop": ["w1"]}, "stop"),
+        ({"logprobs": True}, "logprobs"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"audio": {"voice": "x", "format": "wav"}}, "audio"),
+        ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"messages": [{"role": "system", "content": "x"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": ""}]}, "messages"),
     ],
 )
 def test_a_wrong_value_is_named(http: httpx.Client, wrong: dict[str, Any], param: str | None) -> None:
@@ -104,8 +115,49 @@ def test_what_is_no_request_is_refused(http: httpx.Client) -> None:
     error_of(http.post(CHAT, content=b"x" * 17_000_000), 413, "request_entity_too_large")
     pieces = (b"x" * 1_000_000 for _ in range(25))
     error_of(http.post(CHAT, content=pieces), 413, "request_entity_too_large")
-    previous = {"model": "gpt-5.2", "input": "x", "previous_response_id": "r"}
-    error_of(http.post("/v1/responses", json=previous), 400, "invalid_request_error")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "param"),
+    [
+        ({"previous_response_id": "r"}, "previous_response_id"),
+        ({"conversation": "c"}, "conversation"),
+        ({"prompt": {"id": "p"}}, "prompt"),
+        ({"background": True}, "background"),
+        ({"top_logprobs": 1}, "top_logprobs"),
+        ({"tool_choice": {"type": "function", "name": "g"}}, "tool_choice"),
+        ({"input": ""}, "input"),
+        ({"input": [{"role": "developer", "content": "x"}]}, "input"),
+        ({"input": [{"role": "user", "content": []}]}, "input"),
+    ],
+)
+def test_what_a_response_cannot_be_is_named(http: httpx.Client, wrong: dict[str, Any], param: str) -> None:
+    """Nothing that would change the answer is dropped in silence: 400 with the field as ``param``."""
+    answer = http.post("/v1/responses", json={"model": "gpt-5.2", "input": "x", **wrong})
+    assert error_of(answer, 400, "invalid_request_error")["param"] == param
+
+
+def test_values_that_ask_for_nothing_are_taken(http: httpx.Client) -> None:
+    """Clients send null, false and empty values for what they leave alone."""
+    nothing = {"stop": None, "logprobs": False, "top_logprobs": None, "audio": None, "tool_choice": None}
+    for modalities in (None, ["text"]):
+        assert http.post(CHAT, json=body(**nothing, modalities=modalities)).status_code == 200
+    assert http.post(CHAT, json=body(stop=[], tools=TOOLS, tool_choice="auto")).status_code == 200
+    chosen = {"type": "function", "function": {"name": "f"}}
+    assert http.post(CHAT, json=body(tools=TOOLS, tool_choice=chosen)).status_code == 200
+    asked = {"model": "gpt-5.2", "input": "words=2", "background": False, "previous_response_id": None, "prompt": None}
+    assert http.post("/v1/responses", json=asked).status_code == 200
+
+
+def test_one_model(http: httpx.Client, gateway: GatewayProcess) -> None:
+    """The official client retrieves each model of the list; another is model_not_found."""
+    assert [gateway.client().models.retrieve(name).id for name in ("gpt-5.2", "fake-model")] == [
+        "gpt-5.2",
+        "fake-model",
+    ]
+    assert http.head("/v1/models/gpt-5.2").status_code == 200
+    assert error_of(http.get("/v1/models/gpt-0"), 404, "model_not_found")["param"] == "model"
+    error_of(http.get("/v1/models/gpt-5.2", headers={"Origin": "http://evil.example"}), 401, "invalid_api_key")
 
 
 def test_a_body_within_the_bound_is_taken(http: httpx.Client) -> None:
