@@ -139,7 +139,13 @@ def test_what_a_response_cannot_be_is_named(http: httpx.Client, wrong: dict[str,
 
 def test_values_that_ask_for_nothing_are_taken(http: httpx.Client) -> None:
     """Clients send null, false and empty values for what they leave alone."""
-    nothing = {"stop": None, "logprobs": False, "top_logprobs": None, "audio": None, "tool_choice": None}
+    nothing: dict[str, Any] = {
+        "stop": None,
+        "logprobs": False,
+        "top_logprobs": None,
+        "audio": None,
+        "tool_choice": None,
+    }
     for modalities in (None, ["text"]):
         assert http.post(CHAT, json=body(**nothing, modalities=modalities)).status_code == 200
     assert http.post(CHAT, json=body(stop=[], tools=TOOLS, tool_choice="auto")).status_code == 200
