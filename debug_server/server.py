@@ -1,7 +1,7 @@
 """The one server process: every surface over one service, from its lock to the last of its threads.
 
-    lock -> store -> tokens -> socket -> engine (adopts) -> serving --signal--> draining -> leaving -> exit
-                                                                     503 to POSTs   streams end
+    lock -> store -> socket -> engine (adopts) -> first token -> serving --signal--> draining -> leaving -> exit
+                                                                          503 to POSTs   streams end
 
 What runs at the end goes on under its keepers, and the next server adopts it.
 """
@@ -114,13 +114,17 @@ def serve(local: Local, options: ServeOptions, *, announce: Callable[[str], None
 
 
 def _serve(local: Local, options: ServeOptions, say: Callable[[str], None]) -> float:
-    _admit(local, options, say)
+    first = _admit(local, options)
     # A command passes through four threads; the default of 5 ms would let each wait longer than the command runs.
     sys.setswitchinterval(_SWITCH_SECONDS)
     with _listening(options) as listener:
         local.engine.start()
         try:
-            return asyncio.run(_Run(local, options, listener).until_signal(say))
+            run = _Run(local, options, listener)
+            if first:  # not before the port is ours: whoever starts again with another is shown it then
+                _, secret = local.store.create_token(ADMIN_NAME, ["admin"])
+                say(f"admin token, shown this once: {secret}")
+            return asyncio.run(run.until_signal(say))
         finally:
             local.engine.stop(grace=_ENGINE_SECONDS)
             local.service.close()
@@ -151,21 +155,20 @@ def _print(text: str) -> None:
     sys.stdout.flush()
 
 
-def _admit(local: Local, options: ServeOptions, say: Callable[[str], None]) -> None:
-    """Refuse an open door, and hand out the first key."""
+def _admit(local: Local, options: ServeOptions) -> bool:
+    """Refuse an open door; returns whether there is no key yet."""
     if GATEWAY in options.parts and has_gateway(local):
         from debug_server.gateway import refuse_insecure
 
         refuse_insecure(local.gateway_config.value, options.host)
     if any(token.revoked_at is None for token in local.store.list_tokens()):
-        return
+        return False
     if not is_loopback(options.host) and options.tls_cert is None:
         raise ConfigurationError(
             f"host {options.host!r} can be reached from other machines and there is no token yet: make one with "
             "`debug-server token create`, or give --tls-cert and --tls-key, or serve on 127.0.0.1"
         )
-    _, secret = local.store.create_token(ADMIN_NAME, ["admin"])
-    say(f"admin token, shown this once: {secret}")
+    return True
 
 
 @contextmanager

@@ -30,8 +30,9 @@ class ArtifactKeeper:
             return
         _, refused = self.keep(session, workspace, patterns, command_id=command.id)
         for item in refused:
-            fields = {"command_id": command.id, "name": item.name, "reason": item.reason}
-            _LOG.warning("artifact_refused", extra={"artifact": fields})
+            fields = {"name": item.name, "reason": item.reason}
+            self._store.append_event("artifact.refused", command_id=command.id, data=fields)
+            _LOG.warning("artifact_refused", extra={"artifact": {"command_id": command.id, **fields}})
 
     def keep(
         self, session: Session, workspace: Path, patterns: Sequence[str], *, command_id: int

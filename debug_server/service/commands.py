@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,6 +66,8 @@ class CommandVerbs(SessionVerbs):
         self, session_id: int, request: m.CommandRequest, key: str | None, metadata: Mapping[str, Any]
     ) -> Command:
         check_patterns(request.artifacts)
+        if request.cwd is not None:
+            self._check_cwd(session_id, request.cwd)
         return self._engine.submit(
             session_id=session_id,
             spec=_spec(request),
@@ -72,6 +75,20 @@ class CommandVerbs(SessionVerbs):
             idempotency_key=key,
             metadata={**metadata, ARTIFACTS: request.artifacts} if request.artifacts else metadata,
         )
+
+    def _check_cwd(self, session_id: int, cwd: str) -> None:
+        """InvalidInputError for what leaves the workspace by its name; links are looked at when the command starts."""
+        place = os.path.normpath(cwd)
+        if not place.startswith("/"):
+            inside = place != ".." and not place.startswith("../")
+        else:
+            session = self._store.get_session(session_id)
+            if session.worktree_id is None:
+                return
+            root = Path(self._store.get_worktree(session.worktree_id).path)
+            inside = any(Path(place).is_relative_to(name) for name in (root, root.resolve()))
+        if not inside:
+            raise InvalidInputError(f"cwd {cwd!r} is outside the workspace: use a path inside it", field="cwd")
 
     async def get_command(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
         """One command."""

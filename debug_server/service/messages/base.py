@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 COMMIT = Field(min_length=1, max_length=255, validation_alias=AliasChoices("commit_sha", "commit"))
 Identifier = Annotated[int, Field(ge=1, le=2**62)]
@@ -16,6 +17,17 @@ class Request(BaseModel):
 
     # Built when first used: sixty validators at import would be a fifth of the server's start.
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
+
+
+class OfCommit(Request):
+    """One that names a commit, by either name of the field."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_once(cls, given: object) -> object:
+        if isinstance(given, Mapping) and {"commit", "commit_sha"} <= given.keys():
+            raise ValueError("commit is another name for commit_sha: give one of them")
+        return given
 
 
 class Reply(BaseModel):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, Field
 
-from debug_server.service.messages.base import COMMIT, Identifier, Page, Reply, Request, Text
+from debug_server.service.messages.base import COMMIT, Identifier, OfCommit, Page, Reply, Request, Text
 from debug_server.service.messages.sessions import SessionReply
 
 
@@ -106,7 +106,7 @@ class SessionPage(Page):
     session_id: Identifier
 
 
-class StartRun(CommandRequest):
+class StartRun(CommandRequest, OfCommit):
     """Open, run and close in one request."""
 
     repository: Annotated[str, Field(min_length=1, max_length=128)]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from debug_server.service.messages.base import COMMIT, Identifier, Reply, Request, Text
+from debug_server.service.messages.base import COMMIT, Identifier, OfCommit, Reply, Request, Text
 
 ShellText = Annotated[str, Field(min_length=1, max_length=131_071)]  # a line for /bin/sh
 
@@ -48,7 +48,7 @@ class RepositoryList(Reply):
     next_after: int | None = None
 
 
-class OpenSession(Request):
+class OpenSession(OfCommit):
     """Repository, commit and patch: a workspace is leased for them."""
 
     repository: Annotated[str, Field(min_length=1, max_length=128)]

@@ -21,7 +21,7 @@ def serve(
     grpc: Annotated[bool, typer.Option("--grpc/--no-grpc", help="serve gRPC, too")] = True,
     tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,
-    grace: Annotated[float, typer.Option(help="seconds from SIGTERM to the exit")] = 10.0,
+    grace: Annotated[float, typer.Option(min=0, help="seconds from SIGTERM to the exit")] = 10.0,
     config: Annotated[Path | None, typer.Option(help="a settings file; left out: config/runner.toml")] = None,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -82,6 +83,11 @@ def build_server(
 
 def _bind(server: aio.Server, host: str, port: int, tls: Tls | None) -> int:
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:  # the library would say it in its own words on stderr first
+        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "a port is a number from 0 to 65535"
+        raise ConfigurationError(f"gRPC cannot listen on {address} ({reason}): choose another host or port") from error
     try:
         if tls is None:
             bound: int = server.add_insecure_port(address)

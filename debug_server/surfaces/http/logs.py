@@ -22,7 +22,7 @@ from debug_server.surfaces.http.log_text import Encoding, LogText, Record, line
 from debug_server.surfaces.http.refusals import refusal
 from debug_server.surfaces.http.streaming import Followers, Stream, with_heartbeats
 
-_RANGE = re.compile(r"bytes=(?:(\d{1,18})-(\d{1,18})?|-(\d{1,18}))")
+_RANGE = re.compile(r"bytes=(?:(\d{1,4000})-(\d{1,4000})?|-(\d{1,4000}))")
 _LAST_EVENT = "last-event-id"
 _END_SECONDS = 5.0  # the log is complete a moment before the command's row says so
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
 from debug_server.service import mapping_of
@@ -68,8 +69,17 @@ async def unrouted(connection: HTTPConnection, error: Exception) -> Response:
     if error.status_code == HTTPStatus.NOT_FOUND:
         return refusal(NotFoundError(f"there is no path {path!r}: see /openapi.json"))
     method = connection.scope["method"]
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(sorted(_methods(connection)))
     ours = InvalidInputError(f"{method} is not possible on {path!r}: {error.detail}")
     return _json(error_object(ours), error.status_code, headers)
+
+
+def _methods(connection: HTTPConnection) -> set[str]:
+    """Of every route of the path: the router names those of the first alone."""
+    found = (route for route in connection.app.routes if isinstance(route, Route))
+    fitting = (route for route in found if route.matches(connection.scope)[0] is not Match.NONE)
+    return {method for route in fitting for method in route.methods or ()}
 
 
 def closing_reason(error: DebugServerError) -> str:

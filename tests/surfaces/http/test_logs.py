@@ -66,11 +66,11 @@ def test_ranges(shared: Served, command: int) -> None:
         part = shared.admin.get(path, headers={"Range": f"bytes={asked}"})
         assert (part.status_code, part.content) == (206, whole.content[start:end])
         assert part.headers["content-range"] == f"bytes {start}-{end - 1}/{size}"
-    for asked in (f"{size}-", f"{size + 5}-{size + 9}", "-0"):
+    for asked in (f"{size}-", f"{size + 5}-{size + 9}", "-0", "9999999999999999999-", "9" * 40 + "-"):
         behind = shared.admin.get(path, headers={"Range": f"bytes={asked}"})
         refused(behind, 416, "range_not_satisfiable")
         assert behind.headers["content-range"] == f"bytes */{size}"
-    for asked in ("bytes=9-5", "bytes=1-2,4-5", "lines=1-2", "bytes=-", "bytes=" + "9" * 40 + "-"):
+    for asked in ("bytes=9-5", "bytes=1-2,4-5", "lines=1-2", "bytes=-"):
         assert shared.admin.get(path, headers={"Range": asked}).status_code == 200
     assert shared.admin.get(path, params={"offset": 4}).content == whole.content[4:]
     assert shared.admin.get(path, params={"offset": size + 4}).content == b""

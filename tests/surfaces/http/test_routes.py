@@ -84,9 +84,11 @@ def test_reset_and_fork(served: Served) -> None:
 
 
 def test_commands_and_artifacts(served: Served, tmp_path: Path) -> None:
-    """A command has its fields and its order, its files can be fetched, and a file that is gone is not found."""
+    """A command has its fields and its order, its files can be fetched, those refused are named, and a file that is
+    gone is not found."""
     session = served.session()
-    body = {"argv": ["sh", "-c", "echo $A; pwd; echo x > junit.xml"], "env": {"A": "b"}, "cwd": "docs"}
+    script = "echo $A; pwd; echo x > junit.xml; ln -s /etc/passwd out.xml; mkfifo pipe.xml"
+    body = {"argv": ["sh", "-c", script], "env": {"A": "b"}, "cwd": "docs"}
     made = answered(served.admin.post(f"/sessions/{session}/commands", json={**body, "artifacts": ["docs/*.xml"]}), 201)
     assert (made["session_id"], made["sequence"], made["command"]) == (session, 1, body["argv"])
     ended = answered(served.admin.get(f"/commands/{made['id']}/wait", params={"timeout": 20}), 200)
@@ -101,6 +103,10 @@ def test_commands_and_artifacts(served: Served, tmp_path: Path) -> None:
         return [item for item in items if item["name"].endswith("junit.xml")]
 
     artifact = eventually(files, what="the artifact")[0]
+    events = answered(served.admin.get("/events", params={"limit": 1000}), 200)["items"]
+    named = [(item["command_id"], item["data"]["name"]) for item in events if item["kind"] == "artifact.refused"]
+    assert sorted(named) == [(made["id"], "docs/out.xml"), (made["id"], "docs/pipe.xml")]
+    assert all(item["data"]["reason"] for item in events if item["kind"] == "artifact.refused")
     path = f"/sessions/{session}/artifacts/{artifact['id']}"
     fetched = served.admin.get(path)
     assert fetched.content == b"x\n" and "attachment" in fetched.headers["content-disposition"]
@@ -221,6 +227,7 @@ def test_readiness_fails_with_the_store(base: Path) -> None:
         (b"{}", "repository"),
         (b'{"repository": 1, "commit": "main"}', "repository"),
         (b'{"repository": "repo", "commit": "main", "comit": 1}', "comit"),
+        (b'{"repository": "repo", "commit": "main", "commit_sha": "main"}', "body"),
         (b'{"repository": "repo", "commit": "main", "expires_in": 59}', "expires_in"),
         (b'{"repository": "repo", "commit": "main", "expires_in": "600"}', "expires_in"),
     ],
@@ -236,7 +243,7 @@ def test_bad_paths_and_methods(shared: Served) -> None:
     refused(shared.admin.get("/nowhere"), 404, "not_found")
     answer = shared.admin.put("/sessions")
     refused(answer, 405, "invalid_input")
-    assert "GET" in answer.headers["allow"] or "POST" in answer.headers["allow"]
+    assert answer.headers["allow"] == "GET, HEAD, POST"
     assert refused(shared.admin.get("/sessions/x"), 422, "invalid_input")["field"] == "session_id"
     assert refused(shared.admin.get("/sessions/-1"), 422, "invalid_input")["field"] == "session_id"
     refused(shared.admin.get(f"/sessions/{2**63}"), 422, "invalid_input")
@@ -244,6 +251,11 @@ def test_bad_paths_and_methods(shared: Served) -> None:
     refused(shared.admin.get("/commands/99999"), 404, "not_found")
     assert refused(shared.admin.get("/sessions", params={"limt": 3}), 422, "invalid_input")["field"] == "limt"
     session = shared.session()
+    workspace = shared.local.store.list_worktrees()[-1].path
+    for cwd in ("/etc", "../..", "docs/../..", f"{workspace}/../x"):
+        outside = {"argv": ["true"], "cwd": cwd}
+        error = refused(shared.admin.post(f"/sessions/{session}/commands", json=outside), 422, "invalid_input")
+        assert error["field"] == "cwd" and "outside the workspace" in error["message"]
     body = {"argv": ["true"], "session_id": session + 1}
     refused(shared.admin.post(f"/sessions/{session}/commands", json=body), 422, "invalid_input")
     answered(shared.admin.post(f"/sessions/{session}/commands", json={**body, "session_id": session}), 201)

@@ -153,7 +153,8 @@ def test_a_second_server_is_refused(processes: Processes) -> None:
 
 
 def test_open_doors_are_refused(base: Path) -> None:
-    """Without a token or TLS only loopback is served; a taken port and bad TLS files are told by name."""
+    """Without a token or TLS only loopback is served; a taken port and bad TLS files are told by name, and
+    no token is made for a server that did not start."""
     (base / "no.pem").write_text("nothing")
     with sockets.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
@@ -169,6 +170,8 @@ def test_open_doors_are_refused(base: Path) -> None:
             fields: dict[str, Any] = {"port": 0, "grpc_port": None, **options}
             with open_local(base) as local, pytest.raises(ConfigurationError, match=re.escape(message)):
                 serve(local, ServeOptions(**fields), announce=lambda text: None)
+    with open_local(base) as local:
+        assert local.store.list_tokens() == []
     assert gc.isenabled()
 
 
