@@ -60,12 +60,15 @@ class _Server(MCPServer[Any]):
     ) -> types.CallToolResult:
         """One call of one tool."""
         call = self._call(context)
-        if name not in TOOLS:
-            raise as_mcp(InvalidInputError(f"there is no tool {name[:64]!r}: tools/list names them"))
+        tool = TOOLS.get(name)
         try:
-            async with recorded(f"tools/{name}", call.caller):
-                return _result(await _called(TOOLS[name], call, arguments))
+            async with recorded(f"tools/{name[:64]}", call.caller):
+                if tool is None:
+                    raise InvalidInputError(f"there is no tool {name[:64]!r}: tools/list names them")
+                return _result(await _called(tool, call, arguments))
         except DebugServerError as error:
+            if tool is None:
+                raise as_mcp(error) from error
             return failed(error)
 
     async def list_resource_templates(self) -> list[types.ResourceTemplate]:
