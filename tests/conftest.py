@@ -24,10 +24,13 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     monkeypatch.setenv(TAG, str(tmp_path))
     before = orphaned_groups()  # somebody else's, on a machine that is used for more than this
     yield
-    eventually(lambda: not rooted_in(tmp_path, f"{TAG}={tmp_path}"), 5.0, "the end of every process of the test")
+    try:
+        eventually(lambda: not rooted_in(tmp_path, f"{TAG}={tmp_path}"))
+    except AssertionError as error:
+        raise AssertionError(f"processes of the test go on: {rooted_in(tmp_path, f'{TAG}={tmp_path}')}") from error
     orphans = orphaned_groups() - before
-    eventually(lambda: not orphans & orphaned_groups(), 10.0, "the removal of dead keepers' groups")
-    eventually(lambda: not [*tmp_path.rglob("keepers/*"), *tmp_path.rglob("owners/*.lock")], 5.0, "empty folders")
+    eventually(lambda: not orphans & orphaned_groups(), what="the removal of dead keepers' groups")
+    eventually(lambda: not [*tmp_path.rglob("keepers/*"), *tmp_path.rglob("owners/*.lock")], what="empty folders")
 
 
 @pytest.fixture(params=MECHANISMS)

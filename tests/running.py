@@ -30,8 +30,8 @@ PYTHON = [sys.executable, "-I", "-S"]
 TAG = "LC_DEBUG_SERVER_TEST"  # LC_*: the child environment inherits it
 
 
-def eventually(found: Callable[[], Any], seconds: float = 10.0, what: str = "") -> Any:
-    """The first true value of ``found()``; fails after ``seconds``."""
+def eventually(found: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
+    """The first true value of ``found()``; fails after ``seconds``, which a busy machine may need."""
     deadline = time.monotonic() + seconds
     while True:
         value = found()

@@ -147,6 +147,13 @@ class RunningCommand:
         """Ask the keeper to end the tree; ``wait`` returns when it is empty."""
         self.send({"op": "cancel", "message": message})
 
+    def end(self, message: str) -> ExitRecord:
+        """Cancel it and wait, however often the caller is interrupted."""
+        while True:
+            self.cancel(message)
+            with contextlib.suppress(KeyboardInterrupt):
+                return self.wait()
+
     def detach(self) -> None:
         """Let go of it: whoever waits gets DetachedError, and another process may adopt it."""
         self._detached = True
@@ -210,9 +217,7 @@ def _started_late(connection: KeeperConnection, run_dir: Path, seconds: float, e
 def _call_off(connection: KeeperConnection, run_dir: Path) -> None:
     """A keeper that has not begun never will, one that has is cancelled."""
     if (handle := fence(run_dir)) is not None:
-        running = RunningCommand(connection, run_dir, handle, None)
-        running.cancel("interrupted")
-        running.wait()
+        RunningCommand(connection, run_dir, handle, None).end("interrupted")
     connection.close()  # before the fence goes: the keeper looks whether we are there once it has the command's name
     remove_run_dir(run_dir)
 

@@ -18,6 +18,7 @@ from typing import Any
 import debug_server
 from debug_server.errors import KeeperError
 from debug_server.model import ExitRecord
+from debug_server.runner.interrupts import await_readable
 from debug_server.runner.keeper import frames
 from debug_server.runner.keeper.rundir import SOCKET
 from debug_server.runner.limits import Capabilities
@@ -77,6 +78,7 @@ class KeeperConnection:
         """The next message; None when the keeper has closed; TimeoutError after ``timeout``."""
         self._connection.settimeout(timeout)
         while not self._waiting:
+            await_readable(self._connection, timeout)
             try:
                 received = frames.receive(self._connection, self._buffer)
             except ConnectionError:

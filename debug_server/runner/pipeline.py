@@ -23,6 +23,7 @@ from debug_server.errors import (
 )
 from debug_server.model import Command, ExitReason, ExitRecord, status_for
 from debug_server.ports import CommandStore, Telemetry
+from debug_server.runner.interrupts import held, interruptible
 from debug_server.runner.launch import RunningCommand, launch
 from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.log_format import index_path
@@ -79,7 +80,7 @@ class Pipeline:
         log_path = self.log_path(job.command)
         began = time.monotonic()
         # The row has its end before the stack is unwound: a slow observer must not keep a command running.
-        with ExitStack() as stack:
+        with held(), ExitStack() as stack:
             try:
                 self._make_room(log_path)
                 stack.enter_context(self._span(job.command))
@@ -165,11 +166,11 @@ class Pipeline:
         stack.callback(log.close)
         if job.observers:
             observed = observe_log(log_path, job.observers)
-            stack.callback(observed.finish, job.observer_seconds)
-        workspace = Path(job.lease.path)
-        if job.patch is not None:
-            self._preparation.patch(workspace, job.patch, log)
-        environment, variables = self._preparation.environment(job.env_request, job.lease, log, stack)
+            stack.callback(_interruptibly, observed.finish, job.observer_seconds)
+        with interruptible():
+            if job.patch is not None:
+                self._preparation.patch(Path(job.lease.path), job.patch, log)
+            environment, variables = self._preparation.environment(job.env_request, job.lease, log, stack)
         order = self._planner.order(job, variables)
         if log.begun:
             log.write(f"[debug-server] run: {shlex.join(job.spec.argv)}\n")
@@ -200,8 +201,7 @@ class Pipeline:
                 job.on_start(running)
         except BaseException:
             # Nobody will know of it: end it. Its row is another owner's by now, or the store is gone.
-            running.cancel("its start could not be recorded")
-            running.wait()
+            running.end("its start could not be recorded")
             running.clean()
             raise
 
@@ -284,8 +284,12 @@ def _interruptible(running: RunningCommand, wait: Callable[[], R]) -> tuple[R | 
     try:
         return wait(), False
     except KeyboardInterrupt:
-        running.cancel("interrupted")
-        return running.wait(), True
+        return running.end("interrupted"), True
+
+
+def _interruptibly(wait: Callable[[float], object], seconds: float) -> None:
+    with interruptible():
+        wait(seconds)
 
 
 def _reason(error: DebugServerError | KeyboardInterrupt) -> ExitReason:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from debug_server.errors import InvalidInputError
 from debug_server.model import Command
 from debug_server.ports import CommandStore, Lease, Telemetry
+from debug_server.runner.interrupts import held
 from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.limits import plan_limits
 from debug_server.runner.log_listener import ChunkCallback
@@ -112,33 +113,34 @@ class WorkerSupervisor:
         The row is there before anything is tried and has its terminal state before this returns or raises. It keeps
         ``metadata``, for whoever carries on with the command should this process die.
         """
-        number = session_number(session_id)
-        spec = spec.within(self.settings.limits)
-        cwd = self.check(spec, lease)
-        command = self.store.add_command(
-            session_id=number,
-            argv=spec.argv,
-            cwd=str(spec.cwd) if spec.cwd is not None else None,
-            env=spec.env,
-            log_name=spec.log_name,
-            limits=spec.bounds,
-            tty=spec.tty,
-            metadata={**(metadata or {}), INLINE: True, "spec": spec.details()},
-            claim_owner=self.owner,
-        )
-        return self.pipeline.run(
-            Job(
-                command=command,
-                spec=spec,
-                lease=lease,
-                env_request=env_request or self._default_request(command),
-                patch=patch,
-                observers=tuple(stream_observers or ()),
-                terminal_size=terminal_size,
-                observer_seconds=observer_seconds,
-                cwd=cwd,
+        with held():  # a row that was added has its end, and what was locked is free again
+            number = session_number(session_id)
+            spec = spec.within(self.settings.limits)
+            cwd = self.check(spec, lease)
+            command = self.store.add_command(
+                session_id=number,
+                argv=spec.argv,
+                cwd=str(spec.cwd) if spec.cwd is not None else None,
+                env=spec.env,
+                log_name=spec.log_name,
+                limits=spec.bounds,
+                tty=spec.tty,
+                metadata={**(metadata or {}), INLINE: True, "spec": spec.details()},
+                claim_owner=self.owner,
             )
-        )
+            return self.pipeline.run(
+                Job(
+                    command=command,
+                    spec=spec,
+                    lease=lease,
+                    env_request=env_request or self._default_request(command),
+                    patch=patch,
+                    observers=tuple(stream_observers or ()),
+                    terminal_size=terminal_size,
+                    observer_seconds=observer_seconds,
+                    cwd=cwd,
+                )
+            )
 
     def check(self, spec: CommandSpec, lease: Lease) -> Path:
         """Say what is wrong with the request itself, before there is a row of it; returns the command's directory."""

@@ -178,5 +178,5 @@ def probe(root: Path, repo: str = "", path: Path | None = None, port: int = 0, *
 def wait_for_end(governor: Governor, task: str) -> tuple[str, dict[str, Any]]:
     """As ``ending``, for a task that another process queued."""
     found = lambda: [event for event in governor.told(task_filter=task) if event.event_type in TERMINAL]  # noqa: E731
-    (event,) = eventually(found, 30.0, f"the end of {task}")
+    (event,) = eventually(found, what=f"the end of {task}")
     return event.event_type, json.loads(event.payload)

@@ -90,7 +90,7 @@ def test_a_crash_during_a_call_sends_nothing_twice(governor: Governor, tmp_path:
 
         def answer(request: bytes) -> bytes:
             answered.append(request)
-            eventually(gate.exists, 30.0)
+            eventually(gate.exists)
             return YES
 
         late = stack.enter_context(serving(SYNC_REPO[0], {SYNC_REPO[1]: answer}))
@@ -99,7 +99,7 @@ def test_a_crash_during_a_call_sends_nothing_twice(governor: Governor, tmp_path:
         governor.start()
         for name in targets:
             governor.emit(name, f"{name}.call", "repo")
-        eventually(lambda: answered and calls, 20.0, "both calls")
+        eventually(lambda: answered and calls, what="both calls")
         (keeper,) = _keepers(governor, "slow")
         governor.kill()
         os.kill(keeper, signal.SIGKILL)

@@ -210,7 +210,7 @@ def test_a_schedule_runs_once_for_what_was_missed(governor: Governor, tmp_path: 
     )
     governor.start()
     found = lambda: [event for event in governor.told() if event.event_type == "runner.exited"]  # noqa: E731
-    assert len(eventually(found, 20.0, "the scheduled run")) == 1
+    assert len(eventually(found, what="the scheduled run")) == 1
     told = governor.told()
     task, due = told[0].task_id, datetime.fromisoformat(told[0].timestamp)
     assert task == f"schedule-work-work.do-{due:%Y%m%dT%H%MZ}", "the event is dated by the time that was due"

@@ -55,7 +55,7 @@ def test_boot_to_ready(real: Real) -> None:
     status = real.gateway.worker()
     assert status["health"]["readiness"]["handshake"]["version"] == "0.166.0"
     assert status["startup_latency_ms"] > 0
-    told = eventually(lambda: real.gateway.get("/healthz")[1]["worker_program"].get("version"), 20.0, "its version")
+    told = eventually(lambda: real.gateway.get("/healthz")[1]["worker_program"].get("version"), what="its version")
     assert told == "0.166.0"
 
 
@@ -147,8 +147,8 @@ def test_a_disconnect_interrupts_the_turn(real: Real) -> None:
         if chunk.choices[0].delta.content:
             break
     stream.close()
-    eventually(lambda: real.stub.broken > broken, 10.0, "the end of the model's answer")
-    eventually(lambda: real.gateway.worker()["in_flight"] == 0, 10.0, "an idle worker")
+    eventually(lambda: real.stub.broken > broken, what="the end of the model's answer")
+    eventually(lambda: real.gateway.worker()["in_flight"] == 0, what="an idle worker")
     answer = real.gateway.client().chat.completions.create(model="gpt-5.2", messages=says("SAY again"))
     assert answer.choices[0].message.content == "again"
 
@@ -173,6 +173,6 @@ def test_kill_9_in_mid_stream(real: Real) -> None:
             pass
     assert isinstance(caught.value.body, dict)
     assert (caught.value.body["code"], caught.value.body["retryable"]) == ("worker_exited", True)
-    eventually(lambda: gateway.worker()["restarts_total"] == before + 1 and gateway.worker()["ready"], 30.0, "recovery")
+    eventually(lambda: gateway.worker()["restarts_total"] == before + 1 and gateway.worker()["ready"], what="recovery")
     answer = gateway.client().chat.completions.create(model="gpt-5.2", messages=says("SAY recovered"))
     assert answer.choices[0].message.content == "recovered"

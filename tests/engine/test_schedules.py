@@ -132,7 +132,7 @@ def test_what_fails_is_not_tried_all_the_time(tmp_path: Path) -> None:
         clock.time += timedelta(hours=2)
         scheduler.start()
         try:
-            assert eventually(lambda: tries, 10.0, "the first try")
+            assert eventually(lambda: tries, what="the first try")
             assert not second.wait(0.5)
         finally:
             scheduler.stop()

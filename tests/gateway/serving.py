@@ -63,7 +63,7 @@ class GatewayProcess:
     def start(self, *, ready: bool = True) -> None:
         """Start it and wait until it serves, and its worker with it."""
         self.launch()
-        self.port = int(eventually(self._said, 30.0, "a serving gateway"))
+        self.port = int(eventually(self._said, what="a serving gateway"))
         if ready:
             self.await_ready()
 

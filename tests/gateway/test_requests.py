@@ -254,7 +254,9 @@ def trickled(port: int) -> str:
         peer.settimeout(0.2)
         for _ in range(100):
             with contextlib.suppress(TimeoutError):
-                return peer.recv(1 << 16).decode()
+                first = peer.recv(1 << 16)
+                peer.settimeout(30)
+                return (first + peer.makefile("rb").read()).decode()
             peer.sendall(b" ")
     raise AssertionError("it was waited for")
 
@@ -283,11 +285,11 @@ def test_a_client_that_leaves_frees_its_turn(gateway: GatewayProcess, http: http
     """After a disconnect, in either form, the worker is idle again long before the answer would have ended."""
     with http.stream("POST", CHAT, json=body("words=100000 delay=20", stream=True)) as answer:
         assert next(answer.iter_lines()).startswith(("data: ", ": "))
-        eventually(lambda: gateway.worker()["in_flight"] == 1, 3.0, "the turn")
-    eventually(lambda: gateway.worker()["in_flight"] == 0, 3.0, "an idle worker")
+        eventually(lambda: gateway.worker()["in_flight"] == 1, what="the turn")
+    eventually(lambda: gateway.worker()["in_flight"] == 0, what="an idle worker")
     with pytest.raises(httpx.ReadTimeout):
         http.post(CHAT, json=body("words=100000 delay=20"), timeout=0.3)
-    eventually(lambda: gateway.worker()["in_flight"] == 0, 3.0, "an idle worker")
+    eventually(lambda: gateway.worker()["in_flight"] == 0, what="an idle worker")
 
 
 def test_a_flood_is_refused_and_leaves_no_trace(gateway: GatewayProcess) -> None:
@@ -324,7 +326,7 @@ def test_models_usage_and_the_small_methods(http: httpx.Client, gateway: Gateway
     assert (last["model"], last["total_tokens"]) == ("gpt-5.2", 9)
     for query in ("raw?limit=0", "raw?limit=x", "raw?limit=10001", "?group=year", "?start=soon"):
         error_of(http.get(f"/v1/usage{'/' if query.startswith('raw') else ''}{query}"), 400, "invalid_request_error")
-    eventually(lambda: '"total_tokens": 9' in (gateway.root / "tokens.jsonl").read_text(), 5.0, "a line")
+    eventually(lambda: '"total_tokens": 9' in (gateway.root / "tokens.jsonl").read_text(), what="a line")
     protocol = (gateway.root / "protocol.jsonl").read_text()
     assert '"method": "turn/start"' in protocol
     assert "words=" not in protocol
@@ -387,12 +389,12 @@ def test_switches_for_operators_and_testers(tmp_path: Path, nothing_left: None) 
         with http.stream("POST", CHAT, json=body("words=100000 delay=20", stream=True)) as answer:
             assert next(answer.iter_lines())
             assert http.get("/__test/conc").json() == {"inside": 1, "running": 1, "streams": 1}
-        eventually(lambda: gateway.worker()["restarts_total"] == 1, 15.0, "a replaced worker")
+        eventually(lambda: gateway.worker()["restarts_total"] == 1, what="a replaced worker")
         status = gateway.await_ready()
         assert (status["restarts_total"], status["consecutive_failures"]) == (1, 0)
         beat = status["last_log_sample"]
         assert beat["stream"] == "stdout"
-        eventually(lambda: gateway.worker()["last_log_sample"]["ts"] != beat["ts"], 5.0, "another heartbeat")
+        eventually(lambda: gateway.worker()["last_log_sample"]["ts"] != beat["ts"], what="another heartbeat")
         assert http.post(CHAT, json=body()).json()["choices"][0]["message"]["content"] == "w0 w1"
         assert http.get("/__test/conc").json() == {"inside": 0, "running": 0, "streams": 0}
 
@@ -424,7 +426,7 @@ def test_a_start_that_would_be_insecure_is_refused(tmp_path: Path, environ: dict
 def test_a_missing_program_is_told(tmp_path: Path, nothing_left: None) -> None:
     """A binary that is not there: requests are refused with the reason in status and diagnostics, the server lives."""
     with serving(tmp_path, {"CODEX_BIN": "no-such-codex", "WORKER_RESTART_MAX": "1"}, ready=False) as gateway:
-        eventually(lambda: gateway.get("/livez")[0] == 503, 10.0, "a worker that is given up")
+        eventually(lambda: gateway.get("/livez")[0] == 503, what="a worker that is given up")
         told = gateway.get("/healthz")[1]["worker_program"]
         assert told["ok"] is False
         assert "CODEX_BIN" in told["reason"]
@@ -435,6 +437,6 @@ def test_another_version_is_told(tmp_path: Path, nothing_left: None) -> None:
     """A codex without the methods of turns fails its handshake, and the status names its version."""
     environ = {"WORKER_RESTART_MAX": "0"}
     with serving(tmp_path, environ, ready=False, HANDSHAKE_MODE="old", VERSION="0.53.0") as gateway:
-        eventually(lambda: gateway.get("/livez")[0] == 503, 10.0, "a worker that is given up")
+        eventually(lambda: gateway.get("/livez")[0] == 503, what="a worker that is given up")
         status = gateway.worker()
         assert "0.53.0" in json.dumps(status)

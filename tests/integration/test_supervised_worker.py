@@ -83,7 +83,7 @@ def test_ac1_the_worker_boots_with_the_server_and_its_output_becomes_structured_
     """Launch, spawn, ready and each piece of output are log records with stream and length, never with the text."""
     assert ask(shared) == "w0 w1 w2"
     for name in ("worker_launch", "worker_spawned", "worker_ready", "worker_stream", "access_log"):
-        eventually(lambda: name in {record["event"] for record in shared.log}, 5.0, name)  # noqa: B023
+        eventually(lambda: name in {record["event"] for record in shared.log}, what=name)  # noqa: B023
         (first, *_) = events(shared, name)
         assert {"timestamp", "ts", "ts_ms", "level", "component", "event"} <= set(first)
     streams = {record["stream"] for record in events(shared, "worker_stream")}
@@ -102,7 +102,7 @@ def test_ac2_restarts_back_off_within_bounds_and_are_counted(tmp_path: Path, not
     """A worker that always dies is restarted with growing waits up to the bound, warned about, and then given up."""
     environ = {**FAST, "WORKER_RESTART_MAX": "4", "WORKER_BACKOFF_INITIAL_MS": "20", "WORKER_BACKOFF_MAX_MS": "60"}
     with serving(tmp_path, environ, ready=False, MODE="crash") as gateway:
-        eventually(lambda: gateway.get("/livez")[0] == 503, 20.0, "a worker that is given up")
+        eventually(lambda: gateway.get("/livez")[0] == 503, what="a worker that is given up")
         status = gateway.worker()
         assert (status["restarts_total"], status["running"]) == (4, False)
         assert status["health"]["liveness"]["reason"] == "restart_limit_exceeded"
@@ -121,7 +121,7 @@ def test_ac3_shutdown_drains_updates_readiness_and_ends_within_the_grace(tmp_pat
         assert gateway.process is not None
         gateway.process.send_signal(signal.SIGTERM)
         began = time.monotonic()
-        eventually(lambda: gateway.get("/readyz")[0] == 503, 2.0, "readiness false")
+        eventually(lambda: gateway.get("/readyz")[0] == 503, what="readiness false")
         assert gateway.get("/readyz")[1]["health"]["readiness"]["reason"].startswith("shutdown")
         assert gateway.process.wait(20) == 0
         assert time.monotonic() - began < 10
@@ -177,7 +177,7 @@ def test_row4_a_killed_worker_is_replaced(tmp_path: Path, nothing_left: None) ->
     """After kill -9 another process answers, and the restart is counted in status, metric and log."""
     with serving(tmp_path) as gateway:
         pid = gateway.kill_worker()
-        eventually(lambda: gateway.worker()["restarts_total"] == 1 and gateway.worker()["ready"], 10.0, "a successor")
+        eventually(lambda: gateway.worker()["restarts_total"] == 1 and gateway.worker()["ready"], what="a successor")
         assert gateway.worker()["pid"] != pid
         assert ask(gateway) == "w0 w1 w2"
         assert gateway.metrics("codex_worker_restarts_total") == 1
@@ -187,7 +187,7 @@ def test_row4_a_killed_worker_is_replaced(tmp_path: Path, nothing_left: None) ->
 def test_row5_restart_and_latency_metrics_exit_codes_and_backoff_are_told(tmp_path: Path, nothing_left: None) -> None:
     """An exit with a status is in the status object and the log, with the backoff; latency is in probe and metrics."""
     with serving(tmp_path, WORKER_AUTOEXIT_MS="400", WORKER_EXIT_CODE="7") as gateway:
-        eventually(lambda: gateway.worker()["restarts_total"] >= 1, 10.0, "a restart")
+        eventually(lambda: gateway.worker()["restarts_total"] >= 1, what="a restart")
         assert gateway.worker()["last_exit"]["code"] == 7
         gateway.await_ready()
         assert gateway.worker()["metrics"]["codex_worker_latency_ms"] > 0
@@ -200,7 +200,7 @@ def test_row6_a_worker_that_never_becomes_ready_is_ended_and_tried_again(tmp_pat
     """No handshake within the startup timeout: the process is ended, the reason told, and the budget runs out."""
     environ = {"WORKER_STARTUP_TIMEOUT_MS": "400", "WORKER_RESTART_MAX": "1"}
     with serving(tmp_path, environ, ready=False, HANDSHAKE_MODE="hang") as gateway:
-        eventually(lambda: gateway.get("/livez")[0] == 503, 20.0, "a worker that is given up")
+        eventually(lambda: gateway.get("/livez")[0] == 503, what="a worker that is given up")
         assert gateway.worker()["restarts_total"] == 1
         assert events(gateway, "worker_ready_timeout")
         assert not carrying(str(tmp_path / "bin"))
@@ -241,9 +241,7 @@ def test_row9_sigterm_and_health_of_the_full_server(tmp_path: Path, nothing_left
     try:
         health = gateway.get("/healthz")[1]
         assert {"message", "ok", "sandbox_mode", "backend_mode", "worker_supervisor", "worker_program"} <= set(health)
-        program_told = eventually(
-            lambda: gateway.get("/healthz")[1]["worker_program"].get("version"), 10.0, "a version"
-        )
+        program_told = eventually(lambda: gateway.get("/healthz")[1]["worker_program"].get("version"), what="a version")
         assert program_told == "0.166.0"
         assert gateway.get("/healthz")[1]["worker_program"]["app_server_help"] is True
         assert ask(gateway) == "w0 w1 w2"

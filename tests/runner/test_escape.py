@@ -30,4 +30,4 @@ def test_what_a_command_leaves_behind_ends_with_it(held: Bench, artist: str) -> 
     assert result.exit.wall_seconds < 2.0
     # Each of the hydra's processes lives half a millisecond: a listing may find none of them.
     assert artist == "hydra" or result.exit.evidence["leftovers"]
-    eventually(lambda: not carrying(mark), 2.0, "the end of the leftovers")
+    eventually(lambda: not carrying(mark), what="the end of the leftovers")

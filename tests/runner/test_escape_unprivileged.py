@@ -84,7 +84,7 @@ def delegated() -> Iterator[list[str]]:
         pytest.skip("no version 1 hierarchy to delegate")
     yield made
     for directory in made:
-        eventually(partial(_emptied, Path(directory)), 10.0, f"the end of everything in {directory}")
+        eventually(partial(_emptied, Path(directory)), what=f"the end of everything in {directory}")
 
 
 def _emptied(group: Path) -> bool:

@@ -266,7 +266,7 @@ def test_more_clients_than_descriptors_do_not_end_the_keeper(bench: Bench) -> No
     finally:
         for connection in crowd:
             connection.close()
-    eventually(lambda: _status(started)["ok"], 5.0, "an answer after the crowd has left")
+    eventually(lambda: _status(started)["ok"], what="an answer after the crowd has left")
     _end(bench, started)
 
 

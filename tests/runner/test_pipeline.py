@@ -93,7 +93,7 @@ def test_a_slow_observer_slows_nobody(bench: Bench) -> None:
     release = threading.Event()
     slow = bench.start(["sh", "-c", "seq 100000"], observers=[lambda _: release.wait(20)])
     try:
-        ended = eventually(lambda: _terminal(bench, slow.command.id), 5.0, "the end of the row")
+        ended = eventually(lambda: _terminal(bench, slow.command.id), what="the end of the row")
         assert ended.exit.wall_seconds < 3.0
     finally:
         release.set()
@@ -141,7 +141,7 @@ def test_a_hook_that_hangs_is_ended_with_its_children(bench: Bench) -> None:
     result = bench.run(["sleep", "1000"], timeout=0.2, pre_kill=["sh", "-c", f"{hang} & {hang}; true"])
     assert result.exit_reason is ExitReason.TIMED_OUT
     assert time.monotonic() - began < 10.0
-    eventually(lambda: not carrying(mark), 2.0, "the end of the hook's tree")
+    eventually(lambda: not carrying(mark), what="the end of the hook's tree")
 
 
 def test_a_hook_that_is_not_there_stops_nothing(bench: Bench) -> None:
@@ -285,4 +285,4 @@ def test_the_exit_record_is_tried_again(small_disk: Path, make_bench: Callable[.
     assert bench.store.get_command(result.command_id).status is CommandStatus.SUCCEEDED
     (small_disk / "ballast").unlink()
     bench.supervisor.close()
-    eventually(lambda: not list(small_disk.glob("keepers/*")), 5.0, "an empty folder of handles")
+    eventually(lambda: not list(small_disk.glob("keepers/*")), what="an empty folder of handles")

@@ -92,7 +92,7 @@ def test_a_running_command_is_carried_on(tmp_path: Path, make_bench: Callable[..
     root = tmp_path / "server"
     with _server(root, "never", "queued", WAITS) as server:
         bench = make_bench(root=root)
-        eventually((bench.workspace / "ran").exists, 20.0, "the command's start")
+        eventually((bench.workspace / "ran").exists, what="the command's start")
         eventually(lambda: _only_command(bench).status is CommandStatus.RUNNING, what="its row to say so")
         server.kill()
         server.wait(10)
@@ -131,7 +131,7 @@ def test_server_and_keeper_killed_is_lost(tmp_path: Path, make_bench: Callable[.
     with _engine(bench) as engine:
         command = engine.wait(command.id, 10.0)
     assert (command.status, command.exit_reason) == (CommandStatus.FAILED, ExitReason.LOST)
-    eventually(lambda: not carrying(mark), 2.0, "the end of its tree")
+    eventually(lambda: not carrying(mark), what="the end of its tree")
 
 
 def test_keeper_killed_under_a_live_server_is_lost(held: Bench) -> None:

@@ -105,4 +105,4 @@ def test_a_removed_run_directory_does_not_save_the_tree(held: Bench, waits: list
     shutil.rmtree(_run_dir(held, command))
     assert _follow(held, _recover(held)) == [ExitReason.LOST]
     assert (_row(held, command).status, _row(held, command).exit_reason) == (CommandStatus.FAILED, ExitReason.LOST)
-    eventually(lambda: not carrying(waits[-1]), 2.0, "the end of its tree")
+    eventually(lambda: not carrying(waits[-1]), what="the end of its tree")

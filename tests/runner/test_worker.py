@@ -160,7 +160,7 @@ def test_closing_lets_the_fork_server_go(bench: Bench) -> None:
     """After close no keeper and no fork server of ours is left, and the supervisor can be used again."""
     bench.run(["true"])
     bench.supervisor.close()
-    eventually(lambda: not _ours(), 5.0, "the end of the fork server")
+    eventually(lambda: not _ours(), what="the end of the fork server")
     assert bench.run(["true"]).exit_reason is ExitReason.EXITED
 
 

@@ -55,7 +55,7 @@ def test_a_receiver_that_is_away_is_tried_again(make_server: MakeServer, receive
     receiver.answers = [500, 503]
     server = make_server(**ALLOWED)
     server.run("t", status_callback_url=f"{receiver.url}/cb", status_callback_token="tok")
-    eventually(lambda: len(receiver.seen) == 2, 20, what="two callbacks")
+    eventually(lambda: len(receiver.seen) == 2, what="two callbacks")
     assert receiver.statuses("/cb") == ["running", "success"]
     assert {headers["X-Runner-Token"] for _, headers, _ in receiver.seen} == {"tok"}
 
@@ -66,7 +66,7 @@ def test_the_token_is_never_in_the_clear(make_server: MakeServer, receiver: Rece
     receiver.answers = [500]
     server = make_server(**ALLOWED)
     server.run("t", status_callback_url=f"{receiver.url}/cb", status_callback_token=secret)
-    eventually(lambda: len(receiver.seen) == 2, 20, what="two callbacks")
+    eventually(lambda: len(receiver.seen) == 2, what="two callbacks")
     database = server.root / "data" / "metadata.db"
 
     def sealed() -> int:
@@ -84,7 +84,7 @@ def test_a_refusing_receiver_is_given_up(make_server: MakeServer, receiver: Rece
     receiver.answers = [404] * 3
     server = make_server(**ALLOWED)
     server.run("t", status_callback_url=f"{receiver.url}/cb")
-    eventually(lambda: receiver.statuses("/cb") == ["success"], 30, what="the second message")
+    eventually(lambda: receiver.statuses("/cb") == ["success"], what="the second message")
 
 
 def test_a_message_that_cannot_be_sent_waits_like_any_other(
@@ -102,7 +102,7 @@ def test_a_message_that_cannot_be_sent_waits_like_any_other(
     monkeypatch.setattr(callbacks, "signed", fail_twice)
     server = make_server(**ALLOWED)
     server.run("t", status_callback_url=f"{receiver.url}/cb", status_callback_token="tok")
-    eventually(lambda: receiver.statuses("/cb") == ["running", "success"], 20, what="two callbacks")
+    eventually(lambda: receiver.statuses("/cb") == ["running", "success"], what="two callbacks")
     assert len(attempts) == 4
 
 

@@ -196,6 +196,6 @@ def test_the_real_codex(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
         assert (found["status"], found["message"]) == ("success", "codex execution completed"), found
         assert "hello from codex" in found["stdout"]
         server.accepted("slow", "SLOW 400")
-        eventually(lambda: len(stub.requests) > 1, 20, "the second request")
+        eventually(lambda: len(stub.requests) > 1, what="the second request")
         assert server.cancel("slow")["status"] == "canceled"
     stub.close()

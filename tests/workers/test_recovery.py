@@ -87,7 +87,7 @@ def test_a_worker_that_is_declared_otherwise_or_no_more_is_removed(tmp_path: Pat
 def test_a_worker_whose_server_never_comes_back_ends_by_itself(tmp_path: Path) -> None:
     """Its keeper's patience is all that is needed."""
     pid = killed_host(tmp_path / "host", "stdout", 0.3)
-    eventually(lambda: not alive(pid), 10, "the end of an orphan")
+    eventually(lambda: not alive(pid), what="the end of an orphan")
     bench = Bench(tmp_path / "host")
     asyncio.run(_settle(bench))
     assert not bench.store.list_claimed()

@@ -160,7 +160,7 @@ def test_output_is_live(tmp_path: Path) -> None:
 def test_a_reader_that_sleeps_loses_nothing(tmp_path: Path) -> None:
     """The command ends long before its output is read; every byte is waited for, however long the reader takes."""
     with _started(tmp_path, "--quiet", "--", "head", "-c", "3000000", "/dev/zero") as process:
-        eventually(lambda: [row for row in _rows(tmp_path) if row.status.terminal], 20.0, "the end of the command")
+        eventually(lambda: [row for row in _rows(tmp_path) if row.status.terminal], what="the end of the command")
         time.sleep(11.0)  # longer than an observer that is not our own output would be waited for
         assert process.stdout is not None
         assert len(process.stdout.read()) == 3_000_000

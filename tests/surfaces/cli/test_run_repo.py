@@ -134,7 +134,7 @@ def test_a_killed_run_is_carried_on_by_a_server(tmp_path: Path) -> None:
             (session,) = local.sessions.open_sessions()
             local.engine.start()
             assert [row.id for row in local.sessions.open_sessions()] == [session.id]
-        eventually(lambda: not local.sessions.open_sessions(), 20)
+        eventually(lambda: not local.sessions.open_sessions())
         _check_settled(local, session)
         local.engine.stop()
     unmount_below(tmp_path)

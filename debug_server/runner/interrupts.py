@@ -1,0 +1,96 @@
+"""Signals whose handlers raise, held back wherever an exception in the middle of things would lose a command."""
+
+from __future__ import annotations
+
+import select
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _Held:
+    """The handlers that wait for their turn, and the signals that have come meanwhile."""
+
+    def __init__(self, handlers: dict[int, Callable[[int, FrameType | None], Any]]) -> None:
+        self.handlers = handlers
+        self.pending: list[int] = []
+        self.open = False
+        self.over = False
+
+    def arrived(self, number: int, frame: FrameType | None) -> None:
+        """Python calls it between any two instructions of the main thread."""
+        if not (self.open or self.over):
+            self.pending.append(number)
+            return
+        self.open = False  # it may raise: whoever catches that must not be interrupted again
+        self.handlers[number](number, frame)
+        self.open = True
+
+    def deliver(self) -> None:
+        """Call the handlers of what has come meanwhile."""
+        while self.pending:
+            number = self.pending.pop(0)
+            self.handlers[number](number, None)
+
+
+_held: _Held | None = None  # the main thread's: no other one is ever interrupted
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Until its end handlers wait, but for ``interruptible`` parts; then they are called, unless one has raised."""
+    global _held
+    if _held is not None or not _in_main_thread():
+        yield
+        return
+    found = {number: signal.getsignal(number) for number in _SIGNALS}
+    holder = _Held({number: handler for number, handler in found.items() if callable(handler)})
+    try:
+        for number in holder.handlers:
+            signal.signal(number, holder.arrived)
+        _held = holder
+        yield
+    except KeyboardInterrupt:
+        holder.pending.clear()
+        raise
+    finally:
+        _held, holder.over = None, True  # first: one that raises now may keep the others from being put back
+        for number, handler in holder.handlers.items():
+            signal.signal(number, handler)
+        holder.deliver()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """A part of a held stretch that may be interrupted: what it has begun is undone by whoever catches that."""
+    holder = _held
+    if holder is None or not _in_main_thread():
+        yield
+        return
+    try:
+        holder.open = True
+        holder.deliver()
+        yield
+    finally:
+        holder.open = False
+
+
+def await_readable(connection: socket.socket, timeout: float | None) -> None:
+    """In a held stretch, wait here: an interrupt in the midst of a read would lose what was read. Else do nothing."""
+    if _held is None or not _in_main_thread():
+        return
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    with interruptible():
+        if not poll.poll(None if timeout is None else timeout * 1000):
+            raise TimeoutError("timed out")
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
