@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from debug_server.errors import WorktreePoolError
+from debug_server.worktrees.chores import Chores
 from debug_server.worktrees.git import GitPlace
 from debug_server.worktrees.gitdir import read_head
 from debug_server.worktrees.locks import folder_lock, private_folder
@@ -46,9 +45,8 @@ class SpareCheckouts:
         self._drafts = drafts  # where those that are not complete lie
         self._trash = trash
         self._checkouts = checkouts
-        self._jobs: SimpleQueue[Callable[[], object]] = SimpleQueue()
-        self._guard = threading.Lock()
-        self._working = False
+        # Not a daemon: a program that ends right after a release leaves the next one a clean checkout.
+        self._chores = Chores("worktree-wash", daemon=False)
         self._released: set[Path] = set()
 
     def put(self, tree: Path, git_dir: Path, *, released: bool) -> None:
@@ -147,25 +145,7 @@ class SpareCheckouts:
 
     def later(self, job: Callable[[], object]) -> None:
         """Do something with spares in the background, one after the other."""
-        with self._guard:
-            self._jobs.put(job)
-            if not self._working:
-                self._working = True
-                # Not a daemon: a program that ends right after a release leaves the next one a clean checkout.
-                threading.Thread(target=self._work, name="worktree-wash").start()
-
-    def _work(self) -> None:
-        while True:
-            with self._guard:
-                try:
-                    job = self._jobs.get_nowait()
-                except Empty:
-                    self._working = False
-                    return
-            try:
-                job()
-            except (OSError, WorktreePoolError) as error:  # a full disk, say: whoever needs one tries again
-                _LOG.warning("spare_failed", extra={"error": str(error)})
+        self._chores.add(job)
 
 
 def _place(spare: Path) -> GitPlace:

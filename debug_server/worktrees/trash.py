@@ -8,8 +8,10 @@ import shutil
 import stat
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
+
+from debug_server.worktrees.chores import Chores
 
 
 class Trash:
@@ -17,10 +19,9 @@ class Trash:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._queue: SimpleQueue[Path] = SimpleQueue()
+        self._chores = Chores("worktree-trash", daemon=True)
         self._guard = threading.Lock()
-        self._known: set[Path] = set()  # what is in the queue or being deleted
-        self._working = False
+        self._known: set[Path] = set()  # what waits to be deleted, or is being
 
     def throw(self, path: Path) -> None:
         """Make ``path`` vanish now; a missing one is fine."""
@@ -41,22 +42,14 @@ class Trash:
             if grave in self._known:
                 return
             self._known.add(grave)
-            self._queue.put(grave)
-            if not self._working:
-                self._working = True
-                threading.Thread(target=self._work, name="worktree-trash", daemon=True).start()
+        self._chores.add(partial(self._delete, grave))
 
-    def _work(self) -> None:
-        while True:
+    def _delete(self, grave: Path) -> None:
+        try:
+            remove_tree(grave)
+        finally:
             with self._guard:
-                try:
-                    path = self._queue.get_nowait()
-                except Empty:
-                    self._working = False
-                    return
-            remove_tree(path)
-            with self._guard:
-                self._known.discard(path)
+                self._known.discard(grave)
 
 
 def remove_tree(path: Path) -> None:
