@@ -16,7 +16,7 @@ from debug_server.service import OPERATIONS, Caller, Service
 from debug_server.service import messages as m
 from debug_server.surfaces.http.access import identify
 from debug_server.surfaces.http.decoding import from_query
-from debug_server.surfaces.http.log_text import Encoding, LogText, Record
+from debug_server.surfaces.http.log_text import Encoding, LogText, Record, encoded
 from debug_server.surfaces.http.refusals import closing_reason, error_object, first_fault
 from debug_server.surfaces.http.streaming import Followers
 
@@ -120,7 +120,7 @@ def _name(encoding: Encoding) -> str:
 async def _send(socket: WebSocket, records: AsyncGenerator[Record, None]) -> None:
     async with aclosing(records):
         async for record in records:
-            await socket.send_text(json.dumps(record, ensure_ascii=False, separators=(",", ":")))
+            await socket.send_text(encoded(record))
 
 
 async def _departure(socket: WebSocket) -> None:
