@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from debug_server.client import replies as r
-from debug_server.model import Limits
+from debug_server.model import Limits, check_argv, check_list
 
 T = TypeVar("T")
 
@@ -82,9 +82,9 @@ def open_session(
         metadata=metadata,
         requested_by=requested_by,
         expires_in=expires_in,
-        manifests=list(manifests),
+        manifests=check_list(manifests, what="manifests"),
         python=python,
-        commands=list(commands),
+        commands=check_list(commands, what="commands"),
     )
 
 
@@ -132,13 +132,13 @@ def _command(
     priority: int = 0,
 ) -> dict[str, Any]:
     return {
-        "argv": list(argv),
+        "argv": check_argv(argv),
         "cwd": cwd,
         "env": env,
         "log_name": log_name,
         "limits": limits.asked() if limits is not None else None,
-        "require": list(require),
-        "artifacts": list(artifacts),
+        "require": check_list(require, what="require"),
+        "artifacts": check_list(artifacts, what="artifacts"),
         "tty": tty or None,
         "stdin": stdin or None,
         "priority": priority or None,
@@ -199,7 +199,7 @@ def start_run(
         commit_sha=commit_sha,
         patch=patch,
         metadata=metadata,
-        manifests=list(manifests),
+        manifests=check_list(manifests, what="manifests"),
         python=python,
         **command,
     )
@@ -323,7 +323,14 @@ def create_token(
     quotas: Mapping[str, Any] | None = None,
 ) -> Call[r.TokenReply]:
     """A new token; its secret is shown once."""
-    return _call("create_token", r.TokenReply, name=name, scopes=list(scopes), expires_in=expires_in, quotas=quotas)
+    return _call(
+        "create_token",
+        r.TokenReply,
+        name=name,
+        scopes=check_list(scopes, what="scopes"),
+        expires_in=expires_in,
+        quotas=quotas,
+    )
 
 
 def list_tokens(*, after: int = 0, limit: int | None = None) -> Call[r.TokenList]:

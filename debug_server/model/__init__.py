@@ -4,6 +4,7 @@ from debug_server.model.claims import Claim
 from debug_server.model.command import Command, CommandStatus, check_transition, status_for
 from debug_server.model.exit import ExitReason, ExitRecord
 from debug_server.model.limits import Limits, parse_size
+from debug_server.model.lists import check_argv, check_list
 from debug_server.model.names import check_name
 from debug_server.model.new_command import NewCommand
 from debug_server.model.records import (
@@ -45,6 +46,8 @@ __all__ = [
     "Token",
     "Worktree",
     "WorktreeStatus",
+    "check_argv",
+    "check_list",
     "check_name",
     "check_transition",
     "parse_size",

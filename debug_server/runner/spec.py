@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.errors import InvalidInputError
-from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord, Limits, check_name
+from debug_server.model import (
+    Command,
+    CommandStatus,
+    ExitReason,
+    ExitRecord,
+    Limits,
+    check_argv,
+    check_list,
+    check_name,
+)
 
 _MAX_ARGUMENT = 131_071  # the kernel's bound on one argument or variable, less its final NUL
 
@@ -34,8 +43,9 @@ class CommandSpec:
     orphan_seconds: float | None = field(default=None, kw_only=True)  # a relay without a client is ended after them
 
     def __post_init__(self) -> None:
-        if isinstance(self.argv, str):
-            raise InvalidInputError(f"argv {self.argv!r} must be a list of arguments, not one text")
+        check_argv(self.argv)
+        for name in ("require", "wrapper", "pre_kill"):
+            check_list(getattr(self, name), what=name)
         if not self.argv or not self.argv[0]:
             raise InvalidInputError("argv is empty: name the program to run")
         for text in [*self.argv, *self.wrapper]:

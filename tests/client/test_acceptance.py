@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,36 @@ def test_errors_come_back_as_classes(client: DebugServerClient) -> None:
     with pytest.raises(NotFoundError):
         list(client.follow_log(987654))
     client.close_session(session.id)
+
+
+def test_a_text_is_not_taken_for_a_list(client: DebugServerClient, server: ServerProcess) -> None:
+    """A text as argv, or where a list of texts belongs, is refused by both clients and named; nothing is sent."""
+    session = client.open_session("project", "main")
+    attempts: list[Callable[[], object]] = [
+        lambda: client.submit_command(session.id, "ls -l"),
+        lambda: client.start_run("project", "main", "ls -l"),
+        lambda: asyncio.run(_awaited_text(server, session.id)),
+    ]
+    for send in attempts:
+        with pytest.raises(InvalidInputError, match=r"'ls -l' is one text: .*\[\"sh\", \"-c\", text\]"):
+            send()
+    others: dict[str, Callable[[], object]] = {
+        "commands": lambda: client.open_session("project", "main", commands="ls -l"),
+        "artifacts": lambda: client.submit_command(session.id, ["true"], artifacts="*.txt"),
+        "require": lambda: client.submit_command(session.id, ["true"], require="memory"),
+        "manifests": lambda: client.start_run("project", "main", ["true"], manifests="requirements.txt"),
+        "scopes": lambda: client.create_token("letters", scopes="admin"),
+    }
+    for name, call in others.items():
+        with pytest.raises(InvalidInputError, match=rf"{name} '.*' is one text: write a list"):
+            call()
+    assert client.list_commands(session.id).items == []
+    client.close_session(session.id)
+
+
+async def _awaited_text(server: ServerProcess, session_id: int) -> None:
+    async with AsyncDebugServerClient(base_url=server.base_url, token=server.token) as client:
+        await client.submit_command(session_id, "ls -l")
 
 
 def test_a_target_that_cannot_be_written_is_named(client: DebugServerClient, tmp_path: Path) -> None:

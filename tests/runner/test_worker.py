@@ -141,7 +141,7 @@ def test_a_containment_that_cannot_be_had_is_named(make_bench: Callable[..., Ben
 
 
 def test_wrong_requests_leave_no_row(bench: Bench) -> None:
-    """Unknown session, wrong session name, empty argv, NUL, a log name with a slash: named, and nothing recorded."""
+    """Unknown session, wrong session name, empty argv or a text, NUL, a log name with a slash: named, none recorded."""
     lease = Workspace(bench.workspace)
     with pytest.raises(NotFoundError, match="999"):
         bench.supervisor.run_command(999, CommandSpec(["true"]), lease)
@@ -150,6 +150,10 @@ def test_wrong_requests_leave_no_row(bench: Bench) -> None:
     for argv in ([], [""], ["a\0b"], "true"):
         with pytest.raises(InvalidInputError):
             bench.run(argv)
+    with pytest.raises(InvalidInputError, match=r"\[\"sh\", \"-c\", text\]"):
+        CommandSpec("ls -l")
+    with pytest.raises(InvalidInputError, match="wrapper 'nice' is one text"):
+        CommandSpec(["true"], wrapper="nice")
     for log_name in ("..", "a/b", ""):
         with pytest.raises(InvalidInputError, match="log name"):
             bench.run(["true"], log_name=log_name)
