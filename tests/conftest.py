@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -16,6 +17,14 @@ _probe = cache(missing_mechanism)
 
 # A shell starts its background jobs with SIGINT ignored, and so would every command line that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+gc.disable()  # until the tests are collected: it would look at every module and class again and again
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from here on, but not among the modules, which stay."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -33,13 +33,15 @@ TAG = "LC_DEBUG_SERVER_TEST"  # LC_*: the child environment inherits it
 def eventually(found: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
     """The first true value of ``found()``; fails after ``seconds``, which a busy machine may need."""
     deadline = time.monotonic() + seconds
+    pause = 0.005
     while True:
         value = found()
         if value:
             return value
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what or found}")
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause = min(pause * 1.25, 0.04)  # a look at every process or at a server costs more than the wait is worth
 
 
 def missing_mechanism(name: str) -> str | None:

@@ -27,6 +27,8 @@ from debug_server.store import open_store
 
 ROOT = Path("/sys/fs/cgroup")
 EATER = "x = bytearray(200 << 20); print(len(x))"
+PYTHON = (sys.executable, "-I", "-S")
+SCARCE = 24 << 20  # of which each page costs the guest a fault, and those are slow there
 ESCAPEES = "setsid sleep 300 & (sleep 300 &) ; nohup sleep 300 >/dev/null 2>&1 & trap '' TERM; sleep 300"
 
 
@@ -75,11 +77,11 @@ class Guest:
 
     def memory(self) -> dict[str, Any]:
         """The command itself runs out of memory."""
-        return self.describe(self.run(sys.executable, "-c", EATER, memory_bytes=48 << 20))
+        return self.describe(self.run(*PYTHON, "-c", EATER, memory_bytes=SCARCE))
 
     def memory_below_shell(self) -> dict[str, Any]:
         """A grandchild runs out of memory and the shell returns 0."""
-        return self.describe(self.run("sh", "-c", f"{sys.executable} -c '{EATER}'; exit 0", memory_bytes=48 << 20))
+        return self.describe(self.run("sh", "-c", f"{' '.join(PYTHON)} -c '{EATER}'; exit 0", memory_bytes=SCARCE))
 
     def storm(self) -> dict[str, Any]:
         """A fork storm under a pids limit, ended by a timeout."""
