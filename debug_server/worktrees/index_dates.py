@@ -1,4 +1,4 @@
-"""Dates the files of a checkout, and their entries in git's index, a little back.
+"""Dates the files of a checkout, and their entries in git's index, a little back; finds those that were touched since.
 
 git compares by content every file that is not older than its index. A checkout writes both within the same second, so
 the first ``git status`` would read everything. The entries are rewritten in place (index format 2 or 3, which is what
@@ -21,7 +21,8 @@ from debug_server.errors import WorktreePoolError
 _SECONDS_BACK = 10
 _HEADER = struct.Struct(">4sII")
 _STAMP = struct.Struct(">IIII")  # ctime and mtime, each as seconds and nanoseconds
-_FLAGS_AT = 60
+_INODE = struct.Struct(">I")
+_INODE_AT, _SIZE_AT, _FLAGS_AT = 20, 36, 60
 _EXTENDED = 0x4000
 _CHECKSUM = 20
 
@@ -66,6 +67,30 @@ def forget_touched(root: Path, index: Path) -> list[bytes]:
     if touched:
         _write(index, data)
     return touched
+
+
+def doubt_touched(root: Path, index: Path) -> None:
+    """Make git read every file that is not the one, or was changed since, that ``date_back`` left; it may be equal.
+
+    An inode's change time can be set by nobody, unlike size and date. The inode itself tells two folders apart that
+    took each other's place: their files were dated within one tick of the clock.
+    """
+    data = _read(index)
+    folder = os.fsencode(root) + b"/"
+    doubted = False
+    for at, name in _entries(data):
+        found = _look_at(folder + name)
+        if found is None or not _is_same(found, data, at):
+            data[at + _SIZE_AT : at + _SIZE_AT + 4] = bytes(4)  # git's own mark of an entry that it must not trust
+            doubted = True
+    if doubted:
+        _write(index, data)
+
+
+def _is_same(found: os.stat_result, data: bytearray, at: int) -> bool:
+    seconds, nanoseconds, _, _ = _STAMP.unpack_from(data, at)
+    (inode,) = _INODE.unpack_from(data, at + _INODE_AT)
+    return bool(found.st_ctime_ns == seconds * 10**9 + nanoseconds and found.st_ino & 0xFFFFFFFF == inode)
 
 
 def _look_at(path: bytes) -> os.stat_result | None:

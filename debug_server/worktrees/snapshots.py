@@ -15,6 +15,7 @@ from pathlib import Path
 from debug_server.errors import WorktreePoolError
 from debug_server.worktrees.git import GitPlace, require, run_git
 from debug_server.worktrees.gitdir import scratch_gitdir
+from debug_server.worktrees.index_dates import doubt_touched
 from debug_server.worktrees.submodules import Gitlink, gitlinks_of
 
 _TIMEOUT = 600.0
@@ -60,6 +61,7 @@ def _diff(part: _Part, index: Path | None, scratch: Path | None) -> bytes:
         place = GitPlace(git_dir=git_dir, work_tree=part.path)
         if index is not None:
             shutil.copy2(index, git_dir / "index")
+            doubt_touched(part.path, git_dir / "index")
         elif part.tree != _EMPTY_TREE:
             require(run_git("read-tree", part.tree, place=place), f"reading {part.tree}")
         links = gitlinks_of(place)

@@ -234,6 +234,30 @@ def test_diff_applies_to_the_commit(pool: WorktreePool, remote: Remote) -> None:
         assert git("status", "--porcelain", "--ignored", cwd=lease.path) == ""
 
 
+def test_diff_is_not_fooled_by_dates(pool: WorktreePool, remote: Remote) -> None:
+    """A change that keeps size and date is in the diff, and so are two folders that changed places."""
+    commit = remote.commit({"nums": "10\n20\n30\n", "empty": "", "a/file": "in a\n", "b/file": "in b\n"})
+    with acquire(pool, commit) as lease:
+        for name, content in (("nums", "10\n99\n30\n"), ("link", None)):
+            path = lease.path / name
+            before = path.lstat()
+            if content is None:
+                path.unlink()
+                path.symlink_to("docs/other.txt")
+            else:
+                path.write_text(content)
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns), follow_symlinks=False)
+        os.utime(lease.path / "README", (0, 0))
+        patch = lease.diff()
+        assert b"-20\n+99\n" in patch
+        assert b"+docs/other.txt" in patch
+        assert patch.count(b"diff --git") == 2
+        (lease.path / "a").rename(lease.path / "c")
+        (lease.path / "b").rename(lease.path / "a")
+        (lease.path / "c").rename(lease.path / "b")
+        assert b"-in a\n+in b\n" in lease.diff()
+
+
 def test_fork_has_the_same_files(pool: WorktreePool, remote: Remote) -> None:
     """Forks start from the files as they are now, ignored ones too, and are independent afterwards."""
     with acquire(pool, remote.commits[0]) as lease:
