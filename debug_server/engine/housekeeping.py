@@ -9,11 +9,13 @@ import logging
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 from debug_server.engine.ages import Ages
+from debug_server.engine.attempts import attempt
 from debug_server.engine.sessions import CLOSES_SESSION, Sessions
 from debug_server.engine.upkeep import Upkeep
-from debug_server.errors import DebugServerError, LeaseLostError
+from debug_server.errors import LeaseLostError
 from debug_server.model import Command, Session, SessionStatus
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
@@ -21,7 +23,6 @@ from debug_server.store import MetadataStore
 _LOG = logging.getLogger(__name__)
 _EVERY_SECONDS = 20.0
 _CLOSE_SECONDS = 10.0
-_TROUBLE = (DebugServerError, OSError, ValueError)
 IDLE = timedelta(hours=24)  # without a command and without anybody asking for it
 
 
@@ -66,23 +67,13 @@ class Housekeeper:
         pause = 0.0  # at once: what a server that was killed had ended and not concluded must not wait
         while not self._done.wait(pause):
             pause = _EVERY_SECONDS
-            try:
-                recover()
-                self.tidy()
-            except _TROUBLE as error:  # the next round tries again
-                _LOG.warning("housekeeping_failed", extra={"error": str(error)})
+            attempt("housekeeping_failed", recover)  # what fails the next round tries again
+            attempt("housekeeping_failed", self.tidy)
 
     def tidy(self) -> list[int]:
         """One round over the open sessions; returns those that were closed."""
-        return [session.id for session in self._sessions.open_sessions() if self._try_to_tend(session)]
-
-    def _try_to_tend(self, session: Session) -> bool:
-        """One session's trouble must not cost the others their leases."""
-        try:
-            return self._tend(session)
-        except _TROUBLE as error:
-            _LOG.warning("housekeeping_failed", extra={"session_id": session.id, "error": str(error)})
-            return False
+        found = self._sessions.open_sessions()
+        return [row.id for row in found if attempt("housekeeping_failed", partial(self._tend, row), session_id=row.id)]
 
     def _tend(self, session: Session) -> bool:
         commands = self._store.list_commands(session.id)

@@ -12,17 +12,18 @@ import hashlib
 import logging
 import re
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from debug_server.config import WorkspacesConfig
 from debug_server.engine.artifacts import ARTIFACTS, ArtifactKeeper
+from debug_server.engine.attempts import attempt
 from debug_server.engine.own_places import OwnPlaces
 from debug_server.engine.workspace import SessionWorkspace, session_workspace
-from debug_server.errors import ConflictError, DebugServerError, InvalidInputError, LeaseLostError
+from debug_server.errors import ConflictError, InvalidInputError, LeaseLostError
 from debug_server.model import Command, CommandStatus, Repository, Session, SessionStatus
 from debug_server.runner import ownership
 from debug_server.runner.environments.request import EnvironmentRequest
@@ -232,10 +233,11 @@ class Sessions:
     def _keep_files(self, session: Session, command: Command) -> None:
         """A workspace that was lost has none of them."""
         if ARTIFACTS in command.metadata:
-            try:
-                self.artifacts.keep_asked(session, command, self.workspace(session).path)
-            except (DebugServerError, OSError) as error:
-                _LOG.warning("artifacts_lost", extra={"command_id": command.id, "error": str(error)})
+            attempt(
+                "artifacts_lost",
+                lambda: self.artifacts.keep_asked(session, command, self.workspace(session).path),
+                command_id=command.id,
+            )
 
     def conclude_unstarted(self, command: Command) -> None:
         """The same for one that left no files because it never ran."""
@@ -260,7 +262,8 @@ class Sessions:
 
     def close_abandoned(self) -> list[int]:
         """Close what dead processes left open, unless a command of theirs goes on; returns the sessions."""
-        return [session.id for session in self.open_sessions() if self.settle(session)]
+        found = self.open_sessions()
+        return [row.id for row in found if attempt("settling_failed", partial(self.settle, row), session_id=row.id)]
 
     def settle(self, session: Session) -> bool:
         """Close the session if its process is dead and its commands have ended, with the files that were to be kept."""
@@ -269,17 +272,18 @@ class Sessions:
         commands = self._store.list_commands(session.id)
         if not all(command.status.terminal for command in commands):
             return False
-        self._catch_up(session, commands)
+        self._catch_up(session)
         self.close(session, status=_SESSION_END[commands[-1].status] if commands else SessionStatus.FAILED)
         return True
 
     def catch_up(self) -> None:
         """Keep the files of commands that ended just before their server died, in sessions that go on."""
         for session in self.open_sessions():
-            self._catch_up(session, self._store.list_commands(session.id))
+            attempt("catching_up_failed", partial(self._catch_up, session), session_id=session.id)
 
-    def _catch_up(self, session: Session, commands: list[Command]) -> None:
+    def _catch_up(self, session: Session) -> None:
         """Of the last one: an earlier one's files may be a later one's by now."""
+        commands = self._store.list_commands(session.id)
         if commands and commands[-1].status.terminal and commands[-1].started_at is not None:
             self._keep_files(session, commands[-1])
 
@@ -358,20 +362,6 @@ class Sessions:
                 raise
             return current
 
-    @contextmanager
-    def kept_alive(self, session: Session) -> Iterator[WorktreeLease]:
-        """Renew the session's lease for as long as the block runs."""
-        lease = self.lease(session)
-        done = threading.Event()
-        period = lease.pool.settings.lease_ttl.total_seconds() / 3
-        thread = threading.Thread(target=_renew, args=(lease, done, period), name="lease", daemon=True)
-        thread.start()
-        try:
-            yield lease
-        finally:
-            done.set()
-            thread.join()
-
 
 def _free_name(url: str, taken: set[str]) -> str:
     base = re.sub(r"[^A-Za-z0-9._-]+", "-", url.rstrip("/").rpartition("/")[2].removesuffix(".git")).strip("-._")
@@ -387,12 +377,3 @@ def has_conclusion(command: Command) -> bool:
 def is_open(session: Session) -> bool:
     """Whether commands may still run in it."""
     return session.status in (SessionStatus.PENDING, SessionStatus.RUNNING)
-
-
-def _renew(lease: WorktreeLease, done: threading.Event, period: float) -> None:
-    while not done.wait(period):
-        try:
-            lease.renew()
-        except LeaseLostError as error:
-            _LOG.warning("lease_lost", extra={"path": str(lease.path), "error": str(error)})
-            return

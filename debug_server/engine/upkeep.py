@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
+from debug_server.engine.attempts import attempt
 from debug_server.engine.sessions import Sessions
-from debug_server.errors import DebugServerError
 from debug_server.model import Repository
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
@@ -64,15 +63,18 @@ class Upkeep:
     def recover_leases(self) -> None:
         """Take back every workspace whose lease ran out and in which nothing runs."""
         for repository in self._repositories():
-            self._attempt("lease_recovery", self._sessions.pool(repository).recover)
+            attempt("upkeep_failed", partial(self._recover, repository), step="lease_recovery")
+
+    def _recover(self, repository: Repository) -> None:
+        self._sessions.pool(repository).recover()
 
     def sweep(self) -> None:
         """Everything that goes by age and size: workspaces, trees, mirrors, environments."""
         for repository in self._repositories():
             if not self._done.is_set():
-                self._attempt("workspace_upkeep", partial(self._tend, repository))
+                attempt("upkeep_failed", partial(self._tend, repository), step="workspace_upkeep")
         if self._environments is not None and not self._done.is_set():
-            self._attempt("environment_upkeep", self._tend_environments)
+            attempt("upkeep_failed", self._tend_environments, step="environment_upkeep")
 
     def _tend(self, repository: Repository) -> None:
         settings, pool = self._sessions.settings, self._sessions.pool(repository)
@@ -100,14 +102,7 @@ class Upkeep:
                 _LOG.warning("environment_damaged", extra={"environment": item.key, "files": len(wrong)})
 
     def _repositories(self) -> list[Repository]:
-        try:
-            return [row for row in self._store.list_repositories() if self._store.list_worktrees(row.id)]
-        except DebugServerError as error:
-            _LOG.warning("upkeep_failed", extra={"step": "repositories", "error": str(error)})
-            return []
+        return attempt("upkeep_failed", self._leased, step="repositories") or []
 
-    def _attempt(self, step: str, work: Callable[[], object]) -> None:
-        try:
-            work()
-        except (DebugServerError, OSError, ValueError) as error:  # the next round tries again
-            _LOG.warning("upkeep_failed", extra={"step": step, "error": str(error)})
+    def _leased(self) -> list[Repository]:
+        return [row for row in self._store.list_repositories() if self._store.list_worktrees(row.id)]

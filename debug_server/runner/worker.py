@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from debug_server.errors import InvalidInputError
+from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.model import Command
 from debug_server.ports import CommandStore, Lease, Telemetry
 from debug_server.runner.interrupts import held
@@ -25,6 +26,8 @@ from debug_server.worktrees.patches import SessionPatch
 
 if TYPE_CHECKING:
     from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
+
+_LOG = logging.getLogger(__name__)
 
 
 class WorkerSupervisor:
@@ -173,10 +176,14 @@ class WorkerSupervisor:
 
     def settle_ended(self) -> list[Command]:
         """Give the commands of dead processes that have ended meanwhile their end; those that go on are left alone."""
-        found = recover(self.store, self.paths, self.owner, ended_only=True)
-        for item in found:
-            self.pipeline.follow_adopted(item.command, item.running, item.log_path)
-        return [item.command for item in found]
+        ended = []
+        for item in recover(self.store, self.paths, self.owner, ended_only=True):
+            try:
+                self.pipeline.follow_adopted(item.command, item.running, item.log_path)
+                ended.append(item.command)
+            except (DebugServerError, OSError) as error:  # when this process is gone the next one tries again
+                _LOG.warning("recovery_failed", extra={"command_id": item.command.id, "error": str(error)})
+        return ended
 
     def _default_request(self, command: Command) -> EnvironmentRequest | None:
         if self.environments is None:

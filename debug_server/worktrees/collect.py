@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from debug_server.errors import InvalidInputError
 from debug_server.model import ArtifactKind
+from debug_server.worktrees.globs import matches
 
 _CHUNK = 1 << 20
 _HEAD = 4096
@@ -41,17 +42,33 @@ class Refused:
 
 def collect(workspace: Path, patterns: Sequence[str], destination: Path) -> tuple[list[Collected], list[Refused]]:
     """Copy what the globs match below ``workspace`` to ``destination``; links that leave the workspace are refused."""
-    root = workspace.resolve()
-    found, refused = [], []
-    for match in _matches(workspace, patterns):
-        source, name = (workspace / match).resolve(), _text(match)
-        if not source.is_relative_to(root):
-            refused.append(Refused(name=name, reason="it leads out of the workspace"))
-        elif isinstance(item := _copy(name, source, destination / name), Collected):
-            found.append(item)
-        else:
-            refused.append(Refused(name=name, reason=item))
-    return found, refused
+    check_patterns(patterns)
+    root = Path(os.path.realpath(workspace))
+    unread: dict[str, str] = {}
+    names: set[str] = set()
+    for pattern in patterns:
+        names.update(matches(root, pattern, lambda folder, error: unread.setdefault(folder, _unreadable(error))))
+    items = [_collect(root, name, destination) for name in sorted(names)]
+    refused = [Refused(name=_text(name), reason=reason) for name, reason in sorted(unread.items())]
+    refused += [item for item in items if isinstance(item, Refused)]
+    return [item for item in items if isinstance(item, Collected)], refused
+
+
+def _collect(root: Path, match: str, destination: Path) -> Collected | Refused:
+    name = _text(match)
+    try:
+        # Strict: of a loop of links the lenient ways resolve a part only, and leave the rest for the open to follow.
+        source = Path(os.path.realpath(root / match, strict=True))
+    except OSError as error:
+        return Refused(name=name, reason=_unreadable(error))
+    if not source.is_relative_to(root):
+        return Refused(name=name, reason="it leads out of the workspace")
+    item = _copy(name, source, destination / name)
+    return item if isinstance(item, Collected) else Refused(name=name, reason=item)
+
+
+def _unreadable(error: OSError) -> str:
+    return f"it cannot be read: {error.strerror}"
 
 
 def _text(name: str) -> str:
@@ -59,26 +76,14 @@ def _text(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _matches(workspace: Path, patterns: Sequence[str]) -> list[str]:
-    check_patterns(patterns)
-    return sorted({name for pattern in patterns for name in _files(workspace, pattern)})
-
-
 def check_patterns(patterns: Sequence[str]) -> None:
     """InvalidInputError unless every glob is one and stays in the workspace."""
     for pattern in patterns:
         pure = PurePosixPath(pattern)
-        if not pattern or pure.is_absolute() or ".." in pure.parts:
+        if not pure.parts or pure.is_absolute() or ".." in pure.parts:
             raise InvalidInputError(f"artifact pattern {pattern!r} must be relative and stay in the workspace")
         if "\0" in pattern or any("**" in part and part != "**" for part in pure.parts):
             raise InvalidInputError(f"artifact pattern {pattern!r} is no glob: '**' stands alone between slashes")
-
-
-def _files(workspace: Path, pattern: str) -> Iterator[str]:
-    for path in workspace.glob(f"{pattern}/*" if PurePosixPath(pattern).name == "**" else pattern):
-        name = path.relative_to(workspace)
-        if name.parts[:1] != (".git",) and (path.is_symlink() or not path.is_dir()):
-            yield str(name)
 
 
 def _copy(name: str, source: Path, target: Path) -> Collected | str:
@@ -86,10 +91,11 @@ def _copy(name: str, source: Path, target: Path) -> Collected | str:
     try:
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        return f"it cannot be read: {error.strerror}"
+        return _unreadable(error)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return "it is not a regular file"
     with os.fdopen(descriptor, "rb", buffering=0) as reader:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return "it is not a regular file"
         try:
             return _copied(name, reader, target)
         except OSError as error:  # a full disk, most often: half a file is none
@@ -101,7 +107,7 @@ def _copy(name: str, source: Path, target: Path) -> Collected | str:
 def _copied(name: str, reader: FileIO, target: Path) -> Collected:
     """What was written is what is described, whatever another process does to either file meanwhile."""
     digest, size, head = hashlib.sha256(), 0, b""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(target.parent)
     with target.open("wb") as writer:
         while chunk := reader.read(_CHUNK):
             head = head or chunk[:_HEAD]
@@ -109,6 +115,16 @@ def _copied(name: str, reader: FileIO, target: Path) -> Collected:
             size += len(chunk)
             writer.write(chunk)
     return Collected(name=name, path=target, size=size, sha256=digest.hexdigest(), kind=_guess(target.name, head))
+
+
+def _make_folder(path: Path) -> None:
+    """Not ``mkdir(parents=True)``, which calls itself for each folder that is missing: there may be a thousand."""
+    missing = []
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
 
 
 def _guess(name: str, head: bytes) -> ArtifactKind:

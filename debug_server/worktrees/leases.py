@@ -7,20 +7,24 @@ idle --lease--> reserved --prepared--> busy --release--> idle
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from debug_server.errors import LeaseLostError
+from debug_server.errors import DebugServerError, LeaseLostError
 from debug_server.model import Worktree
 
 if TYPE_CHECKING:
     from debug_server.worktrees.patches import SessionPatch
     from debug_server.worktrees.pool import WorktreePool
 
+_LOG = logging.getLogger(__name__)
 InUse = Callable[[Worktree], bool]
 
 
@@ -102,6 +106,29 @@ class WorktreeLease:
     def fork(self, count: int, *, owner: str | None = None) -> list[WorktreeLease]:
         """``count`` new leases whose files are as ours are now."""
         return self.pool.fork(self, count, owner=owner)
+
+    @contextmanager
+    def kept_alive(self) -> Iterator[Self]:
+        """Renew it for as long as the block runs."""
+        done = threading.Event()
+        thread = threading.Thread(target=self._renew_until, args=(done,), name="lease", daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            done.set()
+            thread.join()
+
+    def _renew_until(self, done: threading.Event) -> None:
+        period = self.pool.settings.lease_ttl.total_seconds() / 3
+        while not done.wait(period):
+            try:
+                self.renew()
+            except LeaseLostError as error:
+                _LOG.warning("lease_lost", extra={"path": str(self.path), "error": str(error)})
+                return
+            except DebugServerError as error:  # the store is away for a moment: there is time for one more attempt
+                _LOG.warning("renewal_failed", extra={"path": str(self.path), "error": str(error)})
 
     def __enter__(self) -> Self:
         return self

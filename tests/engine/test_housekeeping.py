@@ -5,10 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.engine.artifacts import ARTIFACTS
 from debug_server.engine.housekeeping import Housekeeper
+from debug_server.engine.upkeep import Upkeep
 from debug_server.model import ArtifactKind, SessionStatus
+from debug_server.runner.ownership import Owner
 from debug_server.runner.spec import CommandSpec
 from tests.running import Bench, Workspace
 
@@ -47,3 +51,32 @@ def test_one_session_s_trouble_is_not_the_others(bench: Bench) -> None:
     )
     assert keeper.tidy() == [expired.id]
     assert store.get_session(stuck.id).status is SessionStatus.PENDING
+
+
+def test_no_session_keeps_a_server_from_starting(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """A row that nobody can make sense of is logged: the engine starts, and the sessions after it have what is due."""
+    store, owner = bench.store, Owner(bench.settings.paths.owners_dir)
+    owner.close()
+    broken = store.create_session(metadata={"process": owner.name, "branch_tree": "no mapping"})
+    odd = store.create_session(metadata={"branch_tree": "no mapping"})
+    for session in (broken, odd, bench.session):
+        bench.supervisor.run_command(
+            session.id, CommandSpec(["touch", "out.txt"]), Workspace(bench.workspace), metadata={ARTIFACTS: ["*.txt"]}
+        )
+    abandoned = store.create_session(metadata={"process": owner.name})
+    engine = LocalEngine(store=store, supervisor=bench.supervisor)
+    engine.start()
+    engine.stop()
+    assert store.get_session(abandoned.id).status is SessionStatus.FAILED
+    assert [item.name for item in store.list_artifacts(bench.session.id, kind=ArtifactKind.CUSTOM)] == ["out.txt"]
+    assert {"settling_failed", "artifacts_lost"} <= {record.getMessage() for record in caplog.records}
+
+
+def test_upkeep_goes_on_after_a_repository_that_cannot_be_used(bench: Bench) -> None:
+    """Settings that nobody can use, of a repository with workspaces, do not end the thread that takes leases back."""
+    broken = bench.store.create_repository("broken", "/nowhere", settings={"max_worktrees": "many"})
+    bench.store.add_worktree(broken.id, "/nowhere/wt", "pool")
+    sessions = Sessions.of(bench.store, bench.settings)
+    upkeep = Upkeep(store=bench.store, sessions=sessions, supervisor=bench.supervisor)
+    upkeep.recover_leases()
+    upkeep.sweep()

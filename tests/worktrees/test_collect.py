@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,58 @@ def test_any_name_and_any_depth(tmp_path: Path) -> None:
     assert all(item.path.read_text() == "x" and item.name.encode() for item in found)
 
 
-@pytest.mark.parametrize("pattern", ["../*", "/etc/*", "", "a/../../b", "**.xml", "a\0b"])
+def test_links_that_lead_nowhere_or_to_folders(tmp_path: Path) -> None:
+    """A loop of links, also one that would lead out, and a link to a folder are refused by name; the rest is kept."""
+    work = tmp_path / "work"
+    (work / "folder").mkdir(parents=True)
+    (work / "folder" / "inner.x").write_text("i")
+    (work / "good.x").write_text("g")
+    (tmp_path / "secret").write_text("s")
+    (work / "loop.x").symlink_to("loop.x")
+    (work / "there.x").symlink_to("back.x")
+    (work / "back.x").symlink_to("there.x")
+    (work / "up").symlink_to("..")
+    (work / "sly.x").symlink_to("loop.x/../up/secret")
+    (work / "folder.x").symlink_to("folder")
+    found, refused = collect(work, ["*.x", "*/*.x", "loop.x/*"], tmp_path / "to")
+    assert [item.name for item in found] == ["folder.x/inner.x", "folder/inner.x", "good.x"]
+    reasons = {item.name: item.reason for item in refused}
+    assert sorted(reasons) == ["back.x", "folder.x", "loop.x", "sly.x", "there.x"]
+    assert "regular file" in reasons["folder.x"] and all(
+        "cannot be read" in reasons[name] for name in ("loop.x", "sly.x")
+    )
+
+
+def test_folders_that_cannot_be_listed(tmp_path: Path) -> None:
+    """Folders deeper than Python's recursion and longer than a path may be: what can be reached is kept, the first
+    that cannot be is named, and a name that cannot exist matches nothing."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "top.x").write_text("t")
+    _dig(work, "d", 1200)
+    _dig(work, "n" * 250, 20)
+    try:
+        found, refused = collect(work, ["**/*.x", "y" * 300, "z" * 300 + "/*"], tmp_path / "to")
+    finally:
+        subprocess.run(["rm", "-rf", str(work), str(tmp_path / "to")], check=True)
+    assert {item.name for item in found} == {"top.x", "d/" * 1200 + "deep.x"}
+    (reason,) = [item.reason for item in refused]
+    assert reason == "it cannot be read: File name too long"
+
+
+def _dig(root: Path, name: str, depth: int) -> None:
+    """Folders inside each other, each made from within the last; a file in the innermost."""
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=here)
+        inner = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(os.open("deep.x", os.O_WRONLY | os.O_CREAT, dir_fd=here))
+    os.close(here)
+
+
+@pytest.mark.parametrize("pattern", ["../*", "/etc/*", "", ".", "a/../../b", "**.xml", "a\0b"])
 def test_pattern_is_checked(tmp_path: Path, pattern: str) -> None:
     """A pattern that leaves the workspace, or is none, is refused."""
     with pytest.raises(InvalidInputError, match="artifact pattern"):

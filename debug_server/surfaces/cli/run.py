@@ -8,11 +8,13 @@ import os
 import shlex
 import signal
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
 from debug_server.engine import SessionWorkspace
 from debug_server.engine.artifacts import ARTIFACTS
+from debug_server.engine.attempts import attempt
 from debug_server.errors import (
     CommandExecutionError,
     DebugServerError,
@@ -99,7 +101,7 @@ def run_checkout(local: LocalParts, options: RunOptions, checkout: CheckoutOptio
     stdin = _stdin(local, spec, session)
     status = SessionStatus.FAILED
     try:
-        with local.sessions.kept_alive(session) as lease:
+        with local.sessions.lease(session).kept_alive() as lease:
             code = _run_in(local, supervisor, session, spec, lease, stdin, patch, checkout, quiet=options.quiet)
             status = SessionStatus.COMPLETED if code == 0 else SessionStatus.FAILED
             return code
@@ -110,7 +112,7 @@ def run_checkout(local: LocalParts, options: RunOptions, checkout: CheckoutOptio
 def _settle(local: LocalParts, supervisor: WorkerSupervisor) -> None:
     """What killed processes left and what has ended since: its end, its files, its workspace."""
     for command in supervisor.settle_ended():
-        local.sessions.conclude(command)
+        attempt("settling_failed", partial(local.sessions.conclude, command), command_id=command.id)
     local.sessions.close_abandoned()
 
 

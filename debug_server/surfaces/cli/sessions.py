@@ -56,7 +56,7 @@ def _workspace(local: LocalParts, session: Session) -> Iterator[Lease]:
         yield SessionWorkspace(path=Path.cwd())
         return
     session = local.store.get_session(session.id)  # it may have been leased just now
-    with contextlib.nullcontext() if session.worktree_id is None else local.sessions.kept_alive(session):
+    with contextlib.nullcontext() if session.worktree_id is None else local.sessions.lease(session).kept_alive():
         yield lease
 
 

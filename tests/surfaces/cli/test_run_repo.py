@@ -107,7 +107,8 @@ def test_what_cannot_be_reached_is_not_left_registered(tmp_path: Path) -> None:
 def _killed_run(folder: Path) -> Iterator[None]:
     """``run --repo`` with an artifact, killed -9 while its command runs, which ends with the block."""
     make_remote(folder / "remote").commit({"note": "one\n"})
-    script = f"echo ready; while [ ! -e {folder}/go ]; do sleep 0.02; done; echo kept > out.txt"
+    make = "echo kept > out.txt; ln -s outer outer; ln -s . outside"  # a loop and a folder are no files
+    script = f"echo ready; while [ ! -e {folder}/go ]; do sleep 0.02; done; {make}"
     arguments = [str(PROGRAM), "run", "--repo", "remote", "--artifact", "out*", "--", "sh", "-c", script]
     with subprocess.Popen(arguments, cwd=folder, env=_env(folder), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -153,3 +154,14 @@ def test_a_killed_run_is_settled_by_the_next_one(tmp_path: Path) -> None:
         assert _run(tmp_path, "--repo", "remote", "--", "true").returncode == 0
         _check_settled(local, session)
     unmount_below(tmp_path)
+
+
+def test_matches_that_are_no_files_are_named(tmp_path: Path) -> None:
+    """A loop of links and a link to a folder are named with the reason; the rest is kept, the status stays."""
+    make_remote(tmp_path / "remote").commit({"d/note": "one\n"})
+    script = "echo 1 > good.x; ln -s loop.x loop.x; ln -s d folder.x; exit 3"
+    done = _run(tmp_path, "--repo", "remote", "--artifact", "*.x", "--", "sh", "-c", script)
+    assert done.returncode == 3 and "Traceback" not in done.stderr
+    assert "artifact: good.x (custom, 2 bytes)" in done.stderr
+    assert "artifact: folder.x was not kept: it is not a regular file" in done.stderr
+    assert "artifact: loop.x was not kept: it cannot be read: Too many levels of symbolic links" in done.stderr

@@ -87,7 +87,9 @@ def test_commands_and_artifacts(served: Served, tmp_path: Path) -> None:
     """A command has its fields and its order, its files can be fetched, those refused are named, and a file that is
     gone is not found."""
     session = served.session()
-    script = "echo $A; pwd; echo x > junit.xml; ln -s /etc/passwd out.xml; mkfifo pipe.xml"
+    script = (
+        "echo $A; pwd; echo x > junit.xml; ln -s /etc/passwd out.xml; mkfifo pipe.xml; ln -s a.xml a.xml; ln -s . b.xml"
+    )
     body = {"argv": ["sh", "-c", script], "env": {"A": "b"}, "cwd": "docs"}
     made = answered(served.admin.post(f"/sessions/{session}/commands", json={**body, "artifacts": ["docs/*.xml"]}), 201)
     assert (made["session_id"], made["sequence"], made["command"]) == (session, 1, body["argv"])
@@ -105,7 +107,7 @@ def test_commands_and_artifacts(served: Served, tmp_path: Path) -> None:
     artifact = eventually(files, what="the artifact")[0]
     events = answered(served.admin.get("/events", params={"limit": 1000}), 200)["items"]
     named = [(item["command_id"], item["data"]["name"]) for item in events if item["kind"] == "artifact.refused"]
-    assert sorted(named) == [(made["id"], "docs/out.xml"), (made["id"], "docs/pipe.xml")]
+    assert sorted(named) == [(made["id"], f"docs/{name}.xml") for name in ("a", "b", "out", "pipe")]
     assert all(item["data"]["reason"] for item in events if item["kind"] == "artifact.refused")
     path = f"/sessions/{session}/artifacts/{artifact['id']}"
     fetched = served.admin.get(path)

@@ -1,0 +1,24 @@
+"""A step for one of many sessions or repositories: what goes wrong with it is logged and costs the others nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from debug_server.errors import DebugServerError
+
+_LOG = logging.getLogger(__name__)
+_TROUBLE = (DebugServerError, OSError, ValueError)  # of the world; anything else is a defect of ours
+_Result = TypeVar("_Result")
+
+
+def attempt(event: str, step: Callable[[], _Result], /, **fields: object) -> _Result | None:
+    """What ``step`` returns; when it fails, ``event`` is logged with ``fields`` and the answer is None."""
+    try:
+        return step()
+    except _TROUBLE as error:
+        _LOG.warning(event, extra={**fields, "error": str(error)})
+    except Exception:  # noqa: BLE001 - the boundary of one of many: no defect in it may end a server or a ``run``
+        _LOG.error(event, extra=fields, exc_info=True)
+    return None
