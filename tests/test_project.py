@@ -65,8 +65,13 @@ def programs() -> tuple[Module, ...]:
     )
 
 
-def imports(module: Module) -> Iterator[tuple[str, str]]:
+@cache
+def imports(module: Module) -> tuple[tuple[str, str], ...]:
     """(dotted name, where) of each import; ``from a import b`` gives ``a.b``."""
+    return tuple(_imports(module))
+
+
+def _imports(module: Module) -> Iterator[tuple[str, str]]:
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, module.at(node)) for alias in node.names)

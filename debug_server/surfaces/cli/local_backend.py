@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,7 @@ from debug_server.errors import InvalidInputError
 from debug_server.service import LOCAL
 from debug_server.service import messages as m
 from debug_server.service.operations import OPERATIONS
+from debug_server.surfaces.cli.driving import drive
 from debug_server.surfaces.cli.parts import OpenLocal
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ class LocalBackend:
         """A log from an offset until the command has ended."""
         self._work_for("follow_log")
         request = _request(m.FollowLog, {"command_id": command_id, "offset": offset})
-        for piece in self._drive(self._local.service.follow_log(LOCAL, request)):
+        for piece in drive(self._runner, self._local.service.follow_log(LOCAL, request)):
             yield decode(LogPiece, piece.model_dump())
 
     def stored_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
@@ -80,7 +81,7 @@ class LocalBackend:
         """Events after a cursor, then live."""
         fields = {"after": after, "session_id": session_id, "command_id": command_id, "kind": kind}
         request = _request(m.ReadEvents, fields)
-        for event in self._drive(self._local.service.follow_events(LOCAL, request)):
+        for event in drive(self._runner, self._local.service.follow_events(LOCAL, request)):
             yield decode(EventReply, event.model_dump())
 
     def download(self, session_id: int, artifact_id: int, target: Path) -> None:
@@ -109,17 +110,6 @@ class LocalBackend:
         for command_id in self._local.engine.start():  # one that ended while nobody looked says so in a moment
             self._local.engine.wait(command_id, _SETTLE_SECONDS)
 
-    def _drive(self, stream: AsyncIterator[T]) -> Iterator[T]:
-        try:
-            while True:
-                try:
-                    item = self._runner.run(_next(stream))
-                except StopAsyncIteration:
-                    return
-                yield item
-        finally:
-            self._runner.run(_close(stream))
-
     def __enter__(self) -> LocalBackend:
         return self
 
@@ -127,14 +117,6 @@ class LocalBackend:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-async def _next(stream: AsyncIterator[T]) -> T:
-    return await anext(stream)
-
-
-async def _close(stream: Any) -> None:
-    await stream.aclose()
 
 
 R = TypeVar("R", bound=m.Request)

@@ -1,0 +1,89 @@
+"""Streams that a command line reads are closed, at whatever moment Ctrl-C comes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from debug_server.surfaces.cli.driving import drive
+
+MOMENTS = 100  # more than ``Runner.run`` has lines
+
+
+def test_every_item_comes_and_then_the_stream_is_closed() -> None:
+    """All items in order; a reader that leaves early closes the stream as well."""
+    told: list[str] = []
+    with asyncio.Runner() as runner:
+        assert list(drive(runner, numbers(told, 3))) == [0, 1, 2]
+        assert told == ["closed"]
+        for number in drive(runner, numbers(told, 10)):
+            if number == 1:
+                break
+        assert told == ["closed", "closed"]
+
+
+# Before it has a task, a coroutine that nobody will await is all that there is.
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
+def test_an_interrupt_at_any_line_closes_the_stream() -> None:
+    """Whichever line of ``Runner.run`` it comes at, before its handler is there or after, it arrives as itself and
+    leaves no task and no open stream."""
+    for moment in range(MOMENTS):
+        told: list[str] = []
+        with asyncio.Runner() as runner:
+            items = drive(runner, numbers(told, 2))
+            assert next(items) == 0
+            interrupted = interrupt(items, moment)
+            items.close()  # type: ignore[attr-defined]
+            assert told == ["closed"], moment
+            assert asyncio.all_tasks(runner.get_loop()) == set(), moment
+        if not interrupted:
+            return
+    raise AssertionError("the lines did not end")
+
+
+async def numbers(told: list[str], count: int) -> AsyncGenerator[int, None]:
+    """Slow enough to be waited for."""
+    try:
+        for number in range(count):
+            await asyncio.sleep(0.001)
+            yield number
+    finally:
+        told.append("closed")
+
+
+def interrupt(items: Iterator[int], moment: int) -> bool:
+    """Ask for the next item and raise at a line of ``Runner.run``; whether it has as many."""
+    lines = itertools.count()
+    reached = False
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal reached
+        if frame.f_code is not asyncio.Runner.run.__code__:
+            return None
+        if event == "line" and next(lines) == moment:
+            reached = True
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        next(items)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+    assert not reached, "the interrupt was swallowed"
+    return False
+
+
+@pytest.fixture(autouse=True)
+def quiet_tasks(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """asyncio says nothing of a task that nobody looked at."""
+    yield
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
