@@ -3,12 +3,16 @@ descriptors."""
 
 from __future__ import annotations
 
+import asyncio
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 from debug_server.errors import TooManyFollowersError
+from debug_server.service.caller import Caller
 
+DISMISSED = "the token has expired or was revoked"
 MOST = 10_000
 _RESERVED = 512  # descriptors for everything else: the store, logs, keepers, requests
 _LEAST = 64
@@ -36,14 +40,19 @@ class Audience:
             )
 
     @contextmanager
-    def counted(self, token_id: int | None, leave: Callable[[], object]) -> Iterator[None]:
+    def counted(self, caller: Caller | None, leave: Callable[[], object]) -> Iterator[None]:
         """Be one of them for the block; look for room first. ``leave`` is called when the token is no longer good."""
-        seat = object()
-        self._present[seat] = (token_id, leave)
+        seat, expiry = object(), None
+        self._present[seat] = (caller.token_id if caller else None, leave)
+        if caller is not None and caller.expires_at is not None:
+            left = (caller.expires_at - datetime.now(UTC)).total_seconds()
+            expiry = asyncio.get_running_loop().call_later(max(0.0, left), leave)
         try:
             yield
         finally:
             del self._present[seat]
+            if expiry is not None:
+                expiry.cancel()
 
     def dismiss(self, token_id: int) -> None:
         """Send those away who came with a token that was revoked; call it in the loop."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from debug_server.errors import ForbiddenError, InvalidInputError
 from debug_server.model import Session, Token
@@ -22,11 +23,18 @@ class Caller:
     name: str
     scopes: frozenset[str]
     quotas: Mapping[str, float] = field(default_factory=dict)
+    expires_at: datetime | None = None
 
     @classmethod
     def of(cls, token: Token) -> Caller:
         """Whoever presents this token."""
-        return cls(token_id=token.id, name=token.name, scopes=frozenset(token.scopes), quotas=token.quotas)
+        return cls(
+            token_id=token.id,
+            name=token.name,
+            scopes=frozenset(token.scopes),
+            quotas=token.quotas,
+            expires_at=token.expires_at,
+        )
 
     @property
     def is_admin(self) -> bool:

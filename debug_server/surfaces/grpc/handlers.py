@@ -12,6 +12,7 @@ from grpc.aio import ServicerContext
 
 from debug_server.errors import AccessError
 from debug_server.service import OPERATIONS, Caller, Operation, Service
+from debug_server.service.audience import DISMISSED
 from debug_server.surfaces.grpc.byte_streams import Stream, fetch_artifact, fetch_diff
 from debug_server.surfaces.grpc.calls import admitted, metadata
 from debug_server.surfaces.grpc.decoding import parse, request_of
@@ -61,7 +62,7 @@ def _stream(service: Service, operation: Operation, called: Rpc) -> Stream:
             request = request_of(operation.request, parse(called.request, data))
             # Closed here and now: a peer that leaves during a write would leave the watch to the garbage collector.
             service.audience.check_room()
-            async with _leaving_on_revocation(service, caller), aclosing(verb(caller, request)) as replies:
+            async with _leaving_with_token(service, caller), aclosing(verb(caller, request)) as replies:
                 async for reply in replies:
                     await context.write(message_of(called.reply, reply))
 
@@ -69,20 +70,20 @@ def _stream(service: Service, operation: Operation, called: Rpc) -> Stream:
 
 
 @asynccontextmanager
-async def _leaving_on_revocation(service: Service, caller: Caller) -> AsyncIterator[None]:
-    """A place among those who follow; AccessError as soon as the caller's token is revoked."""
-    revoked = False
+async def _leaving_with_token(service: Service, caller: Caller) -> AsyncIterator[None]:
+    """A place among those who follow; AccessError as soon as the caller's token is no longer good."""
+    dismissed = False
 
     def leave() -> None:
-        nonlocal revoked
-        revoked = True
+        nonlocal dismissed
+        dismissed = True
         bound.reschedule(asyncio.get_running_loop().time())
 
     try:
         async with asyncio.timeout(None) as bound:
-            with service.audience.counted(caller.token_id, leave):
+            with service.audience.counted(caller, leave):
                 yield
     except TimeoutError as error:
-        if not revoked:
+        if not dismissed:
             raise
-        raise AccessError("the token was revoked") from error
+        raise AccessError(DISMISSED) from error

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from starlette.requests import HTTPConnection
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketDisconnect
 
 from debug_server.errors import DebugServerError, PayloadTooLargeError, UnavailableError
 from debug_server.service import Caller
@@ -20,6 +21,7 @@ OWN_SHAPE = ("/v1/",)  # below these, bodies and a drain are refused by the part
 _NOTES = "debug_server.notes"
 _MAX_REQUEST_ID = 128
 _INTERNAL_CLOSE = 1011
+_CLIENT_LEFT = 499  # as proxies log a request whose client did not wait for its answer
 
 _AUDIT = logging.getLogger("debug_server.api")
 _LOG = logging.getLogger(__name__)
@@ -66,6 +68,12 @@ class Gate:
                 await refusal(error)(scope, passage.receive, passage.send)
             else:
                 await self._app(scope, passage.receive, passage.send)
+        except (ClientDisconnect, WebSocketDisconnect):
+            notes.status = _CLIENT_LEFT
+        except DebugServerError as error:  # in the midst of a stream: the client sees it cut off, and comes again
+            fields = {"request_id": notes.request_id, "path": scope["path"], "code": error.code, "error": str(error)}
+            _LOG.warning("stream_cut", extra=fields)
+            await passage.fail(scope)
         except Exception:  # noqa: BLE001 - the boundary: a defect must not tell the caller what is inside
             _LOG.exception("request_failed", extra={"request_id": notes.request_id, "path": scope["path"]})
             await passage.fail(scope)

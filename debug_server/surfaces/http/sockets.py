@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 from starlette.websockets import WebSocket, WebSocketState
 
-from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError
+from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError, StoreUnavailableError
 from debug_server.service import OPERATIONS, Caller, Service
 from debug_server.service import messages as m
+from debug_server.service.audience import DISMISSED
 from debug_server.surfaces.http.access import identify
 from debug_server.surfaces.http.decoding import from_query
 from debug_server.surfaces.http.log_text import Encoding, LogText, Record, encoded
 from debug_server.surfaces.http.refusals import closing_reason, error_object, first_fault
-from debug_server.surfaces.http.streaming import Followers
+from debug_server.surfaces.http.streaming import Ending, Followers
 
 ENDED, LEAVING, REFUSED, FAILED = 1000, 1012, 1008, 1011
 
@@ -93,9 +94,15 @@ async def follow_records(followers: Followers, socket: WebSocket, records: Async
     """Send records at the client's pace until they end, the client leaves or the server does."""
     followers.check_room()
     sender = asyncio.ensure_future(_send(socket, records))
-    ended = await followers.run(socket.scope, sender, asyncio.ensure_future(_departure(socket)))
+    try:
+        ending = await followers.run(socket.scope, sender, asyncio.ensure_future(_departure(socket)))
+    except StoreUnavailableError as error:
+        await socket.close(LEAVING, closing_reason(error))
+        return
+    if ending is Ending.DISMISSED:
+        raise AccessError(DISMISSED)
     if socket.client_state is WebSocketState.CONNECTED:
-        await socket.close(ENDED if ended else LEAVING)
+        await socket.close(ENDED if ending is Ending.DONE else LEAVING)
 
 
 def guarded_socket(endpoint: Socket) -> Socket:

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
+from enum import Enum
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocketDisconnect
 
 from debug_server.service.audience import Audience
 from debug_server.surfaces.http.gate import notes_in
 
 HEARTBEAT = b": heartbeat\n\n"
+_NOTICE_SECONDS = 1.0
+
+
+class Ending(Enum):
+    """How a stream came to its end."""
+
+    DONE = "done"  # everything was sent
+    CUT = "cut"  # the client left, or the server does
+    DISMISSED = "dismissed"  # the client's token is no longer good
 
 
 class Followers:
@@ -27,26 +38,33 @@ class Followers:
         """TooManyFollowersError when nobody else can be served."""
         self._audience.check_room()
 
-    async def run(self, scope: Scope, sender: asyncio.Task[None], watcher: asyncio.Task[None]) -> bool:
-        """Until either is done, then neither is left; whether the sender came to its own end."""
-        caller = notes_in(scope).caller
+    async def run(self, scope: Scope, sender: asyncio.Task[None], watcher: asyncio.Task[None]) -> Ending:
+        """Until either is done, then neither is left; raises what the sender raised to a client that is there."""
+        dismissed = False
+
+        def dismiss() -> None:
+            nonlocal dismissed
+            dismissed = True
+            sender.cancel()
+
         self._tasks.add(sender)
         if self._leaving:
             sender.cancel()
         try:
-            with self._audience.counted(caller.token_id if caller else None, sender.cancel):
+            with self._audience.counted(notes_in(scope).caller, dismiss):
                 await asyncio.wait({sender, watcher}, return_when=asyncio.FIRST_COMPLETED)
+            gone = await _left(sender, watcher)
         finally:
             self._tasks.discard(sender)
             sender.cancel()
             watcher.cancel()
             await asyncio.wait({sender, watcher})
-        if sender.cancelled():
-            return False
-        with suppress(OSError):  # the client left while something was being sent
-            sender.result()
-            return True
-        return False
+        if dismissed:
+            return Ending.DISMISSED
+        if sender.cancelled() or gone:
+            return Ending.CUT
+        sender.result()
+        return Ending.DONE
 
     def leave(self) -> None:
         """End all streams, those to come too."""
@@ -74,13 +92,26 @@ class Stream(Response):
         """Send everything."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         sender = asyncio.ensure_future(self._send(send))
-        if await self._followers.run(scope, sender, asyncio.ensure_future(_departure(receive))):
+        watcher = asyncio.ensure_future(_departure(receive))
+        if await self._followers.run(scope, sender, watcher) is Ending.DONE:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, send: Send) -> None:
         async with aclosing(self._pieces) as pieces:
             async for piece in pieces:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+async def _left(sender: asyncio.Task[None], watcher: asyncio.Task[None]) -> bool:
+    """Whether the client has left, which a sender may learn before the watcher does."""
+    error = sender.exception() if sender.done() and not sender.cancelled() else None
+    if isinstance(error, RuntimeError):  # so the HTTP server tells of a message after the connection's end
+        await asyncio.wait({watcher}, timeout=_NOTICE_SECONDS)
+    return isinstance(error, OSError | WebSocketDisconnect) or (watcher.done() and not _ended(sender))
+
+
+def _ended(sender: asyncio.Task[None]) -> bool:
+    return sender.done() and not sender.cancelled() and sender.exception() is None
 
 
 async def _departure(receive: Receive) -> None:

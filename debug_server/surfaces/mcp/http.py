@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from debug_server.errors import DebugServerError, UnavailableError
 from debug_server.service import Caller, Service, mapping_of
@@ -71,6 +72,7 @@ class McpHttp:
         try:
             caller = await self._service.authenticate(_bearer(Headers(scope=scope)))
             manager = await self._ready()
+            receive = await _received(scope, receive)
         except DebugServerError as error:
             await _refusal(error)(scope, receive, send)
             return
@@ -82,6 +84,16 @@ class McpHttp:
         if self._manager is None:
             raise UnavailableError("the server is shutting down: try again in a moment", retry_after=2.0)
         return self._manager
+
+
+async def _received(scope: Scope, receive: Receive) -> Receive:
+    """The same with the body read already: to the SDK, a client that leaves amid it would be a failure of ours."""
+    parts: list[Message] = [{"type": "http.request", "body": await Request(scope, receive).body(), "more_body": False}]
+
+    async def again() -> Message:
+        return parts.pop() if parts else await receive()
+
+    return again
 
 
 def _load(service: Service) -> StreamableHTTPSessionManager:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import logging
 import os
 import random
 import socket as sockets
@@ -161,9 +162,11 @@ def test_no_more_followers_than_there_is_room_for(shared: Served, monkeypatch: p
     eventually(lambda: shared.local.service.audience.size == 0, what="an empty house")
 
 
-def test_a_revoked_token_follows_no_longer(shared: Served) -> None:
-    """What is being followed with a token is cut off when that is revoked, and going on is refused."""
-    made = answered(shared.admin.post("/auth/tokens", json={"name": "short", "scopes": ["admin"]}), 201)
+@pytest.mark.parametrize("end", ["revoked", "expired"])
+def test_a_token_that_is_no_longer_good_follows_no_longer(shared: Served, end: str) -> None:
+    """What is being followed with a token is cut off when that is revoked or expires, and going on is refused."""
+    wanted = {"name": "short", "scopes": ["admin"], "expires_in": 3 if end == "expired" else 3600}
+    made = answered(shared.admin.post("/auth/tokens", json=wanted), 201)
     command = shared.submit(shared.session(), "sh", "-c", "echo up; sleep 600")
     headers = {"Authorization": f"Bearer {made['token']}"}
     with (
@@ -173,14 +176,39 @@ def test_a_revoked_token_follows_no_longer(shared: Served) -> None:
         with client.stream("GET", f"/commands/{command}/log?follow=1") as response:
             pieces = response.iter_raw()
             assert (next(pieces), json.loads(str(socket.recv(timeout=10)))["text"]) == (b"up\n", "up\n")
-            answered(shared.admin.delete(f"/auth/tokens/{made['id']}"), 200)
+            if end == "revoked":
+                answered(shared.admin.delete(f"/auth/tokens/{made['id']}"), 200)
             with pytest.raises(httpx.RemoteProtocolError):
                 next(pieces)
         with pytest.raises(ConnectionClosed) as closed:
             socket.recv(timeout=10)
-        assert closed.value.rcvd is not None and closed.value.rcvd.code == 1012
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 1008
+        assert closed.value.rcvd.reason == "unauthorized: the token has expired or was revoked"
         refused(client.get(f"/commands/{command}/log"), 401, "unauthorized")
     answered(shared.admin.post(f"/commands/{command}/cancel"), 200)
+
+
+def test_a_client_that_leaves_amid_its_request_is_no_failure(shared: Served, caplog: pytest.LogCaptureFixture) -> None:
+    """A body that is broken off, a follower that goes while much is sent to it: nothing for the operator to look at."""
+    secret = shared.admin.headers["Authorization"]
+    loud = shared.run(shared.session(), "sh", "-c", "head -c 8000000 /dev/zero")
+    paths = ("/sessions", "/runs")
+    with caplog.at_level(logging.INFO):
+        for path in paths:
+            head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: {secret}\r\nContent-Length: 100000\r\n\r\n{{"
+            with sockets.create_connection(("127.0.0.1", shared.port), timeout=10) as client:
+                client.sendall(head.encode())
+        with shared.socket(f"/commands/{loud}/log") as follower:
+            follower.recv(timeout=10)
+        told = {f"/commands/{loud}/log", *paths}
+        eventually(lambda: told <= set(_audited(caplog)), what="a record of each")
+    assert {status for path, status in _audited(caplog).items() if path in paths} == {499}
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def _audited(caplog: pytest.LogCaptureFixture) -> dict[str, int]:
+    found = (record for record in caplog.records if record.getMessage() == "api.request")
+    return {record.__dict__["path"]: record.__dict__["status"] for record in found}
 
 
 def test_garbage_on_a_websocket(shared: Served) -> None:

@@ -27,7 +27,7 @@ def test_no_frames_break_the_server(shared: Served, caplog: pytest.LogCaptureFix
     chance = random.Random(seed)
     session = shared.session()
     running = shared.submit(session, "sleep", "600")
-    ended = shared.run(shared.session(), "echo", "hello")
+    ended = shared.run(shared.session(), "sh", "-c", "head -c 8000000 /dev/zero")  # it is still being sent then
     eventually(lambda: shared.admin.get(f"/commands/{running}").json()["status"] == "running")
     paths = [f"/commands/{number}/log" for number in (running, ended, 10**9, "x", "%00")]
     paths += [f"/sessions/{session}/logs", f"/sessions/{session}/debug", "/sessions/0/logs", "/none"]
