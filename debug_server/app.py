@@ -73,9 +73,14 @@ class Local:
         return open_store(self._database_url)
 
     @property
+    def shares_database(self) -> bool:
+        """Whether other machines, and other folders of this one, may use the same database."""
+        return is_postgres(self._database_url)
+
+    @property
     def server_lock_path(self) -> Path:
-        """What the one server of the store holds locked; of a shared database, the one on this machine."""
-        if is_postgres(self._database_url):
+        """What the one server of the store holds locked; of a shared database, the one of this folder."""
+        if self.shares_database:
             return self.settings.paths.artifacts_root / "server.lock"
         return sqlite_path(self._database_url).with_name("server.lock")
 

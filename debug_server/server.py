@@ -13,6 +13,7 @@ import fcntl
 import gc
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -31,6 +32,7 @@ from debug_server.errors import ConfigurationError, EngineBusyError
 from debug_server.parts import API, GATEWAY, NAMES, has_gateway, parts_of
 from debug_server.ports import Part
 from debug_server.service.locality import is_loopback
+from debug_server.store import MetadataStore
 
 if TYPE_CHECKING:
     import uvicorn
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _BACKLOG = 2048
 _ENGINE_SECONDS = 1.0  # for what is about to end by itself
+_FOLDER_MARK = "folder"  # in the artifacts folder
 _MAX_FRAME = 1 << 20  # of a WebSocket's client, which has little to say
 _SWITCH_SECONDS = 0.0005
 _KEEP_ALIVE_SECONDS = 75  # longer than most clients keep one: theirs to close, not ours while they send
@@ -106,6 +109,8 @@ def serve(local: Local, options: ServeOptions, *, announce: Callable[[str], None
     gc.disable()  # it would look at every module and class again and again: a quarter of the start
     try:
         with held_lock(local.server_lock_path, local.store.address):
+            if local.shares_database:
+                check_folder(local.store, local.settings.paths.artifacts_root)
             signalled_at = _serve(local, options, announce or _print)
     finally:
         gc.enable()
@@ -148,6 +153,28 @@ def held_lock(path: Path, what: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def check_folder(store: MetadataStore, root: Path) -> None:
+    """ConfigurationError when the files of a shared database lie in another folder than ``root``.
+
+    Of the servers of one folder the lock lets one live; those of two folders would each run commands whose logs the
+    other cannot find.
+    """
+    path = root / _FOLDER_MARK
+    found = path.read_text().strip() if path.exists() else ""
+    mark = found or secrets.token_hex(8)
+    if not found:  # before the database knows it: a crash in between leaves a mark that is claimed the next time
+        path.write_text(f"{mark}\n")
+    belongs = store.claim_folder(mark)
+    if belongs != mark:
+        if not found:
+            path.unlink()
+        raise ConfigurationError(
+            f"the database {store.address} belongs to another folder than {root.absolute()}: serve with that one "
+            "(runner.artifacts_root), or use another database. If that folder is lost or was copied here, write "
+            f"{belongs} into {path}"
+        )
 
 
 def _print(text: str) -> None:

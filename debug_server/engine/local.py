@@ -61,6 +61,7 @@ class LocalEngine:
         self._stirred = True  # whether something may be to claim
         self._backlog = True  # whether something waited when last seen: then each end may make room for it
         self._stopping = False
+        self._store_away = False  # which is told once
         self._dispatcher: threading.Thread | None = None
         self._unlisten = store.add_listener(self._noticed)
         self._housekeeper = Housekeeper(
@@ -324,8 +325,11 @@ class LocalEngine:
         try:
             depth = self._store.queue_depth()
         except DebugServerError as error:  # away for a moment, which must not end the dispatcher
-            _LOG.warning("dispatch_failed", extra={"error": str(error)})
+            if not self._store_away:
+                _LOG.warning("dispatch_failed", extra={"error": str(error)})
+            self._store_away = True
             return 0
+        self._store_away = False
         self._gauge("debug_server_queue_depth", depth)
         return depth
 

@@ -43,7 +43,7 @@ _GENERATION = "lease_generation"
 _PROCESS = "process"  # of a session: the process without which it is of no use to anybody
 _MAX_FORKS = 64
 _PAGE = 200
-_SESSION_END = {
+SESSION_END = {
     CommandStatus.SUCCEEDED: SessionStatus.COMPLETED,
     CommandStatus.FAILED: SessionStatus.FAILED,
     CommandStatus.CANCELLED: SessionStatus.CANCELLED,
@@ -228,7 +228,7 @@ class Sessions:
         if is_open(session):
             self._keep_files(session, command)
             if command.metadata.get(CLOSES_SESSION) or self.is_abandoned(session):
-                self.close(session, status=_SESSION_END[self._store.get_command(command.id).status])
+                self.close(session, status=SESSION_END[self._store.get_command(command.id).status])
 
     def _keep_files(self, session: Session, command: Command) -> None:
         """A workspace that was lost has none of them."""
@@ -243,7 +243,7 @@ class Sessions:
         """The same for one that left no files because it never ran."""
         if command.metadata.get(CLOSES_SESSION):
             session = self._store.get_session(command.session_id)
-            self.close(session, status=_SESSION_END[self._store.get_command(command.id).status])
+            self.close(session, status=SESSION_END[self._store.get_command(command.id).status])
 
     def open_sessions(self) -> list[Session]:
         """Those in which commands may still run."""
@@ -273,7 +273,7 @@ class Sessions:
         if not all(command.status.terminal for command in commands):
             return False
         self._catch_up(session)
-        self.close(session, status=_SESSION_END[commands[-1].status] if commands else SessionStatus.FAILED)
+        self.close(session, status=SESSION_END[commands[-1].status] if commands else SessionStatus.FAILED)
         return True
 
     def catch_up(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -28,9 +29,16 @@ _LOOK_AGAIN_SECONDS = 5.0  # a wake-up is lost only where a filesystem gives no 
 class LogVerbs(CommandVerbs):
     """Logs, artifacts, events."""
 
+    async def get_logged(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
+        """A command for a reader of its log; NotFoundError when the log is gone."""
+        command = await self._command(caller, request.command_id)
+        _require_log(command)
+        return views.command(command)
+
     async def read_log(self, caller: Caller, request: m.ReadLog) -> m.LogPage:
         """Bytes from an offset; past the end it is empty."""
         command = await self._command(caller, request.command_id)
+        _require_log(command)
         return await self._call(_page, command, request)
 
     async def follow_log(self, caller: Caller, request: m.FollowLog) -> AsyncGenerator[m.LogPiece, None]:
@@ -38,6 +46,7 @@ class LogVerbs(CommandVerbs):
         command = await self._begun(await self._command(caller, request.command_id))
         if command.log_path is None:
             return
+        _require_log(command)
         cursor = LogCursor(command.log_path, request.offset)
         follow = _history(command.id, cursor) if command.status.terminal else self._live(command, cursor)
         try:
@@ -158,6 +167,15 @@ def _file(row: Artifact) -> Path:
     if not path.is_file():
         raise NotFoundError(f"the file of artifact {row.id} is gone")
     return path
+
+
+def _require_log(command: Command) -> None:
+    """NotFoundError when it said something and that is not here."""
+    ended = command.exit
+    if command.log_path is None or ended is None or not ended.stdout_bytes + ended.stderr_bytes:
+        return
+    if not os.path.exists(command.log_path):  # noqa: PTH110 - for every reader of every log
+        raise NotFoundError(f"the log of command {command.id} is not here any more: it was {command.log_path}")
 
 
 def _page(command: Command, request: m.ReadLog) -> m.LogPage:

@@ -49,6 +49,7 @@ _END = (
     "UPDATE commands SET status = ?, exit_code = ?, exit_reason = ?, exit_record = ?, log_path = COALESCE(?, log_path),"
     " sealed_env = NULL, sealed_stdin = NULL, finished_at = ?, updated_at = ? WHERE id = ?"
 )
+_BUSY = "UPDATE sessions SET status = 'running', updated_at = ? WHERE id = ? AND status = 'pending'"
 # A command that never ran cannot have succeeded, whatever its finisher says.
 _RAN = {True: "status = 'running'", False: "finished_at IS NULL"}
 _FINISH = {ran: f"{_END} AND attempt = ? AND owner = ? AND {term} RETURNING {COLUMNS}" for ran, term in _RAN.items()}
@@ -215,6 +216,8 @@ def _end_values(record: ExitRecord, log_path: str | None, now: float) -> tuple[o
 
 
 def _append_start(transaction: Transaction, now: float, command: Command) -> None:
+    if transaction.run(_BUSY, (now, command.session_id)):
+        event_log.append(transaction, now, "session.running", "{}", session_id=command.session_id)
     _append(transaction, now, STARTED, command, f'{{"attempt":{command.attempt}}}')
 
 

@@ -15,6 +15,7 @@ from debug_server.store.commands import Commands
 from debug_server.store.connection import Database
 from debug_server.store.debuggers import Debuggers
 from debug_server.store.event_log import EventLog
+from debug_server.store.folder import Folder
 from debug_server.store.idempotency import KeyedRequests
 from debug_server.store.migrations import migrate
 from debug_server.store.outbox import Outbox
@@ -50,6 +51,7 @@ class MetadataStore(
     Schedules,
     EventLog,
     Debuggers,
+    Folder,
 ):
     """Every durable fact but the log's bytes; safe to share between threads, and its database between processes."""
 

@@ -7,7 +7,8 @@ repositories --< worktrees
               +--< commands --< artifacts
               +--< debuggers
               +--< session_claims
-events, keyed_requests, schedules, outbox, cursors and schema_version stand alone: an event outlives what it is about.
+events, keyed_requests, schedules, outbox, cursors, folder and schema_version stand alone: an event outlives what it is
+about.
 
 A command *waits* while it has no owner and no end, and is *active* while it has an owner and no end; a partial index
 serves each, so that claiming does not slow down with the rows that have ended.
@@ -302,5 +303,10 @@ MIGRATIONS = (
             "ALTER TABLE schedules DROP COLUMN owed_at",
         ),
         down=("ALTER TABLE schedules ADD COLUMN owed_at {double}",),
+    ),
+    Migration(
+        version=6,
+        up=("CREATE TABLE folder (id INTEGER PRIMARY KEY, mark TEXT NOT NULL)",),
+        down=("DROP TABLE folder",),
     ),
 )

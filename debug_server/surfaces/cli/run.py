@@ -15,6 +15,7 @@ from types import FrameType
 from debug_server.engine import SessionWorkspace
 from debug_server.engine.artifacts import ARTIFACTS
 from debug_server.engine.attempts import attempt
+from debug_server.engine.sessions import SESSION_END
 from debug_server.errors import (
     CommandExecutionError,
     DebugServerError,
@@ -82,11 +83,21 @@ def run_here(local: LocalParts, options: RunOptions) -> int:
             )
     except (CommandExecutionError, KeyboardInterrupt):
         return _tell_end(local, session)
+    finally:
+        _close_over(local, session)
     if printer.broken is not None:
         return _unread(printer.broken)
     if not options.quiet:
         say(summary(result.exit, result.log_path, session.id))
     return exit_status(result.exit)
+
+
+def _close_over(local: LocalParts, session: Session) -> None:
+    """The session of a command that has ended, or has never begun, is over, too."""
+    commands = local.store.list_commands(session.id)
+    if all(command.status.terminal for command in commands):
+        ended = SESSION_END[commands[-1].status] if commands else SessionStatus.CANCELLED
+        local.store.update_session(session.id, status=ended)
 
 
 def run_checkout(local: LocalParts, options: RunOptions, checkout: CheckoutOptions) -> int:

@@ -58,7 +58,7 @@ class LogEndpoints:
         """``GET /commands/{id}/log``: what there is or a range of it; with ``follow`` also what is to come."""
         caller = await self._caller(request, "read_log")
         query = from_query(request, LogQuery)
-        command = await self.service.get_command(caller, m.CommandId(command_id=query.command_id))
+        command = await self.service.get_logged(caller, m.CommandId(command_id=query.command_id))
         headers = {"Accept-Ranges": "bytes", "X-Command-Status": command.status}
         if query.follow:
             pieces = self.service.follow_log(caller, m.FollowLog(command_id=command.id, offset=query.offset))
@@ -76,7 +76,7 @@ class LogEndpoints:
         """``GET /commands/{id}/log.ndjson``."""
         caller = await self._caller(request, "follow_log")
         query = from_query(request, LogQuery)
-        command = await self.service.get_command(caller, m.CommandId(command_id=query.command_id))
+        command = await self.service.get_logged(caller, m.CommandId(command_id=query.command_id))
         text = LogText(_name("message", query.encoding), query.offset, query.encoding)
         if query.follow:
             pieces = self.service.follow_log(caller, m.FollowLog(command_id=command.id, offset=text.start))
@@ -99,7 +99,7 @@ class LogEndpoints:
         caller = await self._caller(request, "follow_log")
         query = from_query(request, LogQuery)
         command_id = m.CommandId(command_id=query.command_id)
-        await self.service.get_command(caller, command_id)
+        await self.service.get_logged(caller, command_id)
         offset = resumed(request, query.offset)
         text = LogText(_name("text", query.encoding), offset, query.encoding)
         pieces = self.service.follow_log(caller, m.FollowLog(command_id=query.command_id, offset=text.start))

@@ -57,7 +57,7 @@ class SocketEndpoints:
         """``WS /commands/{id}/log``."""
         caller = await self._caller(socket, "follow_log")
         query = from_query(socket, CommandLogQuery)
-        await self.service.get_command(caller, m.CommandId(command_id=query.command_id))
+        await self.service.get_logged(caller, m.CommandId(command_id=query.command_id))
         text = LogText(_name(query.encoding), query.offset, query.encoding)
         pieces = self.service.follow_log(caller, m.FollowLog(command_id=query.command_id, offset=text.start))
         await follow_records(self.followers, socket, text.records(pieces))

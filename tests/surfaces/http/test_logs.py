@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from websockets.exceptions import ConnectionClosedOK
+from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
 
 from tests.running import eventually
 from tests.surfaces.http.serving import Served, answered, refused
@@ -203,6 +204,18 @@ def test_a_command_that_never_started_has_an_empty_log(shared: Served) -> None:
         assert list(socket) == [] and socket.close_code == 1000
     assert shared.admin.get(f"/commands/{waiting}/log").content == b""
     answered(shared.admin.post(f"/commands/{blocker}/cancel"), 200)
+
+
+def test_a_log_that_is_gone_is_not_an_empty_one(shared: Served) -> None:
+    """A command that said something, whose file is not there: not_found by every way in."""
+    command = shared.run(shared.session(), "echo", "hello")
+    Path(str(shared.local.store.get_command(command).log_path)).unlink()
+    for path in ("log", "log?follow=1", "log.ndjson", "log.ndjson?follow=1", "log/events"):
+        refused(shared.admin.get(f"/commands/{command}/{path}"), 404, "not_found")
+    with pytest.raises(ConnectionClosed) as closed, shared.socket(f"/commands/{command}/log") as socket:
+        socket.recv()
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.reason.startswith(f"not_found: the log of command {command} is not here any more")
 
 
 def test_heartbeats_and_the_event_stream(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -168,6 +168,19 @@ def test_events(served: Served) -> None:
     assert after["items"] == []
 
 
+def test_a_session_runs_from_its_first_command_on(served: Served) -> None:
+    """pending, running once, and at last how it was ended; with an event for each step."""
+    session = served.session()
+    assert answered(served.admin.get(f"/sessions/{session}"), 200)["status"] == "pending"
+    served.run(session, "true")
+    served.run(session, "false")
+    assert answered(served.admin.get(f"/sessions/{session}"), 200)["status"] == "running"
+    answered(served.admin.delete(f"/sessions/{session}"), 200)
+    assert answered(served.admin.get(f"/sessions/{session}"), 200)["status"] == "cancelled"
+    page = answered(served.admin.get("/events", params={"session_id": session, "kind": "session."}), 200)
+    assert [item["kind"] for item in page["items"]] == ["session.created", "session.running", "session.cancelled"]
+
+
 def test_operators(served: Served) -> None:
     """Tokens are made, shown without their secret and revoked; leases, workers and the caller itself are told."""
     made = answered(served.admin.post("/auth/tokens", json={"name": "ci", "expires_in": 60}), 201)
