@@ -237,6 +237,7 @@ class TokenReply:
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
+    quotas: dict[str, int | float]
     created_at: datetime
     token: str | None = None
 

@@ -118,6 +118,7 @@ def token(row: Token, secret: str | None = None) -> m.TokenReply:
         expires_at=row.expires_at,
         revoked_at=row.revoked_at,
         last_used_at=row.last_used_at,
+        quotas=row.quotas,
         created_at=row.created_at,
         token=secret,
     )

@@ -70,6 +70,7 @@ class TokenReply(Reply):
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
+    quotas: dict[str, int | float]  # empty: no bounds of its own
     created_at: datetime
     token: str | None = None
 

@@ -17,6 +17,7 @@ COLUMNS: list[Column] = [
     ("id", lambda row: row.id),
     ("name", lambda row: row.name),
     ("scopes", lambda row: ",".join(row.scopes)),
+    ("quotas", lambda row: ",".join(f"{name}={bound:g}" for name, bound in sorted(row.quotas.items())) or None),
     ("expires", lambda row: row.expires_at),
     ("last used", lambda row: row.last_used_at),
     ("revoked", lambda row: row.revoked_at),

@@ -96,11 +96,15 @@ def test_a_run_ends_as_its_command_does(terminal: Terminal, project: Callable[[]
 
 
 def test_operators_commands(terminal: Terminal) -> None:
-    """Tokens are made, listed and revoked; status says who answers and that all is well."""
-    made = terminal(
-        "--json", "token", "create", "ci", "--scope", "sessions:read,artifacts:read", "--expires-in", "2h"
-    ).json
+    """Tokens are made, listed with their quotas and revoked; status says who answers and that all is well."""
+    scopes = ("--scope", "sessions:read,artifacts:read", "--expires-in", "2h")
+    bounds = ("--quota", "sessions=4", "--quota", "requests_per_second=2.5")
+    made = terminal("--json", "token", "create", "ci", *scopes, *bounds).json
     assert made["scopes"] == ["sessions:read", "artifacts:read"]
+    assert made["quotas"] == {"sessions": 4, "requests_per_second": 2.5}
+    (listed,) = [row for row in terminal("--json", "token", "list").json if row["id"] == made["id"]]
+    assert listed["quotas"] == made["quotas"]
+    assert "requests_per_second=2.5,sessions=4" in terminal("token", "list").out
     assert made["token"] not in terminal("token", "list").out
     assert terminal("token", "revoke", made["id"]).status == 0
     status = terminal("status", "--leases", "--workers")

@@ -40,6 +40,18 @@ def test_a_session_from_open_to_close(play: Play) -> None:
     play(scene)
 
 
+def test_the_quotas_of_a_token_are_told(play: Play) -> None:
+    """They are in the answer that makes the token and in the list."""
+
+    async def scene(served: Served) -> None:
+        quotas = {"sessions": 4, "requests_per_second": 2.5}
+        made = await served.admin.ask("CreateToken", name="bounded", quotas=quotas)
+        listed = {row.id: dict(row.quotas) for row in (await served.admin.ask("ListTokens")).items}
+        assert dict(made.quotas) == quotas == listed[made.id]
+
+    play(scene)
+
+
 def test_logs_are_the_same_bytes(play: Play) -> None:
     """Bytes that are no UTF-8 arrive unchanged by FollowLog from any offset and by ReadLog page by page."""
 

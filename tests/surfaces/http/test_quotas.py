@@ -9,6 +9,15 @@ from tests.surfaces.http.serving import Served, answered, refused
 SCOPES = ["sessions:read", "sessions:write", "commands:write", "artifacts:read"]
 
 
+def test_they_can_be_seen(served: Served) -> None:
+    """What a token was given is in the answer that made it and in the list; one without bounds has none."""
+    quotas = {"sessions": 4, "commands": 8, "requests_per_second": 2.5}
+    made = answered(served.admin.post("/auth/tokens", json={"name": "bounded", "quotas": quotas}), 201)
+    free = answered(served.admin.post("/auth/tokens", json={"name": "free"}), 201)
+    listed = {row["id"]: row["quotas"] for row in answered(served.admin.get("/auth/tokens"), 200)["items"]}
+    assert (made["quotas"], free["quotas"]) == (quotas, {}) == (listed[made["id"]], listed[free["id"]])
+
+
 def test_sessions(served: Served) -> None:
     """One session more than allowed is 429 with Retry-After, by opening, forking or running; closing one makes room."""
     client = served.client(SCOPES, quotas={"sessions": 2})

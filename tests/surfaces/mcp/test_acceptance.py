@@ -67,6 +67,7 @@ async def _acceptance(transport: str, mode: str, folder: Path) -> None:
         diff = await call(client, "session_diff", session_id=session["id"])
         assert "+more" in diff["patch"]
         await _artifacts(client, session["id"])
+        await _quotas(client)
         await _resources(client, command["id"])
         await _cancelled(client, session["id"])
         await call(client, "session_reset", session_id=session["id"])
@@ -92,6 +93,15 @@ async def _artifacts(client: Any, session_id: int) -> None:
     [contents] = (await client.read_resource(f"debug-server://sessions/{session_id}/artifacts/{raw}")).contents
     assert isinstance(contents, BlobResourceContents)
     assert base64.b64decode(contents.blob) == b"\xff\0"
+
+
+async def _quotas(client: Any) -> None:
+    quotas = {"sessions": 4, "requests_per_second": 2.5}
+    made = await call(client, "create_token", name="bounded", quotas=quotas)
+    result = await client.call_tool("list_tokens", {})
+    [listed] = [item for item in result.structured_content["items"] if item["id"] == made["id"]]
+    assert made["quotas"] == quotas == listed["quotas"]
+    assert json.dumps(quotas, separators=(",", ":")) in words(result)
 
 
 async def _resources(client: Any, command_id: int) -> None:

@@ -687,7 +687,7 @@ class RevokeTokenRequest(_message.Message):
     def __init__(self, token_id: _Optional[int] = ...) -> None: ...
 
 class Token(_message.Message):
-    __slots__ = ("id", "name", "scopes", "expires_at", "revoked_at", "last_used_at", "created_at", "token")
+    __slots__ = ("id", "name", "scopes", "expires_at", "revoked_at", "last_used_at", "created_at", "token", "quotas")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SCOPES_FIELD_NUMBER: _ClassVar[int]
@@ -696,6 +696,7 @@ class Token(_message.Message):
     LAST_USED_AT_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
+    QUOTAS_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     scopes: _containers.RepeatedScalarFieldContainer[str]
@@ -704,7 +705,8 @@ class Token(_message.Message):
     last_used_at: _timestamp_pb2.Timestamp
     created_at: _timestamp_pb2.Timestamp
     token: str
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., revoked_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_used_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., token: _Optional[str] = ...) -> None: ...
+    quotas: _struct_pb2.Struct
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., scopes: _Optional[_Iterable[str]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., revoked_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_used_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., token: _Optional[str] = ..., quotas: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
 
 class TokenList(_message.Message):
     __slots__ = ("items", "next_after")
