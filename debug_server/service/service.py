@@ -12,8 +12,8 @@ from debug_server.engine.sessions import is_open
 from debug_server.errors import AccessError, DebugServerError
 from debug_server.runner.ownership import is_alive
 from debug_server.runner.settings import RunnerPaths
+from debug_server.service import audit, views
 from debug_server.service import messages as m
-from debug_server.service import views
 from debug_server.service.caller import Caller, check_scopes
 from debug_server.service.idempotency import Attempt, KeyedReplies
 from debug_server.service.operations import Operation
@@ -52,9 +52,10 @@ class Service(OutgoingVerbs, WorkerVerbs):
         token = await self._read(self._store.find_token, secret)
         if token is None:
             raise AccessError("the token is not known, has expired or was revoked")
+        caller = Caller.of(token)
+        audit.note_caller(caller)
         if self._store.use_is_due(token):
             await self._call(self._store.note_use, token.id)
-        caller = Caller.of(token)
         self._quotas.take_request(caller)
         return caller
 

@@ -26,8 +26,16 @@ _TOKEN = re.compile(r"shown this once: (\S+)")
 class ServerProcess:
     """``debug-server serve`` below one folder; it can be killed and started again, on the same ports."""
 
-    def __init__(self, root: Path, *, variables: Mapping[str, str] | None = None, grpc: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        variables: Mapping[str, str] | None = None,
+        grpc: bool = False,
+        log_level: str = "WARNING",
+    ) -> None:
         self.root = root
+        self._log_level = log_level
         self.variables = dict(variables or {})
         self.grpc_port = 0
         self._grpc = grpc
@@ -47,7 +55,16 @@ class ServerProcess:
         self._starts += 1
         out = self.root / f"serve-{self._starts}.out"
         with out.open("wb") as target, (self.root / f"serve-{self._starts}.err").open("wb") as errors:
-            argv = [sys.executable, "-m", "debug_server", "serve", "--port", str(self.port), "--log-level", "WARNING"]
+            argv = [
+                sys.executable,
+                "-m",
+                "debug_server",
+                "serve",
+                "--port",
+                str(self.port),
+                "--log-level",
+                self._log_level,
+            ]
             argv += ["--grpc-port", str(self.grpc_port)] if self._grpc else ["--no-grpc"]
             self._process = subprocess.Popen(
                 argv,
@@ -88,9 +105,11 @@ class ServerProcess:
 
 
 @contextlib.contextmanager
-def serving(root: Path, *, variables: Mapping[str, str] | None = None, grpc: bool = False) -> Iterator[ServerProcess]:
+def serving(
+    root: Path, *, variables: Mapping[str, str] | None = None, grpc: bool = False, log_level: str = "WARNING"
+) -> Iterator[ServerProcess]:
     """A server for the block."""
-    server = ServerProcess(root, variables=variables, grpc=grpc)
+    server = ServerProcess(root, variables=variables, grpc=grpc, log_level=log_level)
     server.start()
     try:
         yield server

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from grpc.aio import ServicerContext
 
 from debug_server.errors import DebugServerError
-from debug_server.service import LOCAL, Caller, Service
+from debug_server.service import LOCAL, Caller, Service, audit
 from debug_server.service.locality import is_loopback
 from debug_server.surfaces.grpc.refusal import refuse, status_of
 
@@ -22,22 +22,22 @@ _NOBODY = Caller(token_id=None, name="nobody", scopes=frozenset())
 
 
 @dataclass(slots=True, kw_only=True)
-class _Record:
+class _Record(audit.Notes):
     """What the audit log says of one call."""
 
     path: str
-    caller: Caller = _NOBODY
     status: str = "OK"
     began: float = field(default_factory=time.monotonic)
 
     def write(self) -> None:
+        caller = self.caller or _NOBODY
         fields = {
             "method": "GRPC",
             "path": self.path,
             "status": self.status,
             "duration_ms": round((time.monotonic() - self.began) * 1000, 3),
-            "token_id": self.caller.token_id,
-            "token_name": self.caller.name,
+            "token_id": caller.token_id,
+            "token_name": caller.name,
         }
         _LOG.info("api.request", extra=fields)
 
@@ -51,13 +51,15 @@ async def admitted(
     Whatever goes wrong inside ends the call with its status.
     """
     record = _Record(path=path)
+    audit.begin(record)
+    caller = _NOBODY
     try:
         if scopes is not None:
             secret = bearer(context)
             here = local and secret is None and from_loopback(context)
-            record.caller = LOCAL if here else await service.authenticate(secret)
-            record.caller.require(scopes)
-        yield record.caller
+            caller = record.caller = LOCAL if here else await service.authenticate(secret)
+            caller.require(scopes)
+        yield caller
     except DebugServerError as error:
         record.status = status_of(error).name
         await refuse(context, error)

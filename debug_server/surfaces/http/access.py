@@ -12,9 +12,7 @@ from debug_server.surfaces.http.gate import notes_of
 
 async def identify(service: Service, connection: HTTPConnection) -> Caller:
     """The caller of a connection, noted for the audit record; AccessError when it is not known."""
-    caller = await service.authenticate(_secret(connection))
-    notes_of(connection).caller = caller
-    return caller
+    return await service.authenticate(_secret(connection))
 
 
 def _secret(connection: HTTPConnection) -> str | None:

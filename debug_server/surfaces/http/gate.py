@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
 from debug_server.errors import DebugServerError, PayloadTooLargeError, UnavailableError
-from debug_server.service import Caller
+from debug_server.service import audit
 from debug_server.surfaces.http.refusals import refusal
 
 MAX_BODY = 17 << 20  # a patch of 16 MiB and what comes with it
@@ -28,11 +28,10 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
-class Notes:
+class Notes(audit.Notes):
     """What is learnt about one request on its way."""
 
     request_id: str
-    caller: Caller | None = None
     status: int = 0
     started: float = field(default_factory=time.perf_counter)
 
@@ -61,6 +60,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         notes = scope[_NOTES] = Notes(request_id=_request_id(scope))
+        audit.begin(notes)
         own_shape = scope["path"].startswith(OWN_SHAPE)
         passage = _Passage(notes, receive, send, bounded=not own_shape)
         try:

@@ -34,6 +34,7 @@ class Call:
     caller: Caller
     progress: Progress  # (seconds since the start, a sentence)
     key: str | None = None  # of idempotency
+    request_id: str | None = None  # of the HTTP request that brought it
 
     async def perform(self, name: str, request: m.Request) -> m.Reply:
         """One operation of the table, its scopes checked."""
@@ -62,7 +63,7 @@ def caller_of(request: Any) -> Caller:
 
 
 @asynccontextmanager
-async def recorded(path: str, caller: Caller) -> AsyncIterator[None]:
+async def recorded(path: str, call: Call) -> AsyncIterator[None]:
     """Write the audit record; whatever goes wrong inside leaves as an error of the one table."""
     began, status = time.monotonic(), "ok"
     try:
@@ -84,8 +85,9 @@ async def recorded(path: str, caller: Caller) -> AsyncIterator[None]:
             "path": path,
             "status": status,
             "duration_ms": round((time.monotonic() - began) * 1000, 3),
-            "token_id": caller.token_id,
-            "token_name": caller.name,
+            "token_id": call.caller.token_id,
+            "token_name": call.caller.name,
+            "request_id": call.request_id,
         }
         _LOG.info("api.request", extra=fields)
 

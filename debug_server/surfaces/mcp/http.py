@@ -15,14 +15,14 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from debug_server.errors import DebugServerError, UnavailableError
-from debug_server.service import Caller, Service, mapping_of
+from debug_server.service import Caller, Service, audit, mapping_of
 from debug_server.surfaces.mcp.refusal import told
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 PATH = "/mcp"
-CALLER = "debug_server.caller"  # the key in an ASGI scope
+CALLER, REQUEST_ID = "debug_server.caller", "debug_server.request_id"  # the keys in an ASGI scope
 _BODY_BYTES = 40 << 20  # the largest patch, escaped
 
 
@@ -76,7 +76,7 @@ class McpHttp:
         except DebugServerError as error:
             await _refusal(error)(scope, receive, send)
             return
-        await manager.handle_request({**scope, CALLER: caller}, receive, send)
+        await manager.handle_request({**scope, CALLER: caller, REQUEST_ID: audit.request_id()}, receive, send)
 
     async def _ready(self) -> StreamableHTTPSessionManager:
         self._wanted.set()
@@ -115,6 +115,12 @@ def admitted(scope: Scope) -> Caller | None:
     """Whoever a request was let in for."""
     caller = scope.get(CALLER)
     return caller if isinstance(caller, Caller) else None
+
+
+def request_id_of(scope: Scope) -> str | None:
+    """Under which id the request that brought a message is recorded."""
+    found = scope.get(REQUEST_ID)
+    return found if isinstance(found, str) else None
 
 
 def _bearer(headers: Headers) -> str | None:

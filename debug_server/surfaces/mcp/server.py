@@ -19,6 +19,7 @@ from debug_server.service import Caller, Service
 from debug_server.service import messages as m
 from debug_server.surfaces.mcp import resources
 from debug_server.surfaces.mcp.calls import Call, as_mcp, caller_of, decoded, recorded
+from debug_server.surfaces.mcp.http import request_id_of
 from debug_server.surfaces.mcp.refusal import failed
 from debug_server.surfaces.mcp.text import text_of
 from debug_server.surfaces.mcp.tools import IDEMPOTENCY_KEY, TOOLS, Tool
@@ -62,7 +63,7 @@ class _Server(MCPServer[Any]):
         call = self._call(context)
         tool = TOOLS.get(name)
         try:
-            async with recorded(f"tools/{name[:64]}", call.caller):
+            async with recorded(f"tools/{name[:64]}", call):
                 if tool is None:
                     raise InvalidInputError(f"there is no tool {name[:64]!r}: tools/list names them")
                 return _result(await _called(tool, call, arguments))
@@ -81,7 +82,7 @@ class _Server(MCPServer[Any]):
         """What is at an address."""
         call = self._call(context)
         try:
-            async with recorded("resources/read", call.caller):
+            async with recorded("resources/read", call):
                 return [await resources.read(call, str(uri))]
         except DebugServerError as error:
             raise as_mcp(error) from error
@@ -91,11 +92,13 @@ class _Server(MCPServer[Any]):
             if context is not None:
                 await context.report_progress(seconds, None, told)
 
+        request = context.request_context.request if context is not None else None
         try:
-            caller = self._caller or caller_of(context.request_context.request if context is not None else None)
+            caller = self._caller or caller_of(request)
         except DebugServerError as error:
             raise as_mcp(error) from error
-        return Call(service=self._service, caller=caller, progress=progress)
+        request_id = request_id_of(getattr(request, "scope", {}))
+        return Call(service=self._service, caller=caller, progress=progress, request_id=request_id)
 
 
 @cache
