@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +32,29 @@ def _interpreter() -> str:
 
 
 @pytest.fixture(scope="module")
-def results() -> Iterator[Results]:
-    """What the guest said; it boots once."""
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """What the guest said; it boots once, however many workers of pytest share these tests."""
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent  # one for all workers of this run
+    with (place / "cgroup2-guest.json").open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        if not (text := file.read()):
+            text = json.dumps(_guest())
+            file.write(text)
+        found: Results = json.loads(text)
+    return found
+
+
+def _guest() -> Results:
     place = Path(tempfile.mkdtemp(prefix="guest-"))
     try:
         place.chmod(0o755)
         shutil.copytree(ROOT / "debug_server", place / "debug_server", ignore=shutil.ignore_patterns("__pycache__"))
         programs = place / "tests" / "runner" / "programs"
         shutil.copytree(ROOT / "tests" / "runner" / "programs", programs)
-        yield _boot(programs)
+        return _boot(programs)
     finally:
         shutil.rmtree(place)
 
