@@ -23,10 +23,11 @@ from debug_server.ports import LogSink
 from debug_server.runner.environments import leases
 from debug_server.runner.environments.build_lock import BuildLock, build_lock
 from debug_server.runner.environments.builders import choose_builder
+from debug_server.runner.environments.checked_build import build_checked
 from debug_server.runner.environments.collector import GRACE_SECONDS, Collection, collect, remove_superseded
 from debug_server.runner.environments.handle import BuildReport, EnvironmentHandle
 from debug_server.runner.environments.interpreters import Interpreter, Interpreters
-from debug_server.runner.environments.inventory import owners
+from debug_server.runner.environments.inventory import Inventory, owners, take_inventory
 from debug_server.runner.environments.layout import Layout, key_of
 from debug_server.runner.environments.listing import InstalledEnvironment, list_environments, note_verified
 from debug_server.runner.environments.manifests import read_manifests
@@ -142,9 +143,12 @@ class EnvironmentManager:
             seal = self._sealed(handle.fingerprint)
             bench = self._bench(self._layout.environments / seal.directory, log or _Silence())
             packages = bench.target / "lib"
+            known = read_inventory(self._layout, seal)
             lock.begin(bench.target)
             bench.run([seal.python, "-I", "-c", _COMPILE, str(packages)], cwd=self.root)
-            write_seal(self._layout, seal, trust_records=seal.builder in ("uv", "venv"))
+            # Only what was added is taken as it is found: a file that was changed since must not become the right one.
+            listed = take_inventory(bench.target).entries | (known.entries if known else {})
+            write_seal(self._layout, seal, Inventory(listed))
             lock.finish()
 
     def collect_garbage(
@@ -215,12 +219,11 @@ class EnvironmentManager:
         try:
             if damage is not None and damage.packages:
                 plan.builder.forget(list(damage.packages), bench)
-            plan.builder.build(plan, bench)
+            inventory = build_checked(plan, bench)
             self._check_unchanged(plan)
             seal = _new_seal(plan, bench.target, started_ns, time.monotonic() - begun)
-            # After damage every byte is read: a RECORD that was wrong from the start would condemn the next one too.
             with leases.shared(self._layout.leases / seal.directory):
-                seal = write_seal(self._layout, seal, trust_records=plan.builder.keeps_records and damage is None)
+                seal = write_seal(self._layout, seal, inventory)
         except OSError as error:
             raise EnvironmentBuildError(f"the environment could not be written: {error}") from error
         finally:

@@ -10,7 +10,7 @@ import pytest
 
 from debug_server.errors import InvalidInputError
 from debug_server.runner.environment import EnvironmentHandle, EnvironmentManager, EnvironmentRequest
-from tests.runner.environment_support import hook, make_wheel, requirements, run_python
+from tests.runner.environment_support import Recording, hook, make_wheel, requirements, run_python
 
 
 @pytest.fixture
@@ -153,19 +153,54 @@ def test_bytecode_of_a_run_is_no_damage(manager: EnvironmentManager, request_: E
     assert manager.ensure(request_) == handle
 
 
-def test_wheel_with_a_wrong_record_is_rebuilt_once(tmp_path: Path, manager: EnvironmentManager) -> None:
-    """A RECORD that was wrong from the start condemns the first build and no later one."""
-    wheel = make_wheel(tmp_path / "wheels", "liar", "1.0", "X = 1\n")
+def test_a_poisoned_cache_is_never_sealed(
+    tmp_path: Path, manager: EnvironmentManager, request_: EnvironmentRequest
+) -> None:
+    """What one environment's user wrote in place is not in one built later from the cache, which is right again."""
+    module = _site(manager.ensure(request_)) / "tinya.py"
+    module.chmod(0o644)
+    with module.open("a") as file:
+        file.write("EVIL = 1\n")
+    for name in ("later", "latest"):
+        log = Recording()
+        manifest = requirements(tmp_path / f"{name}.txt", tmp_path / "wheels", "tinya", f"# {name}")
+        handle = manager.ensure(EnvironmentRequest(name, [manifest]), log=log)
+        assert run_python(handle, "import tinya; print(hasattr(tinya, 'EVIL'))") == "False"
+        assert manager.verify(handle.fingerprint or "") == {}
+        assert ("tinya.py is not what its package lists" in log.text) == (name == "later")
+
+
+def test_a_changed_file_is_not_sealed_with_the_bytecode(
+    manager: EnvironmentManager, request_: EnvironmentRequest
+) -> None:
+    """compile_bytecode does not make a file right that was changed before."""
+    handle = manager.ensure(request_)
+    module = _site(handle) / "tinya.py"
+    module.chmod(0o644)
+    module.write_text("ANSWER = 13\n")
+    manager.compile_bytecode(handle)
+    assert manager.verify(handle.fingerprint or "")[str(module.relative_to(handle.path))] == "has another content"
+
+
+def _falsify(wheel: Path) -> None:
+    """Make the RECORD of ``wheel`` wrong about its module."""
     with zipfile.ZipFile(wheel) as archive:
         files = {name: archive.read(name).decode() for name in archive.namelist()}
     with zipfile.ZipFile(wheel, "w") as archive:
         for name, text in files.items():
-            archive.writestr(name, text.replace("liar.py,sha256=", "liar.py,sha256=x"))
+            archive.writestr(name, text.replace(".py,sha256=", ".py,sha256=x"))
+
+
+def test_wheel_with_a_wrong_record(tmp_path: Path, manager: EnvironmentManager) -> None:
+    """A package whose RECORD was wrong from the start is served as it came, and the log says so."""
+    wheel = make_wheel(tmp_path / "wheels", "liar", "1.0", "X = 1\n")
+    _falsify(wheel)
     request = EnvironmentRequest("l", [requirements(tmp_path / "requirements.txt", wheel.parent, "liar")])
-    handle = manager.ensure(request)
-    assert manager.verify(handle.fingerprint or "")
-    rebuilt = manager.ensure(request)
-    assert manager.verify(rebuilt.fingerprint or "") == {}
+    log = Recording()
+    handle = manager.ensure(request, log=log)
+    assert "the list that came with liar is wrong" in log.text
+    assert manager.verify(handle.fingerprint or "") == {}
+    assert run_python(handle, "import liar; print(liar.X)") == "1"
 
 
 def test_verify_of_something_unknown(manager: EnvironmentManager, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ class Workbench:
     target: Path
     deadline: float  # of time.monotonic()
     log: LogSink
+    past_cache: bool = False  # take nothing from the tool's own cache
 
     def say(self, text: str) -> None:
         """One line of our own for the reader of the log."""

@@ -10,7 +10,7 @@ import secrets
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from debug_server.runner.environments.inventory import ADDED, Inventory, describe, differences, take_inventory
+from debug_server.runner.environments.inventory import ADDED, Inventory, describe, differences
 from debug_server.runner.environments.layout import MARKER, Layout, key_of, key_of_directory
 from debug_server.runner.environments.leases import boot_id
 
@@ -40,11 +40,13 @@ class Damage:
     packages: tuple[str, ...]  # to be dropped from the builder's cache, whose files may be the same ones
 
 
-def write_seal(layout: Layout, seal: Seal, *, trust_records: bool) -> Seal:
-    """Take the inventory of the environment and publish its seal; from here on it is served."""
-    directory = layout.environments / seal.directory
-    (directory / MARKER).write_text(f"{seal.directory}\n", "utf-8")
-    inventory = take_inventory(directory, trust_records=trust_records)
+def mark(directory: Path) -> None:
+    """Write the file into an environment that says which one it is."""
+    (directory / MARKER).write_text(f"{directory.name}\n", "utf-8")
+
+
+def write_seal(layout: Layout, seal: Seal, inventory: Inventory) -> Seal:
+    """Publish the seal of an environment with these files; from here on it is served."""
     data = inventory.encode()
     digest = hashlib.sha256(data).hexdigest()
     sealed = replace(

@@ -53,12 +53,12 @@ class UvBuilder:
 
     def forget(self, packages: list[str], bench: Workbench) -> None:
         """Clean these packages out of uv's cache, whose files ours are hard links to."""
-        bench.run([self.program, "cache", "clean", *packages], cwd=bench.target.parent, env=_variables())
+        bench.run([self.program, "cache", "clean", *packages], cwd=bench.target.parent)
 
     def install_into(self, python: Path, arguments: list[str], bench: Workbench, cwd: Path) -> None:
         """``uv pip install`` into an environment that exists."""
         argv = [self.program, "pip", "install", "--python", str(python), *arguments]
-        bench.run(argv, cwd=cwd, env=_variables())
+        bench.run(argv, cwd=cwd, env=_variables(bench))
 
     def _sync(self, plan: BuildPlan, bench: Workbench, folder: Path) -> None:
         # Local packages stay out: they would be shared with workspaces that hold other versions of them.
@@ -66,7 +66,9 @@ class UvBuilder:
         argv += ["--no-editable", "--inexact", "--python", plan.interpreter.path]
         argv += [word for group in plan.request.groups for word in ("--group", group)]
         argv += [word for extra in plan.request.extras for word in ("--extra", extra)]
-        bench.run([self.program, *argv], cwd=folder, env={**_variables(), "UV_PROJECT_ENVIRONMENT": str(bench.target)})
+        bench.run(
+            [self.program, *argv], cwd=folder, env={**_variables(bench), "UV_PROJECT_ENVIRONMENT": str(bench.target)}
+        )
 
     def _install(self, plan: BuildPlan, bench: Workbench, sources: list[Path]) -> None:
         arguments = _source_arguments(plan, sources)
@@ -86,7 +88,7 @@ class UvBuilder:
             pins.unlink()
 
     def _run(self, bench: Workbench, argv: list[str], plan: BuildPlan) -> None:
-        bench.run([self.program, *argv], cwd=plan.manifests.root, env=_variables())
+        bench.run([self.program, *argv], cwd=plan.manifests.root, env=_variables(bench))
 
 
 def _source_arguments(plan: BuildPlan, sources: list[Path]) -> list[str]:
@@ -101,9 +103,10 @@ def _source_arguments(plan: BuildPlan, sources: list[Path]) -> list[str]:
     return arguments
 
 
-def _variables() -> Mapping[str, str]:
+def _variables(bench: Workbench) -> Mapping[str, str]:
     # A real interpreter is always named, so a download could only be a surprise.
     return {
+        **({"UV_NO_CACHE": "1"} if bench.past_cache else {}),
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_LINK_MODE": os.environ.get("UV_LINK_MODE", "hardlink"),
         "UV_NO_PROGRESS": "1",

@@ -35,6 +35,7 @@ class VenvBuilder:
         bench.run([plan.interpreter.path, "-m", "venv", str(bench.target)], cwd=root)
         if arguments := _arguments(plan):
             pip = [str(bench.target / "bin" / "python"), "-m", "pip", "install", "--no-input", "--no-compile"]
+            pip += ["--no-cache-dir"] if bench.past_cache else []
             bench.run([*pip, "--disable-pip-version-check", *arguments], cwd=root)
 
     def forget(self, packages: list[str], bench: Workbench) -> None:
