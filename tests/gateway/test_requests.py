@@ -388,7 +388,8 @@ def test_switches_for_operators_and_testers(tmp_path: Path, nothing_left: None) 
         httpx.Client(base_url=gateway.url) as http,
     ):
         with http.stream("POST", CHAT, json=body("words=100000 delay=20", stream=True)) as answer:
-            assert next(answer.iter_lines())
+            lines = answer.iter_lines()  # kept, as above
+            assert next(lines)
             assert http.get("/__test/conc").json() == {"inside": 1, "running": 1, "streams": 1}
         eventually(lambda: gateway.worker()["restarts_total"] == 1, what="a replaced worker")
         status = gateway.await_ready()
