@@ -215,7 +215,7 @@ class CheckoutBackend:
         self._throw_gitdir(path)
         inner = path / ".git"
         write_gitdir(inner, objects=[self._mirror.objects], head=commit, remote_url=self._mirror.remote_url)
-        (inner / "packed-refs").write_bytes(self._mirror.packed_refs())
+        self._mirror.write_refs(inner)
         shutil.copy2(place.git_dir / "index", inner / "index")
 
     def _throw(self, place: GitPlace) -> None:

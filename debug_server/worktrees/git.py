@@ -39,6 +39,8 @@ _FORCED_SETTINGS = {
     "advice.detachedHead": "false",
     "protocol.version": "2",
 }
+_NO_REMOTE = "fatal: Could not read from remote repository."
+_ADVICE = ("Please make sure you have the correct access rights", "and the repository exists.")
 _UNREACHABLE = (
     "unable to access",
     "could not read from remote",
@@ -100,8 +102,14 @@ class GitResult:
 
     @property
     def complaint(self) -> str:
-        """git's own words for an error message: each line once, the first ones if there are many."""
+        """git's own words for an error message: each line once, the first ones if there are many.
+
+        Where git could not reach the remote the reason is ssh's, in the last lines; before them a host may greet.
+        """
         lines = dict.fromkeys(line.rstrip() for line in self.stderr.splitlines() if line.strip())
+        if _NO_REMOTE in lines:
+            why = [line[:_SAID_CHARACTERS] for line in lines if line not in _ADVICE]
+            return "; ".join(why[-_SAID_LINES:])
         said = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))] or list(lines)
         if not said:
             return f"git ended with status {self.returncode}"

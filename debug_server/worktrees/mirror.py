@@ -57,6 +57,11 @@ class Mirror:
         self._packed: tuple[float, bytes] | None = None  # when it was fetched, and the refs since then
 
     @property
+    def _shallow(self) -> Path:
+        """git's list of the commits whose parents are not there; only the mirror of a shallow clone has one."""
+        return self.bare_path / "shallow"
+
+    @property
     def objects(self) -> Path:
         """The object store that workspaces borrow."""
         return self.bare_path / "objects"
@@ -92,12 +97,16 @@ class Mirror:
                 self._histories.pop(next(iter(self._histories)), None)
         return self._histories[commit]
 
-    def packed_refs(self) -> bytes:
-        """The mirror's branches and tags in packed form, branches as those of the remote ``origin``."""
+    def write_refs(self, git_dir: Path) -> None:
+        """Give a workspace's gitdir the tags, the branches as those of ``origin``, and where history ends."""
         fetched = self._last_fetch()
         if self._packed is None or self._packed[0] != fetched:
             self._packed = (fetched, self._list_refs())
-        return self._packed[1]
+        (git_dir / "packed-refs").write_bytes(self._packed[1])
+        if self._shallow.exists():
+            shutil.copyfile(self._shallow, git_dir / "shallow")
+        else:
+            (git_dir / "shallow").unlink(missing_ok=True)
 
     def check_size(self, commit: str, most: int) -> None:
         """WorktreePoolError if the commit's files are larger than ``most`` bytes together."""
@@ -180,14 +189,27 @@ class Mirror:
             raise UnknownCommitError(f"{ref!r} is not the name of a commit, branch or tag")
         if not self._fetched_since(time.time() - self._refresh_age):
             self.fetch()
-        if ref == "HEAD":
+        if ref in ("HEAD", "@"):
             target = self._remote_head()
             return self._resolve_hex(target) if _FULL.fullmatch(target) else self._commit(target)
-        plain = ref.removeprefix("origin/")
-        names = [f"refs/heads/{ref}", f"refs/tags/{ref}", f"refs/heads/{plain}"]
-        if ref.startswith("refs/"):
-            names.insert(0, ref)
-        return next(filter(None, map(self._commit, names)), None)
+        if ref.startswith("refs/") and (found := self._commit(ref)):
+            return found
+        return self._only_one(ref, self._named(ref)) or self._commit(f"refs/heads/{ref.removeprefix('origin/')}")
+
+    def _named(self, ref: str) -> dict[str, str]:
+        """Every branch and tag that ``ref`` may mean, with its commit."""
+        names = [f"refs/heads/{ref}", f"refs/tags/{ref}"]
+        if ref.startswith(("heads/", "tags/")):
+            names.append(f"refs/{ref}")
+        listed = self._read("for-each-ref", "--format=%(refname)", *names).stdout.decode(errors="replace").splitlines()
+        return {name: commit for name in names if name in listed and (commit := self._commit(name))}
+
+    def _only_one(self, ref: str, found: dict[str, str]) -> str | None:
+        commits = set(found.values())
+        if len(commits) > 1:
+            both = " and ".join(f"{name} ({commit})" for name, commit in found.items())
+            raise UnknownCommitError(f"{ref!r} is ambiguous: there are {both}; write one of these names in full")
+        return next(iter(commits), None)
 
     def _remote_head(self) -> str:
         """The branch that the remote's HEAD names, or the commit of a detached one."""
@@ -224,9 +246,17 @@ class Mirror:
         self._stamp.write_text(repr(started))
 
     def _fetch_from(self, *what: str, place: GitPlace | None = None) -> GitResult:
+        """Fetch, from a shallow clone too; what it lacked at first and has now comes with the rest."""
+        if place is None and self._shallow.exists():
+            result = self._run_fetch("--unshallow", *what, place=self.place)
+            if result.ok or result.stderr.strip():  # without a word: there was no branch and no tag
+                return result
+        return self._run_fetch("--update-shallow", *what, place=place or self.place)
+
+    def _run_fetch(self, *what: str, place: GitPlace) -> GitResult:
         return run_git(
             *("fetch", "--quiet", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", *what),
-            place=place or self.place,
+            place=place,
             timeout=self._fetch_timeout,
             max_file_bytes=self._max_fetch_bytes,
         )

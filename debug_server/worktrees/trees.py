@@ -159,7 +159,7 @@ class TreeCache:
 
     def _write_refs(self, git_dir: Path, commit: str) -> None:
         write_head(git_dir, commit)
-        (git_dir / "packed-refs").write_bytes(self._mirror.packed_refs())
+        self._mirror.write_refs(git_dir)
 
     @contextmanager
     def _site(self, commit: str) -> Iterator[Path]:

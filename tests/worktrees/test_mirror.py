@@ -96,6 +96,82 @@ def test_ambiguous_short_sha(base: Path) -> None:
         Mirror(base / "many.bare", str(remote.path)).resolve(twins)
 
 
+def test_names_that_git_understands(mirror: Mirror, remote: Remote) -> None:
+    """``@``, heads/X, tags/X, refs/… and origin/X mean what they mean to git."""
+    git("tag", "-a", "v1", "-m", "one", remote.commits[0], cwd=remote.path)
+    for name in ("@", "HEAD", "main", "heads/main", "refs/heads/main", "origin/main"):
+        assert mirror.resolve(name) == remote.commits[-1]
+    for name in ("v1", "tags/v1", "refs/tags/v1"):
+        assert mirror.resolve(name) == remote.commits[0]
+    with pytest.raises(UnknownCommitError, match="'tags/main'"):
+        mirror.resolve("tags/main")
+
+
+@pytest.mark.parametrize("name", ["v1", "2024", "side/v1"])
+def test_a_branch_and_a_tag_of_one_name(mirror: Mirror, remote: Remote, name: str) -> None:
+    """A name that is a branch and a tag is refused with both commits, unless they are one commit or it is in full."""
+    first, last = remote.commits[0], remote.commits[-1]
+    git("branch", name, last, cwd=remote.path)
+    git("tag", "-a", name, "-m", "x", last, cwd=remote.path)
+    assert mirror.resolve(name) == last
+    git("tag", "-f", name, first, cwd=remote.path)
+    with pytest.raises(UnknownCommitError, match="ambiguous") as caught:
+        mirror.resolve(name)
+    assert f"refs/heads/{name} ({last})" in str(caught.value)
+    assert f"refs/tags/{name} ({first})" in str(caught.value)
+    assert (mirror.resolve(f"refs/heads/{name}"), mirror.resolve(f"refs/tags/{name}")) == (last, first)
+    assert (mirror.resolve(f"heads/{name}"), mirror.resolve(f"tags/{name}")) == (last, first)
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_shallow_clone(base: Path, remote: Remote, backend: str, detached: bool) -> None:
+    """A shallow clone serves the commits that it has, and more once it has more; git works in a workspace of it."""
+    shallow = base / "shallow"
+    git("clone", "-q", "--depth", "1", remote.path.as_uri(), str(shallow), cwd=base)
+    newest = remote.commits[-1]
+    if detached:
+        git("checkout", "-q", "--detach", cwd=shallow)
+        git("branch", "-D", "main", cwd=shallow)
+    pool = open_pool(base, shallow, backend)
+    for ref in ("HEAD", newest):
+        with pool.acquire_worktree(commit_sha=ref, owner="t", environment_hash=None) as lease:
+            assert (lease.path / "README").read_text() == "three\n"
+            assert git("log", "--format=%H", cwd=lease.path) == newest
+            (lease.path / "README").write_text("four\n")
+            git("commit", "-qam", "four", cwd=lease.path)
+            assert b"+four" in lease.diff()
+    with pytest.raises(UnknownCommitError, match=remote.commits[0]):
+        pool.acquire_worktree(commit_sha=remote.commits[0], owner="t", environment_hash=None)
+    git("fetch", "-q", "--unshallow", cwd=shallow)
+    with pool.acquire_worktree(commit_sha=remote.commits[1], owner="t", environment_hash=None) as lease:
+        assert git("log", "--format=%H", cwd=lease.path).split() == remote.commits[1::-1]
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "ssh: connect to host host port 22: Connection refused",
+        "ssh: Could not resolve hostname host: Name or service not known",
+        "git@host: Permission denied (publickey).",
+        "Host key verification failed.",
+    ],
+)
+def test_why_ssh_failed_is_told(base: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    """What ssh says before git gives up is in the error, however long the host's greeting was; git's advice is not."""
+    program = base / "bin" / "ssh"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!/bin/sh\nfor n in 1 2 3 4 5 6 7 8 9; do echo greeting $n >&2; done\necho '{why}' >&2\nexit 255\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    with pytest.raises(RemoteUnreachableError) as caught:
+        Mirror(base / "x.bare", "ssh://git@host/x").ensure()
+    assert why in str(caught.value)
+    assert "access rights" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
 @pytest.mark.parametrize("address", ["ext::sh -c id", "gopher://host/x", "-x", "", "a\nb", "fd::3"])
 def test_address_is_checked(base: Path, address: str) -> None:
     """An address that would run something, or is none, is refused before git sees it."""
