@@ -356,5 +356,5 @@ def debug_session(
 
 
 def health() -> Call[r.Health]:
-    """Whether store, disk and keepers work, checked now."""
+    """Whether store, disk, keepers and the server's parts work, checked now."""
     return _call("health", r.Health)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import httpx
 
 from debug_server.errors import (
     AccessError,
+    ConfigurationError,
     DebugServerError,
     ForbiddenError,
     InvalidInputError,
@@ -80,5 +82,18 @@ def retry_after(response: httpx.Response) -> float | None:
 
 
 def no_answer(base_url: str, error: httpx.HTTPError | httpx.StreamError) -> UnavailableError:
-    """The network, or nobody there."""
+    """The network, or nobody there; ConfigurationError for a certificate that will not get better by waiting."""
+    if (reason := _certificate_fault(error)) is not None:
+        raise ConfigurationError(
+            f"the certificate of {base_url} cannot be verified ({reason}): name the file of its authority in"
+            " SSL_CERT_FILE, or take any certificate with --insecure (verify_tls=False)"
+        ) from error
     return UnavailableError(f"no answer from {base_url}: {str(error) or type(error).__name__}")
+
+
+def _certificate_fault(error: BaseException | None) -> str | None:
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return error.verify_message
+        error = error.__cause__ or error.__context__
+    return None

@@ -6,13 +6,14 @@ import base64
 import binascii
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from debug_server.engine.artifacts import ARTIFACTS
 from debug_server.engine.sessions import CLOSES_SESSION, has_conclusion
-from debug_server.errors import DebugServerError, InvalidInputError
+from debug_server.errors import ConflictError, DebugServerError, InvalidInputError, KeeperError
 from debug_server.model import Command, Limits, Session, SessionStatus
 from debug_server.runner.spec import CommandSpec
 from debug_server.service import messages as m
@@ -140,14 +141,28 @@ class CommandVerbs(SessionVerbs):
     async def signal_command(self, caller: Caller, request: m.SignalCommand) -> m.Message:
         """Send a signal to its first process."""
         command = await self._command(caller, request.command_id)
-        await self._call(self._engine.signal, command.id, request.signal)
+        async with self._alive(command):
+            await self._call(self._engine.signal, command.id, request.signal)
         return m.Message(message=f"signal {request.signal} was sent to command {command.id}")
 
     async def write_stdin(self, caller: Caller, request: m.WriteStdin) -> m.Message:
         """Write to its stdin; answered when the child's pipe has taken it."""
         command = await self._command(caller, request.command_id)
-        await self._call(self._engine.write_stdin, command.id, request.write_id, _data(request), close=request.close)
+        data = _data(request)
+        async with self._alive(command):
+            await self._call(self._engine.write_stdin, command.id, request.write_id, data, close=request.close)
         return m.Message(message=f"write {request.write_id} reached command {command.id}")
+
+    @asynccontextmanager
+    async def _alive(self, command: Command) -> AsyncIterator[None]:
+        """For what only a command under way can take: ConflictError when it has ended, before or meanwhile."""
+        try:
+            yield
+        except KeeperError as error:
+            command = await self._read(self._store.get_command, command.id)
+            if not command.status.terminal:
+                raise
+            raise ConflictError(f"command {command.id} has ended, it is {command.status.value}") from error
 
     async def start_run(self, caller: Caller, request: m.StartRun, *, idempotency_key: str | None = None) -> m.RunReply:
         """Open a session, queue its one command, close the session when that has ended."""

@@ -149,7 +149,7 @@ _ALL = [
         reply=m.Health,
         scopes=None,
         idempotent=True,
-        sentence="Whether store, disk and keepers work, checked now.",
+        sentence="Whether store, disk, keepers and the server's parts work, checked now.",
     ),
 ]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.engine.sessions import is_open
 from debug_server.errors import AccessError, DebugServerError
+from debug_server.ports import Part
 from debug_server.runner.ownership import is_alive
 from debug_server.runner.settings import RunnerPaths
 from debug_server.service import audit, views
@@ -41,6 +42,7 @@ class Service(OutgoingVerbs, WorkerVerbs):
     ) -> None:
         super().__init__(store=store, engine=engine, sessions=sessions, paths=paths)
         self._workers = workers
+        self.parts: Sequence[Part] = ()  # of the server around it, whose readiness is the service's too
         self._keyed = KeyedReplies(
             store, call=self._call, owner=lambda: engine.owner, is_alive=partial(is_alive, paths.owners_dir)
         )
@@ -94,9 +96,6 @@ class Service(OutgoingVerbs, WorkerVerbs):
 
     async def _resumed(self, caller: Caller, request: m.Request, key: str, since: datetime) -> m.Reply | None:
         """What an attempt whose process died has done already, carried on; None when it did nothing."""
-        if isinstance(request, m.RegisterRepository):
-            names = [row for row in await self._call(self._store.list_repositories) if row.name == request.name]
-            return views.repository(names[0]) if names and names[0].remote_url == request.remote_url else None
         if not isinstance(request, m.OpenSession | m.StartRun):
             return None
         session = await self._opened_under(caller, key, since)
@@ -144,8 +143,9 @@ class Service(OutgoingVerbs, WorkerVerbs):
         return m.LeaseList(items=[views.lease(row) for row in rows], next_after=following)
 
     async def health(self, caller: Caller | None, request: m.Nothing) -> m.Health:
-        """Store, disk and keepers, checked now."""
+        """Store, disk, keepers and the server's parts, checked now."""
         checks = {name: await self._call(check) for name, check in self._checks().items()}
+        checks |= {part.name: part.readiness()[0] for part in self.parts}
         ok = all(result == "ok" for result in checks.values())
         return m.Health(ok=ok, message="ready" if ok else "not ready", checks=checks)
 

@@ -5,37 +5,63 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from debug_server.engine.sessions import ENVIRONMENT, is_open
-from debug_server.errors import ConflictError, DebuggerUnavailableError
-from debug_server.model import Session, SessionStatus, check_name
+from debug_server.errors import ConflictError, DebuggerUnavailableError, NotFoundError
+from debug_server.model import Repository, Session, SessionStatus, check_name
 from debug_server.service import messages as m
 from debug_server.service import views
 from debug_server.service.base import ServicePart
 from debug_server.service.caller import Caller
 from debug_server.worktrees import SessionPatch
-from debug_server.worktrees.mirror import check_remote_url
+from debug_server.worktrees.mirror import check_remote_url, default_branch
 from debug_server.worktrees.opening import check_repository_settings
 
 IDEMPOTENCY_KEY = "idempotency_key"  # in a session's metadata: the keyed request that opened it
 _PAGE = 500
+_ASK_SECONDS = 20.0  # for a remote's default branch: whoever registers it waits
+_BRANCH = "main"  # of a remote that cannot be asked
 
 
 class SessionVerbs(ServicePart):
     """Repositories and sessions."""
 
     async def register_repository(self, caller: Caller, request: m.RegisterRepository) -> m.RepositoryReply:
-        """Register a git remote."""
-        name = check_name(request.name, what="repository name")
-        check_remote_url(request.remote_url)
-        check_repository_settings(request.settings)
-        row = await self._call(
-            self._store.create_repository,
-            name,
-            request.remote_url,
-            default_branch=request.default_branch,
-            description=request.description,
-            settings=request.settings,
-        )
-        return views.repository(row)
+        """Register a git remote; the same registration again is the one that is there."""
+        check_name(request.name, what="repository name")
+        return views.repository(await self._call(self._register, request))
+
+    def _register(self, request: m.RegisterRepository) -> Repository:
+        remote = check_remote_url(request.remote_url)
+        bound = check_repository_settings(request.settings).get("fetch_timeout", _ASK_SECONDS)
+        if (known := self._known_as(request)) is not None:
+            return known
+        branch = request.default_branch or default_branch(remote, timeout=min(bound, _ASK_SECONDS)) or _BRANCH
+        try:
+            return self._store.create_repository(
+                request.name,
+                request.remote_url,
+                default_branch=branch,
+                description=request.description,
+                settings=request.settings,
+            )
+        except ConflictError:  # somebody else registered it meanwhile
+            if (known := self._known_as(request)) is None:
+                raise
+            return known
+
+    def _known_as(self, request: m.RegisterRepository) -> Repository | None:
+        """What is registered under the name; ConflictError when it is something else than is asked for."""
+        try:
+            row = self._store.get_repository_by_name(request.name)
+        except NotFoundError:
+            return None
+        asked = {"remote_url": request.remote_url, "settings": request.settings}
+        asked |= {name: value for name in ("default_branch", "description") if (value := getattr(request, name))}
+        if differs := [name for name, value in asked.items() if getattr(row, name) != value]:
+            raise ConflictError(
+                f"the repository {request.name!r} is registered with another {' and '.join(differs)},"
+                " which cannot be changed: choose another name"
+            )
+        return row
 
     async def get_repository(self, caller: Caller, request: m.RepositoryName) -> m.RepositoryReply:
         """One repository."""

@@ -73,12 +73,14 @@ def command(row: Command) -> m.CommandReply:
 
 def log_bytes(row: Command) -> int:
     """The size of a command's log now."""
-    if row.log_path is None:
-        return 0
+    return 0 if row.log_path is None else _size(row.log_path) or 0
+
+
+def _size(path: str) -> int | None:
     try:
-        return Path(row.log_path).stat().st_size
+        return Path(path).stat().st_size
     except FileNotFoundError:
-        return 0
+        return None
 
 
 def artifact(row: Artifact) -> m.ArtifactReply:
@@ -89,7 +91,7 @@ def artifact(row: Artifact) -> m.ArtifactReply:
         command_id=row.command_id,
         kind=row.kind.value,
         name=row.name,
-        size=row.size,
+        size=_size(row.path) if row.size is None else row.size,  # a log may grow after its row was made
         sha256=row.sha256,
         content_type=row.content_type,
         created_at=row.created_at,

@@ -50,7 +50,7 @@ class Repositories(StorePart):
             now = self._now()
             row = transaction.one(_INSERT, (name, remote_url, default_branch, description, text, now, now))
         if row is None:
-            raise ConflictError(f"the repository name {name!r} is taken: choose another, or update that repository")
+            raise ConflictError(f"the repository name {name!r} is taken: choose another")
         return _repository(row)
 
     def get_repository(self, repository_id: int) -> Repository:

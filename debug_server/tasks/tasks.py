@@ -42,6 +42,14 @@ SUBMIT = Operation(
     idempotent=False,
     sentence="Queue a task.",
 )
+CANCEL = Operation(
+    name="cancel_task",
+    request=TaskId,
+    reply=RunnerTask,
+    scopes=(COMMANDS_WRITE,),
+    idempotent=True,
+    sentence="End a task.",
+)
 
 
 class Tasks:
@@ -138,9 +146,13 @@ class Tasks:
         rows = await self._find(caller, request.task_id)
         return await self._view(await self._service.run_over(rows, request.timeout))
 
-    async def cancel(self, caller: Caller, request: TaskId) -> RunnerTask:
+    async def cancel(self, caller: Caller, request: TaskId, key: str | None = None) -> RunnerTask:
         """End a task; returns when its tree is empty and its places are free. One that is over stays as it is."""
-        caller.require((COMMANDS_WRITE,))
+        reply = await self._service.once(caller, CANCEL, request, key, partial(self._cancel, caller, request))
+        assert isinstance(reply, RunnerTask)
+        return reply
+
+    async def _cancel(self, caller: Caller, request: TaskId, _: str | None) -> RunnerTask:
         rows = await self._find(caller, request.task_id)
         return await self._view(await self._service.cancel_run(rows, views.CANCELED))
 

@@ -332,6 +332,16 @@ class Mirror:
         return file_lock(self._beside("lock"), timeout=self._fetch_timeout + 60)
 
 
+def default_branch(url: str, *, timeout: float) -> str | None:
+    """The branch that a remote's HEAD names; None when the remote cannot be asked, or has none to name."""
+    try:
+        result = run_git("ls-remote", "--symref", "--", url, "HEAD", timeout=timeout)
+    except WorktreePoolError:
+        return None
+    match = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", result.stdout.decode(errors="replace"), re.MULTILINE)
+    return match[1] if result.ok and match else None
+
+
 def check_remote_url(url: str) -> str:
     """Return ``url`` if git may be pointed at it; a relative local path becomes absolute."""
     shown = without_credentials(url)

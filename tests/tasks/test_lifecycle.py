@@ -102,6 +102,20 @@ def test_ids_and_keys(server: TaskServer) -> None:
     server.ended("t")
 
 
+def test_a_cancel_with_a_key(make_server: MakeServer) -> None:
+    """A repeated cancel with the same key gets the first reply, also when the id has another task since."""
+    server = make_server(executor="shell", cmd_template="sleep 1000")
+    keyed = {"Idempotency-Key": "c1"}
+    first = server.accepted("again", "sleep 60")
+    cancelled = server.client.post("/tasks/again/cancel", headers=keyed).raise_for_status().json()
+    assert cancelled["command_id"] == first["command_id"] and cancelled["status"] == "canceled"
+    second = server.accepted("again", "sleep 60")
+    assert server.client.post("/tasks/again/cancel", headers=keyed).raise_for_status().json() == cancelled
+    assert server.get("again")["command_id"] == second["command_id"] and not server.get("again")["finished_at"]
+    server.client.post("/tasks/again/cancel").raise_for_status()
+    assert server.submit("again", "sleep 60", key="c1").status_code == 409
+
+
 def test_the_list(server: TaskServer) -> None:
     """Oldest first, in pages, by status."""
     for number in range(3):

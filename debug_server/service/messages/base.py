@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Iterable, Mapping
+from typing import Annotated, ClassVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 COMMIT = Field(min_length=1, max_length=255, validation_alias=AliasChoices("commit_sha", "commit"))
 Identifier = Annotated[int, Field(ge=1, le=2**62)]
@@ -17,6 +18,36 @@ class Request(BaseModel):
 
     # Built when first used: sixty validators at import would be a fifth of the server's start.
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
+    holds_bytes: ClassVar[frozenset[str]] = frozenset()  # fields that no row and no program's argument is made of
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nul(cls, given: object) -> object:
+        """One store keeps NUL in a text, another cannot: no field may have it."""
+        if isinstance(given, Mapping):
+            for name, value in given.items():
+                if name not in cls.holds_bytes and (place := _nul_in(value)) is not None:
+                    told = PydanticCustomError("nul", "it holds a NUL character, which cannot be stored")
+                    found = InitErrorDetails(type=told, loc=(str(name), *place), input=None)
+                    raise ValidationError.from_exception_data(cls.__name__, [found])
+        return given
+
+
+def _nul_in(value: object) -> tuple[int | str, ...] | None:
+    """Where in a value a text, or a name, has a NUL; the empty place is the value itself."""
+    if isinstance(value, str):
+        return () if "\0" in value else None
+    items: Iterable[tuple[int | str, object]] = ()
+    if isinstance(value, Mapping):
+        if any(isinstance(name, str) and "\0" in name for name in value):
+            return ()
+        items = value.items()
+    elif isinstance(value, list | tuple):
+        items = enumerate(value)
+    for name, item in items:
+        if (place := _nul_in(item)) is not None:
+            return (name, *place)
+    return None
 
 
 class OfCommit(Request):

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from debug_server.service.messages.base import COMMIT, Identifier, OfCommit, Page, Reply, Request, Text
 from debug_server.service.messages.sessions import SessionReply
 
+# As the settings and the command line call them, where sizes have units.
+_SETTINGS_NAMES = {
+    "memory": "memory_bytes",
+    "file_size": "file_size_bytes",
+    "output": "output_bytes",
+    "idle_timeout": "idle_seconds",
+}
+_TIMEOUT: dict[str, Any] = {
+    "properties": {
+        "timeout": {
+            "anyOf": [{"type": "number"}, {"type": "null"}],
+            "default": None,
+            "description": "Another name for wall_seconds; give one of them.",
+        }
+    },
+    "not": {"required": ["timeout", "wall_seconds"]},
+}
+
+
+def _with_timeout(schema: dict[str, Any]) -> None:
+    schema["properties"] = {**schema["properties"], **_TIMEOUT["properties"]}
+    schema["not"] = _TIMEOUT["not"]
+
 
 class LimitsRequest(Request):
     """Bounds on the whole process tree; left out means as configured."""
+
+    model_config = ConfigDict(json_schema_extra=_with_timeout)
 
     memory_bytes: int | None = None
     cpus: float | None = None
@@ -23,6 +50,29 @@ class LimitsRequest(Request):
     output_bytes: int | None = None
     wall_seconds: Annotated[float | None, Field(validation_alias=AliasChoices("wall_seconds", "timeout"))] = None
     idle_seconds: float | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_known_names(cls, given: object) -> object:
+        """An unknown name is answered with the one that is meant, or with all of them."""
+        if isinstance(given, Mapping):
+            for name, value in given.items():
+                if fault := _fault_of(str(name), given, sorted(cls.model_fields)):
+                    told = PydanticCustomError("limit_name", "{fault}", {"fault": fault})
+                    found = InitErrorDetails(type=told, loc=(str(name),), input=value)
+                    raise ValidationError.from_exception_data(cls.__name__, [found])
+        return given
+
+
+def _fault_of(name: str, given: Mapping[Any, Any], known: list[str]) -> str | None:
+    if name == "timeout" and "wall_seconds" in given:
+        return "it is another name for wall_seconds: give one of them"
+    if name in known or name == "timeout":
+        return None
+    if meant := _SETTINGS_NAMES.get(name):
+        unit = "a number of bytes" if meant.endswith("_bytes") else "a number of seconds"
+        return f"the name is {meant} here, {unit}"
+    return f"no limit has this name: use some of {', '.join(known)}"
 
 
 class CommandRequest(Request):
@@ -67,6 +117,7 @@ class WaitCommand(CommandId):
 class WriteStdin(CommandId):
     """Input for the command; a repeated ``write_id`` is applied once."""
 
+    holds_bytes = frozenset({"data"})
     write_id: Annotated[str, Field(min_length=1, max_length=128)]
     data: Annotated[str, Field(max_length=1 << 20)] = ""
     encoding: Annotated[str, Field(pattern="^(utf-8|base64)$")] = "utf-8"

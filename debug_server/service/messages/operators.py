@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from debug_server.service.messages.base import Identifier, Reply, Request
 from debug_server.service.messages.sessions import SessionId
@@ -44,11 +44,17 @@ class WorkerChoice(Request):
     instance: Annotated[int, Field(ge=0, le=1 << 31)] | None = None
 
 
+def _one_line(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError("it holds a line break or another character that cannot be shown")
+    return name
+
+
 class CreateToken(Request):
     """A new access token."""
 
-    name: Annotated[str, Field(min_length=1, max_length=128)]
-    scopes: Annotated[list[str], Field(max_length=16)] = Field(
+    name: Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_one_line)]
+    scopes: Annotated[list[str], Field(min_length=1, max_length=16)] = Field(
         default_factory=lambda: ["sessions:read", "sessions:write"]
     )
     expires_in: Annotated[float, Field(gt=0, le=3650 * 86400)] | None = None

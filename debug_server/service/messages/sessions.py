@@ -17,7 +17,7 @@ class RegisterRepository(Request):
 
     name: Annotated[str, Field(min_length=1, max_length=128)]
     remote_url: Annotated[str, Field(min_length=1, max_length=4096)]
-    default_branch: Annotated[str, Field(min_length=1, max_length=255)] = "main"
+    default_branch: Annotated[str, Field(min_length=1, max_length=255)] | None = None  # the remote's own, or main
     description: Text | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
 

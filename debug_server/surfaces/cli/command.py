@@ -12,6 +12,18 @@ import typer
 from debug_server.client import calls
 from debug_server.surfaces.cli.following import follow_to_the_end, status_of, wait_for
 from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.limit_options import (
+    Cpus,
+    CpuSeconds,
+    FileSize,
+    IdleTimeout,
+    Memory,
+    OpenFiles,
+    OutputSize,
+    Pids,
+    Require,
+    Timeout,
+)
 from debug_server.surfaces.cli.output import Column, progress
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
@@ -22,12 +34,6 @@ CommandArgument = Annotated[int, typer.Argument(metavar="COMMAND", help="a comma
 Argv = Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]…", help="the program and its arguments")]
 Cwd = Annotated[str | None, typer.Option(help="a folder in the workspace")]
 Env = Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")]
-Timeout = Annotated[float | None, typer.Option(help="wall-clock seconds")]
-IdleTimeout = Annotated[float | None, typer.Option(help="seconds without output")]
-Memory = Annotated[str | None, typer.Option(help="of the whole tree, such as 64M")]
-Cpus = Annotated[float | None, typer.Option(help="cpu quota in cores")]
-Pids = Annotated[int | None, typer.Option(help="processes and threads at one time")]
-Require = Annotated[list[str] | None, typer.Option(help="a limit that must really be enforced")]
 Artifacts = Annotated[list[str] | None, typer.Option("--artifact", help="files to keep afterwards, as a glob")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="stay; its streams and its exit status are ours")]
 COLUMNS: list[Column] = [
@@ -52,7 +58,11 @@ def submit(
     idle_timeout: IdleTimeout = None,
     memory: Memory = None,
     cpus: Cpus = None,
+    cpu_seconds: CpuSeconds = None,
     pids: Pids = None,
+    open_files: OpenFiles = None,
+    file_size: FileSize = None,
+    output: OutputSize = None,
     require: Require = None,
     artifact: Artifacts = None,
     tty: Annotated[bool, typer.Option("--tty", help="give the command a terminal")] = False,
@@ -62,13 +72,23 @@ def submit(
 ) -> None:
     """Queue a command in a session."""
     call = invocation(context)
-    output = call.output()
+    answer = call.output()
     request = calls.submit_command(
         session,
         argv,
         cwd=cwd,
         env=pairs(env, flag="--env"),
-        limits=limits(timeout=timeout, idle_timeout=idle_timeout, memory=memory, cpus=cpus, pids=pids),
+        limits=limits(
+            timeout=timeout,
+            idle_timeout=idle_timeout,
+            memory=memory,
+            cpus=cpus,
+            cpu_seconds=cpu_seconds,
+            pids=pids,
+            open_files=open_files,
+            file_size=file_size,
+            output=output,
+        ),
         require=listed(require),
         artifacts=artifact or [],
         tty=tty,
@@ -77,9 +97,9 @@ def submit(
     )
     with call.backend() as backend:
         if follow:
-            raise typer.Exit(follow_to_the_end(backend, output, map(backend.send, [request])))
+            raise typer.Exit(follow_to_the_end(backend, answer, map(backend.send, [request])))
         command = backend.leave(backend.send(request))
-    output.say(f"command {command.id} is {command.status}", command)
+    answer.say(f"command {command.id} is {command.status}", command)
 
 
 @app.command(context_settings={"allow_interspersed_args": False})
@@ -97,7 +117,11 @@ def run(
     idle_timeout: IdleTimeout = None,
     memory: Memory = None,
     cpus: Cpus = None,
+    cpu_seconds: CpuSeconds = None,
     pids: Pids = None,
+    open_files: OpenFiles = None,
+    file_size: FileSize = None,
+    output: OutputSize = None,
     require: Require = None,
     artifact: Artifacts = None,
 ) -> None:
@@ -114,7 +138,17 @@ def run(
             python=python,
             cwd=cwd,
             env=pairs(env, flag="--env"),
-            limits=limits(timeout=timeout, idle_timeout=idle_timeout, memory=memory, cpus=cpus, pids=pids),
+            limits=limits(
+                timeout=timeout,
+                idle_timeout=idle_timeout,
+                memory=memory,
+                cpus=cpus,
+                cpu_seconds=cpu_seconds,
+                pids=pids,
+                open_files=open_files,
+                file_size=file_size,
+                output=output,
+            ),
             require=listed(require),
             artifacts=artifact or [],
         )

@@ -9,6 +9,18 @@ import typer
 
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.limit_options import (
+    Cpus,
+    CpuSeconds,
+    FileSize,
+    IdleTimeout,
+    Memory,
+    OpenFiles,
+    OutputSize,
+    Pids,
+    Require,
+    Timeout,
+)
 from debug_server.surfaces.cli.outcome import FAILURE
 from debug_server.surfaces.cli.run import CheckoutOptions, RunOptions, run_command_line
 from debug_server.surfaces.cli.words import limits, listed
@@ -20,16 +32,16 @@ app = typer.Typer(add_completion=False)
 def run(
     context: typer.Context,
     argv: Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]…", help="the program and its arguments")],
-    timeout: Annotated[float | None, typer.Option(help="wall-clock seconds")] = None,
-    idle_timeout: Annotated[float | None, typer.Option(help="seconds without output")] = None,
-    memory: Annotated[str | None, typer.Option(help="of the whole tree, such as 64M")] = None,
-    cpus: Annotated[float | None, typer.Option(help="cpu quota in cores")] = None,
-    cpu_seconds: Annotated[float | None, typer.Option(help="cpu time of the whole tree")] = None,
-    pids: Annotated[int | None, typer.Option(help="processes and threads at one time")] = None,
-    open_files: Annotated[int | None, typer.Option(help="of each process")] = None,
-    file_size: Annotated[str | None, typer.Option(help="of each written file, such as 1G")] = None,
-    output: Annotated[str | None, typer.Option(help="bytes of stdout and stderr together, such as 100M")] = None,
-    require: Annotated[list[str] | None, typer.Option(help="a limit that must really be enforced")] = None,
+    timeout: Timeout = None,
+    idle_timeout: IdleTimeout = None,
+    memory: Memory = None,
+    cpus: Cpus = None,
+    cpu_seconds: CpuSeconds = None,
+    pids: Pids = None,
+    open_files: OpenFiles = None,
+    file_size: FileSize = None,
+    output: OutputSize = None,
+    require: Require = None,
     repo: Annotated[str | None, typer.Option(help="a git URL or path: run in a workspace of it")] = None,
     commit: Annotated[str | None, typer.Option(help="branch, tag or commit of --repo; HEAD if not given")] = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply to the workspace")] = None,

@@ -32,7 +32,6 @@ class About:
     status: int = 200
     produces: tuple[str, ...] = (JSON,)
     headers: tuple[dict[str, Any], ...] = ()
-    keyed: bool = True  # a POST that takes an idempotency key
     open_to_local: bool = False  # who calls from this machine needs no token
 
     @property

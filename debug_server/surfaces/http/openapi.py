@@ -161,7 +161,7 @@ def _described(method: str, path: str, about: About, schemas: dict[str, Any]) ->
         "summary": about.sentence,
         "description": about.note,
         "security": [{"bearer": []}, *([{}] if about.open_to_local else [])],
-        "parameters": [*parameters, _KEY] if method == "POST" and about.keyed else parameters,
+        "parameters": [*parameters, _KEY] if method == "POST" else parameters,
         "responses": _responses(about),
     }
     if method == "POST":

@@ -66,7 +66,7 @@ class TasksPart:
             DescribedRoute("GET", "/tasks", self.list, _about("Tasks, oldest first.", TaskPage, reply=TaskList)),
             DescribedRoute("GET", "/tasks/{task_id}", self.get, _about("One task.", TaskId)),
             DescribedRoute("GET", "/tasks/{task_id}/wait", self.wait, _about("One task, once it is over.", WaitTask)),
-            DescribedRoute("POST", "/tasks/{task_id}/cancel", self.cancel, _about("End a task.", TaskId, keyed=False)),
+            DescribedRoute("POST", "/tasks/{task_id}/cancel", self.cancel, _about("End a task.", TaskId)),
             DescribedRoute("GET", log, self.log, _log_about("Its output.", BYTES)),
             DescribedRoute("GET", f"{log}.ndjson", self.log_lines, _log_about("Its output as lines of JSON.", NDJSON)),
             DescribedRoute("GET", f"{log}/events", self.log_events, _log_about("Its output as events.", SSE)),
@@ -116,7 +116,8 @@ class TasksPart:
 
     async def cancel(self, request: Request) -> Response:
         """``POST /tasks/{id}/cancel``."""
-        return encoded(await self._tasks.cancel(await self._caller(request), from_query(request, TaskId)))
+        caller, task = await self._caller(request), from_query(request, TaskId)
+        return encoded(await self._tasks.cancel(caller, task, request.headers.get(KEY_HEADER)))
 
     async def log(self, request: Request) -> Response:
         """``GET /tasks/{id}/log``: all of its bytes; with ``follow`` also those to come."""

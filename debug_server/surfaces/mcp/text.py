@@ -48,7 +48,8 @@ def _command(reply: m.CommandReply) -> str:
 
 @text_of.register
 def _artifact(reply: m.ArtifactReply) -> str:
-    return f"artifact {reply.id} of session {reply.session_id}: {reply.name} ({reply.size} bytes, {reply.kind})"
+    size = "gone" if reply.size is None else f"{reply.size} bytes"
+    return f"artifact {reply.id} of session {reply.session_id}: {reply.name} ({size}, {reply.kind})"
 
 
 @text_of.register

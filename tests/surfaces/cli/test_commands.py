@@ -93,6 +93,16 @@ def test_a_run_ends_as_its_command_does(terminal: Terminal, project: Callable[[]
     assert (done.status, done.out, done.err.splitlines()[0]) == (9, "hello\n", "me")
     assert terminal(*flags, "--timeout", "0.3", "--", "sleep", "60").status == 124
     assert terminal(*flags, "--", "no-such-program-anywhere").status == 127
+    assert terminal(*flags, "--output", "1K", "--", "yes").status == 123
+    shown = terminal(*flags, "--open-files", "50", "--file-size", "4M", "--", "sh", "-c", "ulimit -n; ulimit -f")
+    assert shown.out.split() == ["50", str((4 << 20) // 512)]
+    session = terminal("--json", "session", "create", "--repository", name, "--commit", "main").json["id"]
+    bounds = ("--output", "9M", "--cpu-seconds", "30", "--open-files", "50", "--file-size", "4M")
+    left = terminal("--json", "command", "submit", session, "--follow", *bounds, "--", "true")
+    asked = terminal("--json", "command", "list", session).json[0]["exit"]["limits"]
+    assert left.status == 0
+    assert {"output_bytes", "cpu_seconds", "open_files", "file_size_bytes"} <= asked.keys()
+    terminal("session", "close", session)
 
 
 def test_operators_commands(terminal: Terminal) -> None:

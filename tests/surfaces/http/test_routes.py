@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosedError
 from debug_server.surfaces.http.gate import MAX_BODY
 from tests.running import eventually
 from tests.surfaces.http.serving import Served, answered, refused
+from tests.worktrees.places import git, small_remote
 
 PATCH = """diff --git a/README b/README
 --- a/README
@@ -24,14 +25,33 @@ PATCH = """diff --git a/README b/README
 
 
 def test_repositories(served: Served) -> None:
-    """A repository is registered once, listed and found by name; another of its name is a conflict."""
+    """A repository is registered, listed and found by name; again it is the same, another of its name a conflict."""
     body = {"name": "other", "remote_url": str(served.remote.path), "default_branch": "main", "settings": {"a": 1}}
     made = answered(served.admin.post("/repository/init", json=body), 201)
     assert (made["name"], made["settings"], made["description"]) == ("other", {"a": 1}, None)
     assert answered(served.admin.get("/repository/other"), 200) == made
     assert [item["name"] for item in answered(served.admin.get("/repository"), 200)["items"]] == ["repo", "other"]
-    refused(served.admin.post("/repository/init", json=body), 409, "conflict")
+    assert answered(served.admin.post("/repository/init", json=body), 201) == made
+    anywhere = {name: value for name, value in body.items() if name != "default_branch"}
+    assert answered(served.admin.post("/repository/init", json=anywhere), 201) == made
+    for name, value in {"remote_url": "/elsewhere", "default_branch": "b", "description": "d", "settings": {}}.items():
+        error = refused(served.admin.post("/repository/init", json={**body, name: value}), 409, "conflict")
+        assert f"another {name}" in error["message"] and "update" not in error["message"], error
     refused(served.admin.get("/repository/none"), 404, "not_found")
+
+
+def test_the_default_branch_is_the_remotes_own(served: Served) -> None:
+    """Without one given it is what the remote's HEAD names; main where the remote cannot be asked."""
+    old = small_remote(served.root / "old")
+    git("branch", "-m", "main", "master", cwd=old.path)
+    for remote, given, branch in (
+        (str(old.path), None, "master"),
+        (str(old.path), "other", "other"),
+        (str(served.root / "nowhere"), None, "main"),
+    ):
+        body = {"name": f"named-{given}-{branch}", "remote_url": remote, "default_branch": given}
+        made = answered(served.admin.post("/repository/init", json=body), 201)
+        assert made["default_branch"] == branch
 
 
 def test_a_session_from_its_opening_to_its_end(served: Served) -> None:
@@ -131,7 +151,9 @@ def test_cancel_signal_and_stdin(served: Served) -> None:
     wait_running(served, sleeper)
     answered(served.admin.post(f"/commands/{sleeper}/signal", json={"signal": 15}), 200)
     assert answered(served.admin.get(f"/commands/{sleeper}/wait"), 200)["exit_reason"] == "signaled"
-    refused(served.admin.post(f"/commands/{sleeper}/signal", json={"signal": 15}), 409, "keeper_error")
+    refused(served.admin.post(f"/commands/{sleeper}/signal", json={"signal": 15}), 409, "conflict")
+    late = {"write_id": "late", "data": "x"}
+    refused(served.admin.post(f"/commands/{sleeper}/stdin", json=late), 409, "conflict")
     cancelled = served.submit(session, "sleep", "60")
     assert answered(served.admin.post(f"/commands/{cancelled}/cancel"), 200)["status"] == "cancelled"
     assert answered(served.admin.post(f"/commands/{cancelled}/cancel"), 200)["status"] == "cancelled"
@@ -295,6 +317,55 @@ def test_bodies_have_a_bound(shared: Served) -> None:
             yield b" " * 65536
 
     refused(shared.admin.post("/sessions", content=pieces()), 413, "payload_too_large")  # type: ignore[arg-type]
+
+
+def test_the_log_among_the_artifacts_has_its_size(served: Served) -> None:
+    """Its size is the log's, in the list and by itself."""
+    session = served.session()
+    command = served.run(session, "echo", "hello")
+    [log] = answered(served.admin.get(f"/sessions/{session}/artifacts"), 200)["items"]
+    assert (log["kind"], log["command_id"], log["size"]) == ("log", command, 6)
+    assert answered(served.admin.get(f"/sessions/{session}/artifacts/{log['id']}/info"), 200) == log
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/sessions", {"repository": "repo", "commit": "HEAD", "requested_by": "a\0"}, "requested_by"),
+        (
+            "/sessions",
+            {"repository": "repo", "commit": "HEAD", "metadata": {"a": ["b", {"c": "d\0"}]}},
+            "metadata.a.1.c",
+        ),
+        ("/sessions", {"repository": "repo", "commit": "HEAD", "metadata": {"a\0": 1}}, "metadata"),
+        ("/repository/init", {"name": "nul", "remote_url": "/r", "description": "a\0b"}, "description"),
+        ("/auth/tokens", {"name": "a\0b"}, "name"),
+        ("/auth/tokens", {"name": "two\nlines"}, "name"),
+        ("/auth/tokens", {"name": "nobody", "scopes": []}, "scopes"),
+    ],
+)
+def test_texts_that_cannot_be_kept(shared: Served, path: str, body: dict[str, object], field: str) -> None:
+    """NUL in any text, a line break in a token's name and a token without scopes: 422, whatever the store would do."""
+    error = refused(shared.admin.post(path, json=body), 422, "invalid_input")
+    assert error["field"] == field, error
+
+
+def test_a_limit_by_another_name(shared: Served) -> None:
+    """A name of the settings' is answered with the one that is meant here, an unknown one with all that there are."""
+    body = {"repository": "repo", "commit": "HEAD", "argv": ["true"]}
+    for given, said in {
+        "memory": "the name is memory_bytes here",
+        "output": "the name is output_bytes here",
+        "file_size": "the name is file_size_bytes here",
+        "idle_timeout": "the name is idle_seconds here",
+        "nonsense": "cpu_seconds, cpus, file_size_bytes, idle_seconds, memory_bytes, open_files, output_bytes, pids",
+    }.items():
+        error = refused(shared.admin.post("/runs", json={**body, "limits": {given: "64M"}}), 422, "invalid_input")
+        assert error["field"] == f"limits.{given}" and said in error["message"], error
+    both = {**body, "limits": {"timeout": 5, "wall_seconds": 5}}
+    assert "wall_seconds" in refused(shared.admin.post("/runs", json=both), 422, "invalid_input")["message"]
+    limits = answered(shared.admin.get("/openapi.json"), 200)["components"]["schemas"]["LimitsRequest"]
+    assert {"timeout", "wall_seconds"} <= limits["properties"].keys()
 
 
 def test_debuggers_are_not_there(shared: Served) -> None:

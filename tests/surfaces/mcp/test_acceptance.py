@@ -83,6 +83,8 @@ async def _artifacts(client: Any, session_id: int) -> None:
     result = await client.call_tool("list_artifacts", {"session_id": session_id})
     items = {item["name"].rpartition("/")[2]: item for item in result.structured_content["items"]}
     assert {"junit.xml", "raw.bin"} <= set(items)
+    [log] = [item for item in items.values() if item["kind"] == "log"]
+    assert log["size"] == len("hello\n") and f"{log['name']} (6 bytes, log)" in words(result)
     junit, raw = items["junit.xml"]["id"], items["raw.bin"]["id"]
     part = await call(client, "read_artifact", session_id=session_id, artifact_id=junit)
     assert (part["encoding"], part["data"], part["next_offset"]) == ("utf-8", "<x/>", None)
