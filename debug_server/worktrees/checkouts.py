@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import stat
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from debug_server.errors import WorktreePoolError
+from debug_server.worktrees import checkout_tree
 from debug_server.worktrees.git import GitPlace, GitResult, error_for, require, run_git
 from debug_server.worktrees.gitdir import read_head, write_gitdir, write_head
 from debug_server.worktrees.index_dates import date_back, forget_touched
@@ -105,14 +105,8 @@ class CheckoutBackend:
         return disk_bytes(path)
 
     def fork(self, source: Path, target: Path, commit: str) -> None:
-        """Copy what differs from the commit, ignored files too, and the holder's ``.git``."""
-        place = self._place(source)
-        changed = require(run_git("diff-index", "--name-only", "-z", commit, place=place), f"comparing {source}")
-        added = require(run_git("ls-files", "--others", "-z", place=place), f"listing {source}")
-        for raw in sorted({*changed.split(b"\0"), *added.split(b"\0")} - {b""}):
-            _copy_entry(source / _text(raw), target / _text(raw))
-        self._trash.throw(target / ".git")
-        shutil.copytree(source / ".git", target / ".git", symlinks=True)
+        """Copy what the holder touched, ignored and special files too, and the holder's ``.git``."""
+        checkout_tree.copy_changes(source, self.index(source, commit), target, self._trash.throw)
 
     def index(self, path: Path, commit: str) -> Path:
         """The index of our gitdir."""
@@ -197,9 +191,12 @@ class CheckoutBackend:
         # A process that stayed behind would write into the next holder's files: it keeps the old directory.
         if head is None or not tree.is_dir() or processes_under(tree):
             return False
-        self._throw_gitdir(tree)
-        # The order matters: a directory in the place of a tracked file must go before the file can come back.
-        if not run_git("clean", "-ffdxq", place=place, timeout=_TIMEOUT, lock=lock).ok:
+        like = place.git_dir / "like"
+        like.mkdir(exist_ok=True)
+        try:
+            # First: a directory in the place of a tracked file must go before the file can come back.
+            checkout_tree.strip(tree, place.git_dir / "index", like, self._trash.throw)
+        except OSError:
             return False
         touched = forget_touched(tree, place.git_dir / "index")
         if not run_git("read-tree", "--reset", "-u", head, place=place, timeout=_TIMEOUT, lock=lock).ok:
@@ -212,8 +209,8 @@ class CheckoutBackend:
         return True
 
     def _give_gitdir(self, path: Path, place: GitPlace, commit: str) -> None:
-        self._throw_gitdir(path)
         inner = path / ".git"
+        self._trash.throw(inner)
         write_gitdir(inner, objects=[self._mirror.objects], head=commit, remote_url=self._mirror.remote_url)
         self._mirror.write_refs(inner)
         shutil.copy2(place.git_dir / "index", inner / "index")
@@ -221,12 +218,6 @@ class CheckoutBackend:
     def _throw(self, place: GitPlace) -> None:
         self._trash.throw(place.git_dir)
         self._trash.throw(_tree(place))
-
-    def _throw_gitdir(self, path: Path) -> None:
-        inner = path / ".git"
-        if inner.is_symlink() or inner.is_file():
-            inner.unlink()
-        self._trash.throw(inner)
 
     def _place(self, path: Path) -> GitPlace:
         return GitPlace(git_dir=self._gitdirs / path.name, work_tree=path)
@@ -246,24 +237,3 @@ def _remove_empty(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _copy_entry(source: Path, target: Path) -> None:
-    """Make ``target`` what ``source`` is: a file, a link, or nothing."""
-    if target.is_dir() and not target.is_symlink():
-        shutil.rmtree(target)
-    else:
-        target.unlink(missing_ok=True)
-    try:
-        mode = source.lstat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if stat.S_ISDIR(mode):
-        shutil.copytree(source, target, symlinks=True)
-    elif stat.S_ISREG(mode) or stat.S_ISLNK(mode):
-        shutil.copy2(source, target, follow_symlinks=False)
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode(errors="surrogateescape")

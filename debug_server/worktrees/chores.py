@@ -41,3 +41,5 @@ class Chores:
                 job()
             except (OSError, WorktreePoolError) as error:  # a full disk, say
                 _LOG.warning("chore_failed", extra={"chore": self._name, "error": str(error)})
+            except Exception:  # noqa: BLE001 - the boundary of one job: without it those behind it are never done
+                _LOG.error("chore_failed", extra={"chore": self._name}, exc_info=True)

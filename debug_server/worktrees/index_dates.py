@@ -87,6 +87,22 @@ def doubt_touched(root: Path, index: Path) -> None:
         _write(index, data)
 
 
+def tracked(index: Path) -> set[bytes]:
+    """The names in the index."""
+    return {name for _, name in _entries(_read(index))}
+
+
+def untouched(root: Path, index: Path) -> dict[bytes, bool]:
+    """The names in the index, and of each whether it is the very file, and as, ``date_back`` left it below ``root``."""
+    data = _read(index)
+    folder = os.fsencode(root) + b"/"
+    looks = ((at, name, _look_at(folder + name)) for at, name in _entries(data))
+    return {
+        name: found is not None and not stat.S_ISDIR(found.st_mode) and _is_same(found, data, at)
+        for at, name, found in looks
+    }
+
+
 def _is_same(found: os.stat_result, data: bytearray, at: int) -> bool:
     seconds, nanoseconds, _, _ = _STAMP.unpack_from(data, at)
     (inode,) = _INODE.unpack_from(data, at + _INODE_AT)

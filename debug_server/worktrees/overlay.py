@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 from debug_server.errors import WorktreePoolError
+from debug_server.worktrees.copying import copy_whole
 from debug_server.worktrees.locks import file_lock
 from debug_server.worktrees.mirror import Mirror
 from debug_server.worktrees.mount import detach, mount_overlay
@@ -15,7 +15,6 @@ from debug_server.worktrees.submodules import Submodules
 from debug_server.worktrees.trash import Trash, disk_bytes, remove_tree
 from debug_server.worktrees.trees import Tree, TreeCache
 
-_COPY_TIMEOUT = 300.0
 _PROBE_TIMEOUT = 30.0
 
 
@@ -132,7 +131,7 @@ def _mount_new(view: Path, tree: Tree, place: Path, *, copy_of: Path | None = No
     if copy_of is None:
         (place / "files").mkdir()
     else:
-        _copy_layer(copy_of, place / "files")
+        copy_whole(copy_of, place / "files")  # with what a layer is made of: whiteouts, overlay attributes
     (place / "commit").write_text(tree.commit)
     mount_overlay(view, lower=tree.layers, upper=place / "files", work=place / "work")
 
@@ -165,14 +164,3 @@ def _probe(place: Path) -> str | None:
 def _remove_probe(place: Path) -> None:
     detach(place / "view")
     remove_tree(place)
-
-
-def _copy_layer(source: Path, target: Path) -> None:
-    # cp keeps what a layer is made of (whiteouts, overlay attributes, links) and shares blocks where it can.
-    arguments = ["cp", "-a", "--reflink=auto", "--", str(source), str(target)]
-    try:
-        done = subprocess.run(arguments, capture_output=True, text=True, timeout=_COPY_TIMEOUT, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise WorktreePoolError(f"copying {source} took longer than {_COPY_TIMEOUT:g} s") from error
-    if done.returncode:
-        raise WorktreePoolError(f"the files of {source} cannot be copied: {done.stderr.strip().splitlines()[-1]}")

@@ -92,10 +92,10 @@ class WorktreePool:
         if not owner:
             raise InvalidInputError("owner is empty: say who leases the workspace")
         with _disk_errors(f"preparing a workspace of {commit_sha!r}"):
-            return self._acquire(commit_sha, owner, environment_hash, timeout)
+            return self._acquire(commit_sha, owner, environment_hash, timeout, keep=not self.settings.clean_checkout)
 
     def _acquire(
-        self, commit_sha: str, owner: str, environment_hash: str | None, timeout: float | None
+        self, commit_sha: str, owner: str, environment_hash: str | None, timeout: float | None, *, keep: bool
     ) -> WorktreeLease:
         self._recover_sometimes()
         commit = self._resolve(commit_sha)
@@ -110,7 +110,7 @@ class WorktreePool:
                 f"all {self.settings.max_worktrees} workspaces of repository {self.settings.repository_id} stayed "
                 f"leased for {wait:g} s (capacity exhausted): release one, wait longer or raise max_worktrees"
             )
-        return self._prepared(lease)
+        return self._prepared(lease, keep=keep)
 
     def release(self, lease: WorktreeLease, *, clean: bool = True) -> None:
         """Drop the holder's changes (unless ``clean`` is false) and offer the workspace to the next in line."""
@@ -162,15 +162,9 @@ class WorktreePool:
         made: list[WorktreeLease] = []
         try:
             for _ in range(count):
-                made.append(
-                    self.acquire_worktree(
-                        commit_sha=lease.commit_sha,
-                        owner=owner or lease.worktree.owner or "fork",
-                        environment_hash=lease.environment_hash,
-                        timeout=0.0,
-                    )
-                )
                 with _disk_errors(f"copying {lease.path}"):
+                    holder = owner or lease.worktree.owner or "fork"
+                    made.append(self._acquire(lease.commit_sha, holder, lease.environment_hash, 0.0, keep=False))
                     self.backend.fork(lease.path, made[-1].path, lease.commit_sha)
         except BaseException:
             for fresh in made:
@@ -303,9 +297,9 @@ class WorktreePool:
             generation=leased.generation,
         )
 
-    def _prepared(self, lease: WorktreeLease) -> WorktreeLease:
+    def _prepared(self, lease: WorktreeLease, *, keep: bool) -> WorktreeLease:
         try:
-            self.backend.prepare(lease.path, lease.commit_sha, keep=not self.settings.clean_checkout)
+            self.backend.prepare(lease.path, lease.commit_sha, keep=keep)
             busy = self._store.mark_busy(lease.worktree.id, lease.lease_token, lease.generation)
         except BaseException:
             with suppress(OSError, WorktreePoolError):  # the next holder's preparation cleans whatever this could not

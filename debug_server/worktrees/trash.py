@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import stat
+import subprocess
 import threading
 from contextlib import suppress
 from functools import partial
@@ -58,35 +58,27 @@ def remove_tree(path: Path) -> None:
     Somebody else deleting too is fine.
     """
     with suppress(FileNotFoundError):
-        if path.is_symlink() or path.is_file():
+        if path.is_symlink() or not path.is_dir():
             path.unlink()
             return
         try:
             shutil.rmtree(path)
-        except PermissionError:
-            _make_removable(path)
-            shutil.rmtree(path, ignore_errors=True)
-        except OSError:  # another process deletes the same directory
-            shutil.rmtree(path, ignore_errors=True)
+        except (OSError, RecursionError):  # rights, another process that deletes too, a thousand folders in each other
+            for line in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+                subprocess.run([*line, "--", os.fspath(path)], capture_output=True, check=False)
 
 
 def disk_bytes(root: Path) -> int:
     """What the files below ``root`` take on the disk."""
     total = 0
-    for folder, _, files in os.walk(root):
-        total += 4096
-        for name in files:
-            with suppress(FileNotFoundError):
-                total += os.lstat(os.path.join(folder, name)).st_blocks * 512  # noqa: PTH118
+    waiting = [os.fspath(root)]
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            total += 4096
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_blocks * 512
     return total
-
-
-def _make_removable(path: Path) -> None:
-    with suppress(OSError):
-        path.chmod(stat.S_IRWXU)
-    for folder, names, _ in os.walk(path):
-        for name in names:
-            child = Path(folder, name)
-            if not child.is_symlink():
-                with suppress(OSError):
-                    child.chmod(stat.S_IRWXU)

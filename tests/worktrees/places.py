@@ -7,6 +7,7 @@ import os
 import random
 import stat
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,7 @@ def missing_for(backend: str, folder: Path) -> str | None:
 
 
 def fingerprint(root: Path) -> dict[str, tuple[str, str]]:
-    """Every entry below ``root`` but ``.git``: its kind with the executable bit, and its content."""
+    """Every entry below ``root`` but ``.git``: its kind with the executable bit, and its content or rights."""
     entries = {}
     for folder, names, files in os.walk(root):
         if Path(folder) == root and ".git" in names:
@@ -123,9 +124,19 @@ def _entry(path: Path) -> tuple[str, str]:
     if stat.S_ISLNK(mode):
         return "link", os.readlink(path)
     if stat.S_ISDIR(mode):
-        return "folder", ""
+        return "folder", f"{stat.S_IMODE(mode):o}"
+    if not stat.S_ISREG(mode):
+        return "special", f"{mode:o}"
     kind = "program" if mode & stat.S_IXUSR else "file"
     return kind, hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def make_special_files(folder: Path) -> None:
+    """A pipe, a socket and, for whoever may, a device."""
+    os.mkfifo(folder / "pipe")
+    os.mknod(folder / "socket", stat.S_IFSOCK | 0o600)
+    with suppress(PermissionError):
+        os.mknod(folder / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
 
 
 def is_empty(folder: Path) -> bool:

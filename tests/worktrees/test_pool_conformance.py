@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from debug_server.errors import CapacityExhaustedError, InvalidInputError, LeaseLostError, UnknownCommitError
 from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, build_pool_from_repository
+from tests.running import eventually
 from tests.worktrees.conftest import MakePool
-from tests.worktrees.places import Remote, fingerprint, git, reference
+from tests.worktrees.places import Remote, fingerprint, git, is_empty, make_special_files, reference
 
 
 def acquire(pool: WorktreePool, commit: str, environment_hash: str | None = None, **more: float) -> WorktreeLease:
@@ -74,6 +76,38 @@ def test_release_drops_everything(pool: WorktreePool, remote: Remote) -> None:
         assert lease.path == first
         assert fingerprint(lease.path) == clean
         assert git("status", "--porcelain", "--ignored", cwd=lease.path) == ""
+
+
+def test_release_drops_what_git_does_not_see(pool: WorktreePool, remote: Remote) -> None:
+    """Pipes, sockets, devices, rights of folders, deep folders and attributes do not reach the next holder."""
+    with acquire(pool, remote.commits[0]) as lease:
+        clean = fingerprint(lease.path)
+        for folder in (".", "docs", "src/made", "cache.pyc", "nested"):
+            (lease.path / folder).mkdir(exist_ok=True)
+            make_special_files(lease.path / folder)
+        git("init", "-q", cwd=lease.path / "nested")
+        (lease.path / "README").unlink()
+        os.mkfifo(lease.path / "README")
+        (lease.path / "docs" / "guide.txt").chmod(0o600)
+        (lease.path / "docs").chmod(0o700)
+        (lease.path / "src").chmod(0o2775)
+        lease.path.chmod(0o711)
+        with suppress(OSError):  # not every file system has them
+            os.setxattr(lease.path / "docs", "user.note", b"x")
+        deep = lease.path / "deep"
+        deep.mkdir()
+        for _ in range(1200):
+            deep /= "d"
+            deep.mkdir()
+    for _ in range(2):
+        with acquire(pool, remote.commits[0]) as lease:
+            assert fingerprint(lease.path) == clean
+            assert lease.path.stat().st_mode == (lease.path / "docs").stat().st_mode
+            assert (lease.path / "docs" / "guide.txt").stat().st_mode == (lease.path / ".gitignore").stat().st_mode
+            with suppress(OSError):
+                assert "user.note" not in os.listxattr(lease.path / "docs")
+    for name in ("uppers", "aside", "trash"):
+        eventually(partial(is_empty, pool.settings.state_dir / name), what=name)
 
 
 def test_hidden_changes_are_found(pool: WorktreePool, remote: Remote) -> None:
@@ -256,27 +290,6 @@ def test_diff_is_not_fooled_by_dates(pool: WorktreePool, remote: Remote) -> None
         (lease.path / "b").rename(lease.path / "a")
         (lease.path / "c").rename(lease.path / "b")
         assert b"-in a\n+in b\n" in lease.diff()
-
-
-def test_fork_has_the_same_files(pool: WorktreePool, remote: Remote) -> None:
-    """Forks start from the files as they are now, ignored ones too, and are independent afterwards."""
-    with acquire(pool, remote.commits[0]) as lease:
-        (lease.path / "README").write_text("forked\n")
-        (lease.path / "src" / "app.py").unlink()
-        (lease.path / "cache.pyc").write_text("ignored")
-        (lease.path / "new").mkdir()
-        (lease.path / "new" / "file").write_text("x")
-        git("add", "new", cwd=lease.path)
-        forks = lease.fork(3)
-        for fork in forks:
-            assert fingerprint(fork.path) == fingerprint(lease.path)
-            assert git("status", "--porcelain", cwd=fork.path) == git("status", "--porcelain", cwd=lease.path)
-        (forks[0].path / "README").write_text("other\n")
-        assert (forks[1].path / "README").read_text() == (lease.path / "README").read_text() == "forked\n"
-        for fork in forks:
-            fork.release()
-    with acquire(pool, remote.commits[0]) as lease:
-        assert git("status", "--porcelain", "--ignored", cwd=lease.path) == ""
 
 
 def test_lease_lost_inside_with(make_pool: MakePool, remote: Remote) -> None:

@@ -1,0 +1,140 @@
+"""The folders of a checkout, entry by entry: what git does not see (pipes, devices, rights of folders) counts too.
+
+Written without recursion: a command can leave more folders inside each other than Python calls functions.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.worktrees.copying import copy_below
+from debug_server.worktrees.index_dates import tracked, untouched
+from debug_server.worktrees.trash import remove_tree
+
+Throw = Callable[[Path], None]
+
+
+def strip(tree: Path, index: Path, like: Path, throw: Throw) -> None:
+    """Remove whatever the index does not name, and make each folder what ``like``, a new one, is.
+
+    A file that it names stays as it is. OSError where something resists.
+    """
+    files = tracked(index)
+    folders = _folders_of(files)
+    usual = _Rights.of(like)
+    waiting = [b""]
+    while waiting:
+        folder = waiting.pop()
+        usual.give(_at(tree, folder))
+        for name, entry in _entries(tree, folder):
+            if entry.is_dir(follow_symlinks=False) and name in folders:
+                waiting.append(name)
+            elif name not in files or not (entry.is_file(follow_symlinks=False) or entry.is_symlink()):
+                _remove(_at(tree, name), throw)
+
+
+def copy_changes(source: Path, index: Path, target: Path, throw: Throw) -> None:
+    """Make ``target``, a clean checkout, what ``source``, one of the same commit with that index, is now."""
+    files = untouched(source, index)
+    folders = _folders_of(files)
+    usual = _Rights.of(target)
+    common = [b""]
+    differing = []
+    for folder in common:  # grows
+        for name, entry in _entries(source, folder):
+            if entry.is_dir(follow_symlinks=False) and name in folders:
+                common.append(name)
+            elif not files.get(name, False):
+                differing.append(name)
+    kept = set(common)
+    touched = [name for name, same in files.items() if not same]
+    for name in (b".git", *touched, *(folders - kept)):
+        if _parent(name) in kept:  # else it goes with its folder
+            _remove(_at(target, name), throw)
+    copy_below(sorted(differing), source, target)
+    for folder in reversed(common):  # last, and the inner ones first: one may be closed to writers
+        if (rights := _Rights.of(_at(source, folder))) != usual:
+            rights.give(_at(target, folder))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rights:
+    """What a folder has beside its entries."""
+
+    mode: int
+    owner: tuple[int, int]
+    attributes: dict[str, bytes]  # access lists are among them
+
+    @classmethod
+    def of(cls, folder: Path) -> _Rights:
+        found = folder.stat()
+        owner = (found.st_uid, found.st_gid)
+        return cls(mode=stat.S_IMODE(found.st_mode), owner=owner, attributes=_attributes(folder))
+
+    def give(self, folder: Path) -> None:
+        """Give them to another folder."""
+        found = folder.stat()
+        if self.owner != (found.st_uid, found.st_gid):
+            os.chown(folder, *self.owner)
+            found = folder.stat()
+        if self.mode != stat.S_IMODE(found.st_mode):
+            folder.chmod(self.mode)
+        present = _attributes(folder)
+        if present == self.attributes:
+            return
+        for name in present.keys() - self.attributes.keys():
+            os.removexattr(folder, name)
+        for name, value in self.attributes.items():
+            os.setxattr(folder, name, value)
+        folder.chmod(self.mode)  # which an access list changes too
+
+
+def _attributes(path: Path) -> dict[str, bytes]:
+    try:
+        return {name: os.getxattr(path, name) for name in os.listxattr(path)}
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:  # the file system has none
+            return {}
+        raise
+
+
+def _entries(root: Path, folder: bytes) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
+    """What is in a folder, with the names below ``root``."""
+    prefix = folder + b"/" if folder else b""
+    with os.scandir(os.fsencode(_at(root, folder))) as entries:
+        for entry in entries:
+            yield prefix + entry.name, entry
+
+
+def _at(root: Path, name: bytes) -> Path:
+    return root / os.fsdecode(name)
+
+
+def _parent(name: bytes) -> bytes:
+    return name.rpartition(b"/")[0]
+
+
+def _folders_of(names: Iterable[bytes]) -> set[bytes]:
+    found: set[bytes] = set()
+    for name in names:
+        folder = _parent(name)
+        while folder and folder not in found:
+            found.add(folder)
+            folder = _parent(folder)
+    return found
+
+
+def _remove(path: Path, throw: Throw) -> None:
+    """Whatever it is; a missing one is fine."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    try:
+        throw(path)
+    except PermissionError:  # a folder that may not be written cannot be moved either
+        remove_tree(path)
