@@ -34,6 +34,7 @@ from debug_server.runner.environments.manifests import read_manifests
 from debug_server.runner.environments.plan import BuildPlan, check_metadata, difference, make_plan
 from debug_server.runner.environments.probes import ProbeCache
 from debug_server.runner.environments.processes import Workbench
+from debug_server.runner.environments.protection import open_folders
 from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.environments.seal import (
     Seal,
@@ -145,6 +146,7 @@ class EnvironmentManager:
             packages = bench.target / "lib"
             known = read_inventory(self._layout, seal)
             lock.begin(bench.target)
+            open_folders(bench.target)
             bench.run([seal.python, "-I", "-c", _COMPILE, str(packages)], cwd=self.root)
             # Only what was added is taken as it is found: a file that was changed since must not become the right one.
             listed = take_inventory(bench.target).entries | (known.entries if known else {})

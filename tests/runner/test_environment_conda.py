@@ -66,6 +66,7 @@ def test_tampered_conda_package(tmp_path: Path, manager: EnvironmentManager) -> 
     """A file changed in place is found and comes back as it was, though rattler's cache had the same file."""
     request = EnvironmentRequest("c", [_environment(tmp_path, "tiny")])
     handle = manager.ensure(request)
+    (handle.path / "share/tiny.txt").chmod(0o644)
     with (handle.path / "share/tiny.txt").open("r+") as file:
         file.write("HELLO\n")
     assert manager.verify(handle.fingerprint or "") == {"share/tiny.txt": "has another content"}

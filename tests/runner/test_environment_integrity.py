@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -33,6 +34,13 @@ def _site(handle: EnvironmentHandle) -> Path:
     return next(handle.path.glob("lib/python3*/site-packages"))
 
 
+def _open_up(handle: EnvironmentHandle) -> None:
+    """What root can do anyway: write into a sealed environment."""
+    for path in (handle.path, *handle.path.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode | 0o200)
+
+
 def _seal(manager: EnvironmentManager, handle: EnvironmentHandle) -> Path:
     return manager.root / ".seals" / f"{(handle.fingerprint or '')[:20]}.json"
 
@@ -51,6 +59,7 @@ def test_seal_says_what_it_seals(manager: EnvironmentManager, request_: Environm
 def test_tampered_file_is_found_and_rebuilt(manager: EnvironmentManager, request_: EnvironmentRequest) -> None:
     """Content changed in place, same size, is found; rebuilt is the original, though uv's cache had the link."""
     handle = manager.ensure(request_)
+    _open_up(handle)
     module = _site(handle) / "tinya.py"
     with module.open("r+") as file:
         file.write("ANSWER = 13\n")
@@ -67,6 +76,7 @@ def test_tampered_file_is_found_and_rebuilt(manager: EnvironmentManager, request
 def test_ensure_can_verify_first(manager: EnvironmentManager, request_: EnvironmentRequest) -> None:
     """ensure(verify=True) serves a whole environment as it is and rebuilds a damaged one at once."""
     handle = manager.ensure(request_)
+    _open_up(handle)
     assert manager.ensure(request_, verify=True) == handle
     (_site(handle) / "tinyb.py").unlink()
     rebuilt = manager.ensure(request_, verify=True)
@@ -78,6 +88,7 @@ def test_ensure_can_verify_first(manager: EnvironmentManager, request_: Environm
 def test_every_kind_of_damage_is_found(manager: EnvironmentManager, request_: EnvironmentRequest, damage: str) -> None:
     """Added, removed, re-moded and re-linked files are found, and so is a RECORD made to fit a changed file."""
     handle = manager.ensure(request_)
+    _open_up(handle)
     site = _site(handle)
     if damage == "added":
         (site / "evil.pth").write_text("import os\n")
@@ -111,6 +122,7 @@ def test_torn_seal_is_no_seal(manager: EnvironmentManager, request_: Environment
 def test_missing_interpreter_is_noticed_on_reuse(manager: EnvironmentManager, request_: EnvironmentRequest) -> None:
     """A link to an interpreter that is gone is not served."""
     handle = manager.ensure(request_)
+    _open_up(handle)
     handle.python_path.unlink()
     handle.python_path.symlink_to(manager.root / "gone")
     again = manager.ensure(request_)
@@ -122,6 +134,7 @@ def test_missing_interpreter_is_noticed_on_reuse(manager: EnvironmentManager, re
 def test_sizes_are_checked_once_after_a_reboot(manager: EnvironmentManager, request_: EnvironmentRequest) -> None:
     """Files of an earlier boot are looked at again, because a crash of the machine can empty them."""
     handle = manager.ensure(request_)
+    _open_up(handle)
     seal = _seal(manager, handle)
     seal.write_text(json.dumps({**json.loads(seal.read_text()), "boot": "earlier"}))
     assert manager.ensure(request_) == handle
@@ -146,6 +159,7 @@ def test_bytecode_is_sealed_with_the_rest(manager: EnvironmentManager, request_:
 def test_bytecode_of_a_run_is_no_damage(manager: EnvironmentManager, request_: EnvironmentRequest) -> None:
     """Bytecode that a run has written is removed by verify, whatever it holds, and the environment stays."""
     handle = manager.ensure(request_)
+    _open_up(handle)
     run_python(handle, "import tinya")
     assert list(_site(handle).rglob("*.pyc"))
     assert manager.verify(handle.fingerprint or "") == {}
@@ -153,12 +167,38 @@ def test_bytecode_of_a_run_is_no_damage(manager: EnvironmentManager, request_: E
     assert manager.ensure(request_) == handle
 
 
+def test_a_sealed_environment_cannot_be_written_to(
+    manager: EnvironmentManager, request_: EnvironmentRequest, tmp_path: Path
+) -> None:
+    """No file and no folder of a sealed environment has write permission, after compiling too; it can be removed."""
+    handle = manager.ensure(request_)
+    for _ in range(2):
+        paths = [handle.path, *handle.path.rglob("*")]
+        assert [path for path in paths if not path.is_symlink() and path.stat().st_mode & 0o222] == []
+        if os.geteuid() != 0:
+            with pytest.raises(PermissionError):
+                (_site(handle) / "tinya.py").open("a")
+            with pytest.raises(PermissionError):
+                (_site(handle) / "evil.py").touch()
+        manager.compile_bytecode(handle)
+    manager.collect_garbage(max_idle=0, grace=0)
+    assert not handle.path.exists()
+
+
+def test_write_permission_is_no_damage(manager: EnvironmentManager, request_: EnvironmentRequest) -> None:
+    """Permission that another environment with the same files gave or took away says nothing about this one."""
+    handle = manager.ensure(request_)
+    (_site(handle) / "tinya.py").chmod(0o644)
+    assert manager.verify(handle.fingerprint or "") == {}
+
+
 def test_a_poisoned_cache_is_never_sealed(
     tmp_path: Path, manager: EnvironmentManager, request_: EnvironmentRequest
 ) -> None:
     """What one environment's user wrote in place is not in one built later from the cache, which is right again."""
-    module = _site(manager.ensure(request_)) / "tinya.py"
-    module.chmod(0o644)
+    handle = manager.ensure(request_)
+    _open_up(handle)
+    module = _site(handle) / "tinya.py"
     with module.open("a") as file:
         file.write("EVIL = 1\n")
     for name in ("later", "latest"):
@@ -175,8 +215,8 @@ def test_a_changed_file_is_not_sealed_with_the_bytecode(
 ) -> None:
     """compile_bytecode does not make a file right that was changed before."""
     handle = manager.ensure(request_)
+    _open_up(handle)
     module = _site(handle) / "tinya.py"
-    module.chmod(0o644)
     module.write_text("ANSWER = 13\n")
     manager.compile_bytecode(handle)
     assert manager.verify(handle.fingerprint or "")[str(module.relative_to(handle.path))] == "has another content"

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from debug_server.runner.environments.protection import WRITING
+
 ADDED = "was added"
 _ALIKE = 3  # problems that are spelled out before the rest is only counted
 _MISSING, _UNREADABLE = "missing", "unreadable"  # in the place of a digest
@@ -27,7 +29,7 @@ _READERS = 2  # more bring nothing: most of the files are small
 class Entry(NamedTuple):
     """One file or symbolic link; a tuple because thousands are made within a build's time."""
 
-    mode: int
+    mode: int  # without write permission, which others may take away or give
     size: int
     target: str | None  # of a symbolic link
     digest: str | None  # None for links
@@ -172,7 +174,7 @@ def _walk(root: str) -> dict[str, Entry]:
                     folders.append(f"{path}/")
                 else:
                     status = item.stat(follow_symlinks=False)
-                    entries[path] = Entry(status.st_mode, status.st_size, None, None)
+                    entries[path] = Entry(status.st_mode & ~WRITING, status.st_size, None, None)
     return entries
 
 

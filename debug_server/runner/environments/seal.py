@@ -13,6 +13,7 @@ from pathlib import Path
 from debug_server.runner.environments.inventory import ADDED, Inventory, describe, differences
 from debug_server.runner.environments.layout import MARKER, Layout, key_of, key_of_directory
 from debug_server.runner.environments.leases import boot_id
+from debug_server.runner.environments.protection import protect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,8 @@ def mark(directory: Path) -> None:
 
 
 def write_seal(layout: Layout, seal: Seal, inventory: Inventory) -> Seal:
-    """Publish the seal of an environment with these files; from here on it is served."""
+    """Publish the seal of an environment with these files; from here on it is served, and nobody may write to it."""
+    protect(layout.environments / seal.directory)
     data = inventory.encode()
     digest = hashlib.sha256(data).hexdigest()
     sealed = replace(
