@@ -27,7 +27,7 @@ from tests.running import ROOT
 from tests.surfaces.grpc.serving import Client as GrpcClient
 from tests.surfaces.mcp.peers import call
 
-SECONDS = 60.0
+SECONDS = 110.0
 
 
 class Way(ABC):
