@@ -55,6 +55,7 @@ class Caller:
 
 
 LOCAL = Caller(token_id=None, name="local", scopes=frozenset({ADMIN}))
+STRANGER = Caller(token_id=None, name="nobody", scopes=frozenset())
 
 
 def check_scopes(scopes: Collection[str]) -> tuple[str, ...]:

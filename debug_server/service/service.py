@@ -15,7 +15,7 @@ from debug_server.runner.ownership import is_alive
 from debug_server.runner.settings import RunnerPaths
 from debug_server.service import audit, views
 from debug_server.service import messages as m
-from debug_server.service.caller import Caller, check_scopes
+from debug_server.service.caller import STRANGER, Caller, check_scopes
 from debug_server.service.idempotency import Attempt, KeyedReplies
 from debug_server.service.operations import Operation
 from debug_server.service.outgoing import OutgoingVerbs
@@ -143,10 +143,12 @@ class Service(OutgoingVerbs, WorkerVerbs):
         return m.LeaseList(items=[views.lease(row) for row in rows], next_after=following)
 
     async def health(self, caller: Caller | None, request: m.Nothing) -> m.Health:
-        """Store, disk, keepers and the server's parts, checked now."""
+        """Store, disk, keepers and the server's parts, checked now; a stranger does not learn why one fails."""
         checks = {name: await self._call(check) for name, check in self._checks().items()}
         checks |= {part.name: part.readiness()[0] for part in self.parts}
         ok = all(result == "ok" for result in checks.values())
+        if caller == STRANGER:
+            checks = {name: "ok" if result == "ok" else "failed" for name, result in checks.items()}
         return m.Health(ok=ok, message="ready" if ok else "not ready", checks=checks)
 
     def _checks(self) -> dict[str, Callable[[], str]]:

@@ -14,11 +14,11 @@ from grpc.aio import ServicerContext
 
 from debug_server.errors import DebugServerError
 from debug_server.service import LOCAL, Caller, Service, audit
+from debug_server.service.caller import STRANGER
 from debug_server.service.locality import is_loopback
 from debug_server.surfaces.grpc.refusal import refuse, status_of
 
 _LOG = logging.getLogger(__name__)
-_NOBODY = Caller(token_id=None, name="nobody", scopes=frozenset())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class _Record(audit.Notes):
     began: float = field(default_factory=time.monotonic)
 
     def write(self) -> None:
-        caller = self.caller or _NOBODY
+        caller = self.caller or STRANGER
         fields = {
             "method": "GRPC",
             "path": self.path,
@@ -52,7 +52,7 @@ async def admitted(
     """
     record = _Record(path=path)
     audit.begin(record)
-    caller = _NOBODY
+    caller = LOCAL if scopes is None and from_loopback(context) else STRANGER
     try:
         if scopes is not None:
             secret = bearer(context)

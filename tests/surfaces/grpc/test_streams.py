@@ -20,6 +20,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from debug_server.errors import ConfigurationError
+from debug_server.service import LOCAL, messages
+from debug_server.service.caller import STRANGER
 from debug_server.surfaces.grpc import Tls, build_server
 from debug_server.surfaces.grpc.schema import SERVICE
 from tests.surfaces.grpc.conftest import Play
@@ -163,6 +165,18 @@ def test_many_who_wait_do_not_make_the_server_deaf(play: Play) -> None:
         assert (await served.admin.ask("WhoAmI", seconds=5.0)).name == "admin"
         await served.admin.ask("CancelCommand", command_id=command.id)
         assert {(await item).status for item in waiting} == {"cancelled"}
+
+    play(scene)
+
+
+def test_a_stranger_does_not_learn_why_a_check_fails(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which one it is, and no more; folders and addresses are for who is known."""
+    monkeypatch.setattr("debug_server.service.service._MIN_FREE_BYTES", 1 << 80)
+
+    async def scene(served: Served) -> None:
+        found = await served.service.health(STRANGER, messages.Nothing())
+        assert (found.ok, found.checks["disk"], found.checks["store"]) == (False, "failed", "ok")
+        assert "bytes are free in" in (await served.service.health(LOCAL, messages.Nothing())).checks["disk"]
 
     play(scene)
 
