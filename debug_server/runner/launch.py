@@ -323,6 +323,18 @@ def keeper_alive(handle: dict[str, Any]) -> bool:
     return bool(keeper["boot_id"] == boot_id() and is_alive(keeper["pid"], keeper["start_time"]))
 
 
+def writer_of(keepers_dir: Path, command_id: int, log_path: Path) -> Path | None:
+    """The run directory of a live keeper that writes to ``log_path``, for a command of this number in any store."""
+    for run_dir in keepers_dir.glob(f"{command_id}-*"):
+        with contextlib.suppress(ValueError):  # damaged: it tells nothing
+            handle = read_json(run_dir / HANDLE)
+            if handle is None or handle.get("fenced") or not keeper_alive(handle):
+                continue
+            if Path(handle["log_path"]).parts[-2:] == log_path.parts[-2:]:
+                return run_dir
+    return None
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     """A small file that appears whole or not at all."""
     text = _read_text(path)

@@ -24,7 +24,7 @@ from debug_server.errors import (
 from debug_server.model import Command, ExitReason, ExitRecord, status_for
 from debug_server.ports import CommandStore, Telemetry
 from debug_server.runner.interrupts import held, interruptible
-from debug_server.runner.launch import RunningCommand, launch
+from debug_server.runner.launch import RunningCommand, launch, writer_of
 from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.log_format import index_path
 from debug_server.runner.log_listener import observe_log
@@ -82,7 +82,7 @@ class Pipeline:
         # The row has its end before the stack is unwound: a slow observer must not keep a command running.
         with held(), ExitStack() as stack:
             try:
-                self._make_room(log_path)
+                self._make_room(job.command, log_path)
                 stack.enter_context(self._span(job.command))
                 running = self._start(job, log_path, stack)
                 record, interrupted = self._attend(job, running, log_path)
@@ -107,8 +107,8 @@ class Pipeline:
     def refuse(self, command: Command, error: DebugServerError) -> None:
         """End a claimed command that cannot even be prepared."""
         log_path = self.log_path(command)
-        with contextlib.suppress(OSError):  # the row says it even where no log can be written
-            self._make_room(log_path)
+        with contextlib.suppress(OSError, CommandExecutionError):  # the row says it even where no log can be written
+            self._make_room(command, log_path)
         self._fail(command, log_path, error)
 
     def follow_adopted(self, command: Command, running: RunningCommand, log_path: Path) -> CommandResult:
@@ -148,8 +148,8 @@ class Pipeline:
         """Where a command's log lies."""
         return self._planner.log_path(command)
 
-    def _make_room(self, path: Path) -> None:
-        """For a new log at ``path``."""
+    def _make_room(self, command: Command, path: Path) -> None:
+        """For a new log at ``path``; CommandExecutionError where a command of another store that runs writes there."""
         if path.parent not in self._log_dirs:
             if not self._log_dirs:
                 self._paths.logs_dir.mkdir(parents=True, exist_ok=True)
@@ -157,6 +157,11 @@ class Pipeline:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._log_dirs.add(path.parent)
         if path.exists() and not _unused(path):
+            if writer_of(self._paths.keepers_dir, command.id, path) is not None:
+                raise CommandExecutionError(
+                    f"command {command.id} could not be started: {path} is the log of a running command of another "
+                    "store over this folder: give each store a folder of its own (paths.artifacts)"
+                )
             _set_aside(path)
 
     # -- stages ---------------------------------------------------------------------------------------------------
@@ -262,6 +267,8 @@ class Pipeline:
 
     def _fail(self, command: Command, log_path: Path, error: DebugServerError | KeyboardInterrupt) -> None:
         """End the row of a command that never started, with the error's words in its log."""
+        if writer_of(self._paths.keepers_dir, command.id, log_path) is not None:
+            log_path = log_path.with_suffix(f".{time.time_ns()}.log")
         log = StageLog(log_path)
         with contextlib.suppress(OSError):  # a full disk: the row still says it
             log.write(f"[debug-server] {_reason(error).value}: {error or 'interrupted'}\n")

@@ -82,11 +82,12 @@ class MetadataStore(
         self.close()
 
 
-def open_store(url: str, *, now: Callable[[], datetime] | None = None) -> MetadataStore:
+def open_store(url: str | os.PathLike[str], *, now: Callable[[], datetime] | None = None) -> MetadataStore:
     """Open, and bring up to date, the store that a URL or a plain path names (see ``address``)."""
-    database = open_database(url)
+    address = os.fspath(url)
+    database = open_database(address)
     try:
-        return MetadataStore(database, Sealer(seal_key_path(url, os.environ)), now or utc_now)
+        return MetadataStore(database, Sealer(seal_key_path(address, os.environ)), now or utc_now)
     except BaseException:
         database.close()
         raise

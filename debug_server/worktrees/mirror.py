@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import shutil
@@ -355,7 +356,9 @@ def check_remote_url(url: str) -> str:
             f"remote_url {shown!r} was given with credentials, which would be stored: leave them out and put them "
             "into ~/.netrc of the server's user (machine HOST login USER password SECRET), or use ssh with a key"
         )
-    return str(Path(url).expanduser().absolute()) if is_local(url) and not scheme else url
+    if scheme or not is_local(url):
+        return url
+    return str(Path(os.path.expanduser(url)).absolute())  # noqa: PTH111 - pathlib's takes ./~ for the home too
 
 
 def is_local(url: str) -> bool:

@@ -91,6 +91,7 @@ class WorktreePool:
         """Lease a clean workspace of a commit (or branch, tag, short sha); waits in line when all are leased."""
         if not owner:
             raise InvalidInputError("owner is empty: say who leases the workspace")
+        _check_kind("commit_sha", commit_sha, str, "the name of a commit, a branch or a tag")
         with _disk_errors(f"preparing a workspace of {commit_sha!r}"):
             return self._acquire(commit_sha, owner, environment_hash, timeout, keep=not self.settings.clean_checkout)
 
@@ -113,7 +114,11 @@ class WorktreePool:
         return self._prepared(lease, keep=keep)
 
     def release(self, lease: WorktreeLease, *, clean: bool = True) -> None:
-        """Drop the holder's changes (unless ``clean`` is false) and offer the workspace to the next in line."""
+        """Drop the holder's changes and offer the workspace to the next in line.
+
+        With ``clean`` false they stay on the disk, to be looked at, until the workspace is leased again. They reach the
+        next holder only in a pool with ``clean_checkout=False``, and only one of the same commit.
+        """
         if lease.released:
             return
         self.renew(lease)  # fences, and leaves time for the cleaning
@@ -205,6 +210,7 @@ class WorktreePool:
 
         Beyond ``max_bytes`` on the disk the longest idle workspaces go as well, whatever their age.
         """
+        _check_kind("max_idle_age", max_idle_age, timedelta, "a datetime.timedelta")
         self.recover()
         limit = self._now() - max_idle_age
         removed = []
@@ -349,6 +355,11 @@ class WorktreePool:
     def _lock(self) -> AbstractContextManager[None]:
         self.settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         return file_lock(self.settings.state_dir / "pool.lock", timeout=_LOCK_TIMEOUT)
+
+
+def _check_kind(name: str, value: object, kind: type, wanted: str) -> None:
+    if not isinstance(value, kind):
+        raise InvalidInputError(f"{name} is {value!r}: it must be {wanted}")
 
 
 @contextmanager

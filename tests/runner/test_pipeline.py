@@ -18,7 +18,10 @@ from debug_server.errors import CommandExecutionError
 from debug_server.model import CommandStatus, ExitReason, Limits
 from debug_server.runner.log_chunk import LogChunk
 from debug_server.runner.settings import RunnerPaths
-from tests.running import Bench, carrying, eventually, python
+from debug_server.runner.spec import CommandSpec
+from debug_server.runner.worker import WorkerSupervisor
+from debug_server.store import open_store
+from tests.running import Bench, Workspace, carrying, eventually, python
 
 # Writes seeded random pieces to both streams in a seeded order; a test makes the same pieces.
 MIXED = (
@@ -286,3 +289,27 @@ def test_the_exit_record_is_tried_again(small_disk: Path, make_bench: Callable[.
     (small_disk / "ballast").unlink()
     bench.supervisor.close()
     eventually(lambda: not list(small_disk.glob("keepers/*")), what="an empty folder of handles")
+
+
+def test_the_log_of_a_running_command_stays_in_its_place(bench: Bench) -> None:
+    """Another store over the same folder has the same numbers: its command is refused, with a log of its own, and the
+    running one's is neither moved nor written to."""
+    started = bench.start(["sh", "-c", "echo mine; read line; echo $line"], log_name="command", stdin=True)
+    started.await_output(b"mine\n")
+    log_path = Path(str(started.command.log_path))
+    with open_store(bench.root / "other.db") as store:
+        session = store.create_session()
+        supervisor = WorkerSupervisor(
+            metadata_store=store, paths=bench.settings.paths, environment_manager=None, settings=bench.settings
+        )
+        with pytest.raises(CommandExecutionError, match="the log of a running command of another store"):
+            supervisor.run_command(session.id, CommandSpec(["echo", "theirs"]), Workspace(bench.workspace))
+        (refused,) = store.list_commands(session.id)
+        supervisor.close()
+    assert (refused.id, refused.session_id) == (started.command.id, started.command.session_id)
+    assert refused.exit is not None and refused.exit.reason is ExitReason.SPAWN_FAILED
+    assert refused.log_path != str(log_path) and b"another store" in Path(str(refused.log_path)).read_bytes()
+    with started.connect() as connection:
+        connection.write_stdin("1", b"yours\n")
+    assert bench.log(started.result())["stdout"] == b"mine\nyours\n"
+    assert not list(log_path.parent.glob("*.old"))

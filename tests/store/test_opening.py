@@ -93,6 +93,7 @@ def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("sqlite:///rel/a.db", "rel/a.db"),
         (f"sqlite:///{tmp_path}/abs.db", "abs.db"),
         ("plain.db", "plain.db"),
+        (tmp_path / "path.db", "path.db"),
     ):
         open_store(url).close()
         assert (tmp_path / path).stat().st_mode & 0o777 == 0o600

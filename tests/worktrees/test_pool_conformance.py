@@ -223,6 +223,15 @@ def test_owner_is_needed(pool: WorktreePool, remote: Remote) -> None:
         pool.acquire_worktree(commit_sha=remote.commits[0], owner="", environment_hash=None)
 
 
+def test_values_of_the_wrong_kind_are_named(pool: WorktreePool) -> None:
+    """A commit or an age that is none is an error of ours that names it, and costs no workspace."""
+    with pytest.raises(InvalidInputError, match="commit_sha is None"):
+        pool.acquire_worktree(commit_sha=None, owner="me", environment_hash=None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match=r"max_idle_age is 5: it must be a datetime\.timedelta"):
+        pool.reclaim_stale_worktrees(max_idle_age=5)  # type: ignore[arg-type]
+    assert pool.describe() == []
+
+
 def test_release_without_cleaning(make_pool: MakePool, remote: Remote) -> None:
     """With ``clean_checkout=False`` the next holder of the same commit finds the files, another commit's does not."""
     pool = make_pool(clean_checkout=False, max_worktrees=1)

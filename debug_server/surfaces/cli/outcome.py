@@ -41,7 +41,9 @@ def exit_status(record: ExitRecord) -> int:
     return _STATUS.get(record.reason, FAILURE)
 
 
-def summary(record: ExitRecord, log_path: Path | None, session_id: int | None = None) -> str:
+def summary(
+    record: ExitRecord, log_path: Path | None, session_id: int | None = None, *, with_sentence: bool = True
+) -> str:
     """One line: reason, sentence, cost, where the log is, and in which session it ran."""
     parts = [f"{record.wall_seconds:.2f} s", f"cpu {record.cpu_seconds:.2f} s"]
     if record.peak_memory_bytes:
@@ -54,7 +56,8 @@ def summary(record: ExitRecord, log_path: Path | None, session_id: int | None = 
         parts.append(f"log {log_path}")
     if session_id is not None:
         parts.append(f"session {session_id}")
-    return f"[debug-server] {record.reason.value}: {record.message} ({', '.join(parts)})"
+    sentence = f": {record.message}" if with_sentence else ""
+    return f"[debug-server] {record.reason.value}{sentence} ({', '.join(parts)})"
 
 
 def _size(count: float) -> str:

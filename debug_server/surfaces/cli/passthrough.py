@@ -26,6 +26,9 @@ _PIECE = 1 << 16
 FOR_EVER = 365 * 86400.0  # the child reads when it likes, and so does whoever reads us
 
 
+_SAID_BYTES = 1 << 16  # longer than any reason
+
+
 class Printer:
     """A log observer that repeats each byte on the stream it came from.
 
@@ -36,7 +39,12 @@ class Printer:
         self._targets = {"stdout": 1, "stderr": 2} | ({"system": 2} if system else {})
         self._on_broken = on_broken  # False: the command has not begun, ask again
         self._told = False
+        self._system = b""  # the end of what was said there
         self.broken: OSError | None = None
+
+    def has_said(self, text: str) -> bool:
+        """Whether that is among the last that was written of the system stream."""
+        return text.encode() in self._system
 
     def __call__(self, chunk: LogChunk) -> None:
         """One chunk."""
@@ -53,6 +61,9 @@ class Printer:
         except OSError as error:
             self.broken = error
             self._told = self._on_broken()
+            return
+        if chunk.stream == "system":
+            self._system = (self._system + chunk.data)[-_SAID_BYTES:]
 
 
 def terminal_size() -> dict[str, int]:

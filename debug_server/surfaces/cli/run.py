@@ -82,7 +82,7 @@ def run_here(local: LocalParts, options: RunOptions) -> int:
                 observer_seconds=FOR_EVER,
             )
     except (CommandExecutionError, KeyboardInterrupt):
-        return _tell_end(local, session)
+        return _tell_end(local, session, printer)
     finally:
         _close_over(local, session)
     if printer.broken is not None:
@@ -175,7 +175,7 @@ def _run_in(
                 metadata={ARTIFACTS: checkout.artifacts} if checkout.artifacts else None,
             )
     except (CommandExecutionError, PatchApplicationError, EnvironmentBuildError, KeyboardInterrupt):
-        return _tell_end(local, session)
+        return _tell_end(local, session, printer)
     if printer.broken is not None:
         return _unread(printer.broken)
     _collect(local, session, lease, checkout.artifacts, result.command_id)
@@ -227,8 +227,11 @@ def _interrupt(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _tell_end(local: LocalParts, session: Session) -> int:
-    """The end of a command that did not start, or that was interrupted, perhaps before there was a row of it."""
+def _tell_end(local: LocalParts, session: Session, printer: Printer) -> int:
+    """The end of a command that did not start, or that was interrupted, perhaps before there was a row of it.
+
+    What its log said of it, and ``printer`` repeated, is not said again.
+    """
     commands = local.store.list_commands(session.id)
     if not commands:
         return CANCELLED
@@ -236,7 +239,8 @@ def _tell_end(local: LocalParts, session: Session) -> int:
     if ended is None:
         return FAILURE
     log_path = commands[-1].log_path
-    say(summary(ended, Path(log_path) if log_path else None, session.id))
+    sentence = not printer.has_said(ended.message)
+    say(summary(ended, Path(log_path) if log_path else None, session.id, with_sentence=sentence))
     return exit_status(ended)
 
 

@@ -156,6 +156,26 @@ def test_a_killed_run_is_settled_by_the_next_one(tmp_path: Path) -> None:
     unmount_below(tmp_path)
 
 
+def test_a_stage_that_fails_says_why_once(tmp_path: Path) -> None:
+    """A patch that does not apply and a manifest that is missing: the reason once, then where the log is."""
+    make_remote(tmp_path / "remote").commit({"note": "three\n"})
+    (tmp_path / "fix.patch").write_text(PATCH)
+    for options, reason, words in (
+        (["--patch", "fix.patch"], "patch_failed", "does not apply to note"),
+        (["--manifest", "none.txt"], "env_failed", "none.txt' does not exist"),
+    ):
+        done = _run(tmp_path, "--repo", "remote", *options, "--", "true")
+        assert done.returncode == 125 and done.stderr.count(words) == 1, done.stderr
+        assert re.search(rf"^\[debug-server\] {reason} \(.*log .*\.log, session \d+\)$", done.stderr, re.MULTILINE)
+
+
+def test_a_folder_named_like_the_home(tmp_path: Path) -> None:
+    """``./~`` is the folder of that name here, not the home."""
+    make_remote(tmp_path / "~").commit({"note": "here\n"})
+    done = _run(tmp_path, "--repo", "./~", "--", "cat", "note")
+    assert (done.returncode, done.stdout) == (0, "here\n"), done.stderr
+
+
 def test_matches_that_are_no_files_are_named(tmp_path: Path) -> None:
     """A loop of links and a link to a folder are named with the reason; the rest is kept, the status stays."""
     make_remote(tmp_path / "remote").commit({"d/note": "one\n"})
