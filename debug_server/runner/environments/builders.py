@@ -28,8 +28,8 @@ def choose_builder(request: EnvironmentRequest, manifests: ManifestSet, probes: 
         return _named(wanted, metadata.get("hook"), probes)
     if other := manifests.of(ManifestKind.OTHER):
         raise EnvironmentBuildError(
-            f"manifest {str(other[0])!r} is of no kind that can be built ({_SUPPORTED}): "
-            'give metadata={"hook": "a command that fills $DEBUG_SERVER_ENV_PATH"}'
+            f"manifest {str(other[0])!r} is of no kind that can be built: name one that is ({_SUPPORTED}). "
+            'For others, from Python: EnvironmentRequest(metadata={"hook": "… fills $DEBUG_SERVER_ENV_PATH"})'
         )
     if not manifests.of(*_CONDA):
         return _uv(probes) or VenvBuilder()

@@ -172,7 +172,7 @@ class _Closure:
         if not real.is_relative_to(self._root):
             raise EnvironmentBuildError(
                 f"{what} {str(path)!r} lies outside the project root {str(self._root)!r}: "
-                "move it inside or name a wider project_root"
+                "move it inside (from Python, EnvironmentRequest can name a wider project_root)"
             )
         return real
 

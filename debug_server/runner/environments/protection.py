@@ -8,20 +8,30 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 WRITING = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
-def protect(root: Path) -> None:
-    """Let nobody but root change anything below ``root``."""
-    for folder, _, files in os.walk(root, topdown=False):
-        for path in (*(f"{folder}/{name}" for name in files), folder):
-            with suppress(FileNotFoundError, PermissionError):  # another user's file is not ours to write to either
-                mode = os.lstat(path).st_mode
-                if mode & WRITING and not stat.S_ISLNK(mode):
-                    os.chmod(path, stat.S_IMODE(mode) & ~WRITING)  # noqa: PTH101  (text paths: thousands of them)
+def protect(root: Path, modes: Mapping[str, int]) -> None:
+    """Let nobody but root change anything below ``root``; ``modes`` are those of its files."""
+    top = os.fspath(root)
+    folders = {top}
+    for path, mode in modes.items():
+        _set_mode(f"{top}/{path}", mode)
+        folder = path.rpartition("/")[0]
+        while folder and f"{top}/{folder}" not in folders:
+            folders.add(f"{top}/{folder}")
+            folder = folder.rpartition("/")[0]
+    for folder in folders:
+        _set_mode(folder, 0o755)
+
+
+def _set_mode(path: str, mode: int) -> None:
+    with suppress(FileNotFoundError, PermissionError):  # another user's file is not ours to write to either
+        os.chmod(path, stat.S_IMODE(mode) & ~WRITING)  # noqa: PTH101  (text paths: thousands of them)
 
 
 def open_folders(root: Path) -> None:

@@ -48,7 +48,8 @@ def mark(directory: Path) -> None:
 
 def write_seal(layout: Layout, seal: Seal, inventory: Inventory) -> Seal:
     """Publish the seal of an environment with these files; from here on it is served, and nobody may write to it."""
-    protect(layout.environments / seal.directory)
+    files = {path: entry.mode for path, entry in inventory.entries.items() if entry.target is None}
+    protect(layout.environments / seal.directory, files)
     data = inventory.encode()
     digest = hashlib.sha256(data).hexdigest()
     sealed = replace(
