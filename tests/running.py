@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
+import socket
 import sys
 import threading
 import time
@@ -42,6 +44,18 @@ def eventually(found: Callable[[], Any], seconds: float = 30.0, what: str = "") 
             raise AssertionError(f"not within {seconds:g} s: {what or found}")
         time.sleep(pause)
         pause = min(pause * 1.25, 0.04)  # a look at every process or at a server costs more than the wait is worth
+
+
+def lasting_port() -> int:
+    """A free port that the kernel gives to nobody by itself: whoever comes back finds it free again.
+
+    One of those that it does give may meanwhile be the near end of anybody's connection, even of one to that very port.
+    """
+    chance = random.SystemRandom()
+    while True:
+        port = chance.randrange(15_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def missing_mechanism(name: str) -> str | None:

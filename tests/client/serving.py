@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from debug_server.worktrees.mount import detach, list_mounts
-from tests.running import eventually
+from tests.running import eventually, lasting_port
 
 _SERVING = re.compile(r"serving on http://127\.0\.0\.1:(\d+)")
 _GRPC = re.compile(r"serving gRPC on port (\d+)")
@@ -37,10 +37,10 @@ class ServerProcess:
         self.root = root
         self._log_level = log_level
         self.variables = dict(variables or {})
-        self.grpc_port = 0
+        self.grpc_port = lasting_port()
         self._grpc = grpc
         self.token = ""
-        self.port = 0
+        self.port = lasting_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
         root.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ import grpc
 
 from debug_server.kanban import kanban_pb2 as pb
 from debug_server.kanban import kanban_pb2_grpc
-from tests.running import ROOT, eventually
+from tests.running import ROOT, eventually, lasting_port
 
 TERMINAL = ("runner.exited", "runner.timeout", "runner.error", "runner.skipped")
 SHIPPED = ROOT / "config"
@@ -48,7 +48,7 @@ class Governor:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.environ: dict[str, str] = {}
-        self.port = 0
+        self.port = lasting_port()
         self.http = ""
         self.host = "127.0.0.1"
         self._process: subprocess.Popen[str] | None = None

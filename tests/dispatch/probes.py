@@ -107,12 +107,6 @@ def not_grpc() -> Iterator[int]:
         thread.join(5)
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 @contextmanager
 def notebook() -> Iterator[int]:
     """``acme.Notebook``: ``Add`` counts a repository's notes, ``Watch`` streams; known by reflection only."""

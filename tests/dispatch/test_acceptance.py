@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.dispatch.governing import Governor, kinds, make_repository, output, probe, repos_text
-from tests.dispatch.probes import free_port
+from tests.running import lasting_port
 
 EMIT = """
 import sys, grpc
@@ -103,7 +103,7 @@ def test_the_probe_runner_calls_sync_repo(governor: Governor, tmp_path: Path) ->
 def test_the_example_probe_as_documented(governor: Governor, tmp_path: Path) -> None:
     """A probe that was told of no repository asks the governor, whose shipped file has relative paths."""
     governor.configure()
-    governor.port = free_port()
+    governor.port = lasting_port()
     with probe(tmp_path, GOVERNOR_GRPC_PORT=str(governor.port)) as port:
         governor.environ = {"PROBE_HOST": "127.0.0.1", "PROBE_GRPC_PORT": str(port)}
         governor.start()

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from debug_server.kanban import kanban_pb2 as pb
 from tests.dispatch.governing import TERMINAL, Governor, make_repository, repos_text
-from tests.dispatch.probes import SYNC_REPO, free_port, not_grpc, notebook, serving, strange_probe
-from tests.running import eventually
+from tests.dispatch.probes import SYNC_REPO, not_grpc, notebook, serving, strange_probe
+from tests.running import eventually, lasting_port
 
 YES = pb.SyncRepoResponse(ok=True, files_synced=7).SerializeToString()
 
@@ -38,7 +38,7 @@ def test_whatever_the_target_does_becomes_the_right_event(governor: Governor, tm
         targets = {
             "garbage": (garbage, "ProbeSync.SyncRepo"),
             "other": (other, "ProbeSync.SyncRepo"),
-            "gone": (free_port(), "ProbeSync.SyncRepo"),
+            "gone": (lasting_port(), "ProbeSync.SyncRepo"),
             "reflected": (notes, "acme.Notebook.Add"),
             "short": (notes, "Notebook.Add"),
             "method": (notes, "acme.Notebook.Remove"),

@@ -233,13 +233,13 @@ async def run(root: Path, campaign: Campaign, *, spread: bool = False) -> list[F
             command = client.start_run("project", "main", argv).command.id
         place = Place(root=server.root, port=server.port, grpc_port=server.grpc_port, token=server.token)
         async with asyncio.timeout(_SECONDS):
-            killing = asyncio.create_task(_kill(server, campaign))
-            if spread:
-                found = await _apart(place, command, campaign)
-            else:
-                found = await asyncio.gather(*(_follow(name, place, command, campaign) for name in TRANSPORTS))
-            await killing
+            following = _apart(place, command, campaign) if spread else _together(place, command, campaign)
+            found, _ = await asyncio.gather(following, _kill(server, campaign))
     return found
+
+
+async def _together(place: Place, command: int, campaign: Campaign) -> list[Followed]:
+    return await asyncio.gather(*(_follow(name, place, command, campaign) for name in TRANSPORTS))
 
 
 async def _apart(place: Place, command: int, campaign: Campaign) -> list[Followed]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ from typing import Any
 
 import httpx
 
-from tests.running import ROOT, carrying, eventually
+from tests.running import ROOT, carrying, eventually, lasting_port
 from tests.tasks.serving import Receiver, TaskServer
 
 STUBBORN = Path(__file__).parent / "programs" / "stubborn.sh"
@@ -142,8 +141,7 @@ class ServerProcess:
     """``debug-server tasks serve`` as an operator has it, on one port across its lives."""
 
     def __init__(self, root: Path, *, template: str, in_flight: int) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = lasting_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._root = root
         self._environ = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import pytest
 
 from debug_server.workers import spec as declared
 from debug_server.workers.spec import Readiness, WorkerSpec
-from tests.running import Bench
+from tests.running import Bench, lasting_port
 from tests.workers.supervising import argv, shake_hands, supervised, timing, until
 
 
@@ -29,14 +28,8 @@ class Kind:
     asks: bool = False  # whether its watchdog can tell a worker that hangs
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
 def _http(_: Path) -> tuple[Readiness, str]:
-    port = _free_port()
+    port = lasting_port()
     return declared.HttpReadiness(url=f"http://127.0.0.1:{port}/", interval=0.02), f"http:{port}"
 
 
