@@ -314,3 +314,9 @@ def _renew_recent() -> None:
 
 
 os.register_at_fork(after_in_child=_renew_recent)
+
+
+def is_unused(log_path: Path) -> bool:
+    """Whether an attempt that never started has made the log and written nothing into it."""
+    index = Path(index_path(log_path))
+    return log_path.stat().st_size == 0 and (not index.exists() or index.stat().st_size == 0)

@@ -28,7 +28,7 @@ from debug_server.runner.launch import RunningCommand, launch, writer_of
 from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.log_format import index_path
 from debug_server.runner.log_listener import observe_log
-from debug_server.runner.log_reader import seal_log
+from debug_server.runner.log_reader import is_unused, seal_log
 from debug_server.runner.placement import spread
 from debug_server.runner.planning import Job, Planner
 from debug_server.runner.preparation import Preparation, StageLog
@@ -156,7 +156,7 @@ class Pipeline:
                 spread(self._paths.logs_dir)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._log_dirs.add(path.parent)
-        if path.exists() and not _unused(path):
+        if path.exists() and not is_unused(path):
             if writer_of(self._paths.keepers_dir, command.id, path) is not None:
                 raise CommandExecutionError(
                     f"command {command.id} could not be started: {path} is the log of a running command of another "
@@ -309,12 +309,6 @@ def _reason(error: DebugServerError | KeyboardInterrupt) -> ExitReason:
     if isinstance(error, LeaseLostError):
         return ExitReason.LEASE_LOST
     return ExitReason.SPAWN_FAILED
-
-
-def _unused(log_path: Path) -> bool:
-    """Whether an earlier attempt, which never started, has made the log and written nothing into it."""
-    index = Path(index_path(log_path))
-    return log_path.stat().st_size == 0 and (not index.exists() or index.stat().st_size == 0)
 
 
 def _set_aside(log_path: Path) -> None:

@@ -17,7 +17,7 @@ from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.limits import plan_limits
 from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.ownership import owner_file
-from debug_server.runner.settings import RunnerSettings
+from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.spec import CommandSpec
 from debug_server.worktrees.patches import SessionPatch
 
@@ -54,8 +54,7 @@ class Planner:
 
     def log_path(self, command: Command) -> Path:
         """Where a command's log lies."""
-        folder = self._settings.paths.logs_dir / check_name(str(command.session_id), what="session")
-        return folder / f"{command.log_name}-{command.id}.log"
+        return log_path_of(self._settings.paths, command)
 
     def order(self, job: Job, environment: Mapping[str, str]) -> LaunchOrder:
         """Everything that the keeper must know; ``environment`` holds the variables of the command's environment."""
@@ -95,3 +94,9 @@ def resolve_cwd(workspace: Path, cwd: Path | None) -> Path:
     if not place.is_dir():
         raise InvalidInputError(f"cwd {str(cwd)!r} is not a directory in the workspace {str(root)!r}")
     return place
+
+
+def log_path_of(paths: RunnerPaths, command: Command) -> Path:
+    """Where the log of a command lies, or would lie."""
+    folder = paths.logs_dir / check_name(str(command.session_id), what="session")
+    return folder / f"{command.log_name}-{command.id}.log"

@@ -32,6 +32,9 @@ from debug_server.runner.launch import (
     remove_run_dir,
     run_dir_for,
 )
+from debug_server.runner.log_format import index_path
+from debug_server.runner.log_reader import is_unused
+from debug_server.runner.planning import log_path_of
 from debug_server.runner.settings import RunnerPaths
 
 _LOG = logging.getLogger(__name__)
@@ -123,6 +126,7 @@ def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Comman
     if handle is None:
         _never_started(store, owner, command)
         remove_run_dir(run_dir)
+        _discard_log(store, paths, command)
         return None
     _LOG.info("command_adopted", extra={"command_id": command.id, "attempt": command.attempt})
     if command.status == "pending":
@@ -133,6 +137,16 @@ def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Comman
     if command.cancel_requested:
         running.cancel()
     return Adopted(command=command, running=running, log_path=Path(handle["log_path"]))
+
+
+def _discard_log(store: CommandStore, paths: RunnerPaths, command: Command) -> None:
+    """A command that ends without a start has no log: of one that may yet begin, the next keeper needs it."""
+    if store.get_command(command.id).status.terminal:
+        path = log_path_of(paths, command)
+        with contextlib.suppress(FileNotFoundError):
+            if is_unused(path):
+                path.unlink()
+                Path(index_path(path)).unlink()
 
 
 def _never_started(store: CommandStore, owner: str, command: Command) -> None:

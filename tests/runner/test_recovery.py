@@ -16,6 +16,8 @@ from debug_server.engine import LocalEngine
 from debug_server.errors import CommandExecutionError
 from debug_server.model import Command, CommandStatus, ExitReason
 from debug_server.runner.launch import LaunchOrder, fence, read_json, run_dir_for
+from debug_server.runner.log_format import index_path
+from debug_server.runner.planning import log_path_of
 from debug_server.runner.recovery import recover
 from tests.running import PROGRAMS, ROOT, Bench, carrying, eventually, read_log
 
@@ -85,6 +87,23 @@ def test_a_queued_command_that_was_only_claimed_runs_again(tmp_path: Path, make_
     with _engine(bench) as engine:
         command = engine.wait(_only_command(bench).id, 10.0)
     assert (command.status, command.attempt, _ran(bench)) == (CommandStatus.SUCCEEDED, 2, 1)
+
+
+def test_a_command_that_never_started_leaves_no_log(tmp_path: Path, make_bench: Callable[..., Bench]) -> None:
+    """Killed when its keeper had made the log and no more, and cancelled meanwhile: the empty log goes with it."""
+    root = tmp_path / "server"
+    with _server(root, "claimed", "queued", ONCE) as server:
+        assert server.wait(20) == -signal.SIGKILL
+    bench = make_bench(root=root)
+    log_path = log_path_of(bench.settings.paths, _only_command(bench))
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    log_path.touch()
+    Path(index_path(log_path)).touch()
+    bench.store.request_cancel(_only_command(bench).id)
+    with _engine(bench) as engine:
+        command = engine.wait(_only_command(bench).id, 10.0)
+    assert (command.exit_reason, command.log_path, _ran(bench)) == (ExitReason.CANCELLED, None, 0)
+    assert list(log_path.parent.iterdir()) == []
 
 
 def test_a_running_command_is_carried_on(tmp_path: Path, make_bench: Callable[..., Bench]) -> None:
