@@ -70,6 +70,8 @@ def open_session(
     expires_in: float | None = None,
     manifests: Sequence[str] = (),
     python: str | None = None,
+    extras: Sequence[str] = (),
+    groups: Sequence[str] = (),
     commands: Sequence[str] = (),
 ) -> Call[r.SessionReply]:
     """Lease a workspace of a commit and a patch; ``commands`` are lines for a shell, queued in their order."""
@@ -84,6 +86,8 @@ def open_session(
         expires_in=expires_in,
         manifests=check_list(manifests, what="manifests"),
         python=python,
+        extras=check_list(extras, what="extras"),
+        groups=check_list(groups, what="groups"),
         commands=check_list(commands, what="commands"),
     )
 
@@ -184,6 +188,8 @@ def start_run(
     metadata: Mapping[str, Any] | None = None,
     manifests: Sequence[str] = (),
     python: str | None = None,
+    extras: Sequence[str] = (),
+    groups: Sequence[str] = (),
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
     limits: Limits | None = None,
@@ -201,6 +207,8 @@ def start_run(
         metadata=metadata,
         manifests=check_list(manifests, what="manifests"),
         python=python,
+        extras=check_list(extras, what="extras"),
+        groups=check_list(groups, what="groups"),
         **command,
     )
 

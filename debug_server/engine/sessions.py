@@ -22,6 +22,7 @@ from debug_server.config import WorkspacesConfig
 from debug_server.engine.artifacts import ARTIFACTS, ArtifactKeeper
 from debug_server.engine.attempts import attempt
 from debug_server.engine.own_places import OwnPlaces
+from debug_server.engine.wanted_environment import WantedEnvironment
 from debug_server.engine.workspace import SessionWorkspace, session_workspace
 from debug_server.errors import ConflictError, InvalidInputError, LeaseLostError
 from debug_server.model import Command, CommandStatus, Repository, Session, SessionStatus
@@ -35,9 +36,7 @@ from debug_server.worktrees.mirror import check_remote_url
 from debug_server.worktrees.patches import apply_patch, load_patch
 
 _LOG = logging.getLogger(__name__)
-# Keys of metadata: of a session, from what its environment is built; of a command, that it is the session's last.
-ENVIRONMENT = "environment"
-CLOSES_SESSION = "closes_session"
+CLOSES_SESSION = "closes_session"  # key of a command's metadata: it is the session's last
 LEASE_WITH_FIRST_COMMAND = "lease_with_first_command"  # of a session: the commit
 _GENERATION = "lease_generation"
 _PROCESS = "process"  # of a session: the process without which it is of no use to anybody
@@ -210,15 +209,7 @@ class Sessions:
 
     def environment(self, session: Session, workspace: Path) -> EnvironmentRequest | None:
         """What a session's commands need, as it was asked when it was opened."""
-        asked = session.metadata.get(ENVIRONMENT)
-        if not asked:
-            return None
-        return EnvironmentRequest(
-            f"session-{session.id}",
-            [workspace / name for name in asked["manifests"]],
-            {"python": asked["python"]} if asked["python"] else None,
-            project_root=workspace,
-        )
+        return WantedEnvironment.of(session.metadata).request(session.id, workspace)
 
     def conclude(self, command: Command) -> None:
         """What a command asked for after its end: files to keep, its session to close; doing it twice is harmless."""

@@ -31,7 +31,7 @@ from debug_server.runner.environments.inventory import Inventory, owners, take_i
 from debug_server.runner.environments.layout import Layout, key_of
 from debug_server.runner.environments.listing import InstalledEnvironment, list_environments, note_verified
 from debug_server.runner.environments.manifests import read_manifests
-from debug_server.runner.environments.plan import BuildPlan, check_metadata, difference, make_plan
+from debug_server.runner.environments.plan import BuildPlan, check_metadata, check_parts, difference, make_plan
 from debug_server.runner.environments.probes import ProbeCache
 from debug_server.runner.environments.processes import Workbench
 from debug_server.runner.environments.protection import open_folders
@@ -179,6 +179,7 @@ class EnvironmentManager:
     def _plan(self, request: EnvironmentRequest) -> BuildPlan:
         check_metadata(request)
         manifests = read_manifests(request)
+        check_parts(request, manifests)
         builder = choose_builder(request, manifests, self._probes)
         wanted = None if builder.brings_python else (request.metadata or {}).get("python")
         return make_plan(request, manifests, self._interpreters.find(wanted), builder)

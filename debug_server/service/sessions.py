@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from debug_server.engine.sessions import ENVIRONMENT, is_open
+from debug_server.engine.sessions import is_open
+from debug_server.engine.wanted_environment import WantedEnvironment
 from debug_server.errors import ConflictError, DebuggerUnavailableError, NotFoundError
 from debug_server.model import Repository, Session, SessionStatus, check_name
 from debug_server.service import messages as m
@@ -83,11 +84,12 @@ class SessionVerbs(ServicePart):
 
     def _open(self, caller: Caller, request: m.OpenSession | m.StartRun, key: str | None) -> Session:
         repository = self._store.get_repository_by_name(request.repository)
-        metadata = dict(request.metadata)
+        wanted = WantedEnvironment(
+            manifests=request.manifests, python=request.python, extras=request.extras, groups=request.groups
+        )
+        metadata = {views.CALLER: request.metadata, **wanted.metadata()}
         if key is not None:
             metadata[IDEMPOTENCY_KEY] = key
-        if request.manifests or request.python:
-            metadata[ENVIRONMENT] = {"manifests": request.manifests, "python": request.python}
         expires = getattr(request, "expires_in", None)
         return self._sessions.open(
             repository,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from debug_server.model import Artifact, Command, Event, Repository, Session, Token, Worktree
 from debug_server.service import messages as m
 
 T = TypeVar("T")
-_HIDDEN = frozenset({"lease_generation", "idempotency_key"})  # ours, not the caller's
+# Key of a session's metadata: the caller's own. The other names are facts that the engine acts upon.
+CALLER = "caller"
+_HIDDEN = frozenset({"lease_generation", "idempotency_key", CALLER})
 
 
 def next_after(rows: Sequence[T], page: m.Page, cursor: Callable[[T], int]) -> int | None:
@@ -44,10 +46,16 @@ def session(row: Session) -> m.SessionReply:
         patch_hash=row.patch_hash,
         requested_by=row.requested_by,
         expires_at=row.expires_at,
-        metadata={name: value for name, value in row.metadata.items() if name not in _HIDDEN},
+        metadata=_metadata(row),
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
+
+
+def _metadata(row: Session) -> dict[str, Any]:
+    """What the engine knows of it, and what the caller wrote, whatever names that has."""
+    ours = {name: value for name, value in row.metadata.items() if name not in _HIDDEN}
+    return {**ours, **row.metadata.get(CALLER, {})}
 
 
 def command(row: Command) -> m.CommandReply:

@@ -241,3 +241,11 @@ def test_shim_is_resolved(tmp_path: Path, manager: EnvironmentManager, monkeypat
     shim.chmod(0o755)
     handle = manager.ensure(EnvironmentRequest("s", None, {"python": str(shim)}))
     assert os.path.realpath(handle.python_path) == os.path.realpath(sys.executable)
+
+
+def test_parts_need_their_project(project: Path, wheels: Path, manager: EnvironmentManager) -> None:
+    """An extra or a group without the file that defines it is refused, not left out."""
+    manifest = requirements(project / "requirements.txt", wheels, "tinya")
+    for extras, groups in ((["more"], []), ([], ["test"])):
+        with pytest.raises(EnvironmentBuildError, match=r"needs the pyproject\.toml that defines it"):
+            manager.ensure(EnvironmentRequest("a", [manifest], extras=extras, groups=groups))

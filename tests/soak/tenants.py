@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from debug_server.app import Local
+from debug_server.engine.wanted_environment import WantedEnvironment
 from debug_server.errors import CapacityExhaustedError, EnvironmentBuildError, LeaseLostError
 from debug_server.model import Limits
 from debug_server.surfaces.cli.run import CheckoutOptions, RunOptions, run_checkout
@@ -134,9 +135,8 @@ class Tenant:
                 repository=str(self._place.remote),
                 commit=self._commit(),
                 patch=patch,
-                manifests=["soak-requirements.txt"],
+                environment=WantedEnvironment(manifests=["soak-requirements.txt"]),
                 artifacts=[],
-                python=None,
             ),
         )
         if status != 0:

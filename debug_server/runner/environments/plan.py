@@ -12,7 +12,7 @@ from typing import Protocol
 
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environments.interpreters import Interpreter
-from debug_server.runner.environments.manifests import ManifestSet
+from debug_server.runner.environments.manifests import ManifestKind, ManifestSet
 from debug_server.runner.environments.processes import Workbench
 from debug_server.runner.environments.request import EnvironmentRequest
 
@@ -93,6 +93,14 @@ def difference(before: Mapping[str, object], after: Mapping[str, str]) -> str:
     """In words, which components changed."""
     changed = [name for name, value in after.items() if before.get(name) != value]
     return f"changed: {', '.join(changed)}" if changed else "not built yet"
+
+
+def check_parts(request: EnvironmentRequest, manifests: ManifestSet) -> None:
+    """Extras and groups are parts of a project's file; without one they would be left out in silence."""
+    named = [f"extra {name!r}" for name in request.extras] + [f"group {name!r}" for name in request.groups]
+    projects = [path for path in manifests.of(ManifestKind.PROJECT) if path.name == "pyproject.toml"]
+    if named and not projects and not manifests.of(ManifestKind.UV_LOCK):
+        raise EnvironmentBuildError(f"{named[0]} needs the pyproject.toml that defines it among the manifests")
 
 
 def check_metadata(request: EnvironmentRequest) -> None:

@@ -11,6 +11,11 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 COMMIT = Field(min_length=1, max_length=255, validation_alias=AliasChoices("commit_sha", "commit"))
 Identifier = Annotated[int, Field(ge=1, le=2**62)]
 Text = Annotated[str, Field(max_length=131_071)]
+# Names of extras or of dependency groups, which become words of a builder's command line.
+PartNames = Annotated[
+    list[Annotated[str, Field(max_length=255, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")]],
+    Field(max_length=64),
+]
 
 
 class Request(BaseModel):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from debug_server.service.messages.base import COMMIT, Identifier, OfCommit, Page, Reply, Request, Text
+from debug_server.service.messages.base import COMMIT, Identifier, OfCommit, Page, PartNames, Reply, Request, Text
 from debug_server.service.messages.sessions import SessionReply
 
 # As the settings and the command line call them, where sizes have units.
@@ -165,6 +165,8 @@ class StartRun(CommandRequest, OfCommit):
     patch: Annotated[str, Field(max_length=16 << 20)] | None = None
     manifests: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)
     python: Annotated[str, Field(max_length=64)] | None = None
+    extras: PartNames = Field(default_factory=list)
+    groups: PartNames = Field(default_factory=list)
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from debug_server.service.messages.base import COMMIT, Identifier, OfCommit, Reply, Request, Text
+from debug_server.service.messages.base import COMMIT, Identifier, OfCommit, PartNames, Reply, Request, Text
 
 ShellText = Annotated[str, Field(min_length=1, max_length=131_071)]  # a line for /bin/sh
 
@@ -59,6 +59,8 @@ class OpenSession(OfCommit):
     expires_in: Annotated[float, Field(ge=60, le=365 * 86400)] | None = None
     manifests: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)
     python: Annotated[str, Field(max_length=64)] | None = None
+    extras: PartNames = Field(default_factory=list)
+    groups: PartNames = Field(default_factory=list)
     commands: Annotated[list[ShellText], Field(max_length=100)] = Field(default_factory=list)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from debug_server.client import calls
+from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
 from debug_server.surfaces.cli.following import follow_to_the_end, status_of, wait_for
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import (
@@ -109,8 +110,10 @@ def run(
     commit: Annotated[str, typer.Option(help="branch, tag or commit")] = "HEAD",
     repository: Annotated[str | None, typer.Option(help="its name; left out: the only one there is")] = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply; - is stdin")] = None,
-    manifest: Annotated[list[str] | None, typer.Option(help="what the environment is built from")] = None,
-    python: Annotated[str | None, typer.Option(help="the environment's Python version")] = None,
+    manifest: Manifests = None,
+    python: Python = None,
+    extra: Extras = None,
+    group: Groups = None,
     cwd: Cwd = None,
     env: Env = None,
     timeout: Timeout = None,
@@ -136,6 +139,8 @@ def run(
             patch=patch_text(patch),
             manifests=manifest or manifests_of(known),
             python=python,
+            extras=extra or [],
+            groups=group or [],
             cwd=cwd,
             env=pairs(env, flag="--env"),
             limits=limits(

@@ -16,6 +16,7 @@ from debug_server.engine import SessionWorkspace
 from debug_server.engine.artifacts import ARTIFACTS
 from debug_server.engine.attempts import attempt
 from debug_server.engine.sessions import SESSION_END
+from debug_server.engine.wanted_environment import WantedEnvironment
 from debug_server.errors import (
     CommandExecutionError,
     DebugServerError,
@@ -23,7 +24,6 @@ from debug_server.errors import (
     PatchApplicationError,
 )
 from debug_server.model import Limits, Session, SessionStatus
-from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.surfaces.cli.outcome import BROKEN_PIPE, CANCELLED, FAILURE, exit_status, summary
@@ -54,14 +54,8 @@ class CheckoutOptions:
     repository: str
     commit: str
     patch: Path | None
-    manifests: list[str]
+    environment: WantedEnvironment
     artifacts: list[str]
-    python: str | None
-
-    @property
-    def wants_environment(self) -> bool:
-        """Whether the command runs in an environment of its own."""
-        return bool(self.manifests or self.python)
 
 
 def run_here(local: LocalParts, options: RunOptions) -> int:
@@ -105,7 +99,7 @@ def run_checkout(local: LocalParts, options: RunOptions, checkout: CheckoutOptio
     patch = None if checkout.patch is None else SessionPatch(patch_bytes(checkout.patch))
     check_patterns(checkout.artifacts)
     spec = _spec(options)
-    supervisor = local.supervisor if checkout.wants_environment else local.bare_supervisor
+    supervisor = local.supervisor if checkout.environment.is_any else local.bare_supervisor
     supervisor.check(spec, SessionWorkspace(path=Path.cwd()))
     _settle(local, supervisor)
     session = _open(local, checkout, supervisor.owner)
@@ -150,14 +144,7 @@ def _run_in(
     *,
     quiet: bool,
 ) -> int:
-    request = None
-    if checkout.wants_environment:
-        request = EnvironmentRequest(
-            f"session-{session.id}",
-            [lease.path / name for name in checkout.manifests],
-            {"python": checkout.python} if checkout.python else None,
-            project_root=lease.path,
-        )
+    request = checkout.environment.request(session.id, lease.path)
     if request is None and patch is None:  # else its log says it
         stage("run", shlex.join(spec.argv))
     printer = Printer(system=True, on_broken=lambda: _end_all(supervisor))

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from debug_server.engine.wanted_environment import WantedEnvironment
 from debug_server.errors import DebugServerError, InvalidInputError
+from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python, wanted_environment
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import (
     Cpus,
@@ -45,8 +47,10 @@ def run(
     repo: Annotated[str | None, typer.Option(help="a git URL or path: run in a workspace of it")] = None,
     commit: Annotated[str | None, typer.Option(help="branch, tag or commit of --repo; HEAD if not given")] = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply to the workspace")] = None,
-    manifest: Annotated[list[str] | None, typer.Option(help="what the environment is built from")] = None,
-    python: Annotated[str | None, typer.Option(help="the environment's Python version")] = None,
+    manifest: Manifests = None,
+    python: Python = None,
+    extra: Extras = None,
+    group: Groups = None,
     artifact: Annotated[list[str] | None, typer.Option(help="files to keep afterwards, as a glob")] = None,
     tty: Annotated[bool, typer.Option("--tty", help="give the command a terminal")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="say nothing about the end")] = False,
@@ -65,7 +69,7 @@ def run(
             output=output,
         )
         options = RunOptions(argv=argv, limits=bounds, require=listed(require), tty=tty, quiet=quiet)
-        checkout = _checkout(repo, commit, patch, manifest or [], artifact or [], python)
+        checkout = _checkout(repo, commit, patch, wanted_environment(manifest, python, extra, group), artifact or [])
     except DebugServerError as error:
         typer.echo(f"debug-server: {error}", err=True)
         raise typer.Exit(FAILURE) from error
@@ -76,20 +80,26 @@ def _checkout(
     repo: str | None,
     commit: str | None,
     patch: Path | None,
-    manifests: list[str],
+    environment: WantedEnvironment,
     artifacts: list[str],
-    python: str | None,
 ) -> CheckoutOptions | None:
     if repo is not None:
         return CheckoutOptions(
             repository=repo,
             commit=commit or "HEAD",
             patch=patch,
-            manifests=manifests,
+            environment=environment,
             artifacts=artifacts,
-            python=python,
         )
-    given = {"--commit": commit, "--patch": patch, "--manifest": manifests, "--artifact": artifacts, "--python": python}
+    given = {
+        "--commit": commit,
+        "--patch": patch,
+        "--manifest": environment.manifests,
+        "--python": environment.python,
+        "--extra": environment.extras,
+        "--group": environment.groups,
+        "--artifact": artifacts,
+    }
     for name, value in given.items():
         if value:
             raise InvalidInputError(f"{name} needs --repo: without it the command runs in this very directory")

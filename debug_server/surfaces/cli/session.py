@@ -13,6 +13,7 @@ from debug_server.client import calls
 from debug_server.client.replies import CommandReply, SessionReply
 from debug_server.client.session_logs import session_pieces
 from debug_server.surfaces.cli.backend import Backend
+from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
 from debug_server.surfaces.cli.following import follow_to_the_end
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
@@ -41,8 +42,10 @@ def create(
     patch: Annotated[Path | None, typer.Option(help="a patch to apply; - is stdin")] = None,
     command: Annotated[list[str] | None, typer.Option(help="a shell command to run, any number of times")] = None,
     metadata: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")] = None,
-    manifest: Annotated[list[str] | None, typer.Option(help="what the environment is built from")] = None,
-    python: Annotated[str | None, typer.Option(help="the environment's Python version")] = None,
+    manifest: Manifests = None,
+    python: Python = None,
+    extra: Extras = None,
+    group: Groups = None,
     expires_in: Annotated[str | None, typer.Option(help="how long it may live, such as 2h")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="stay, and show what the commands say")] = False,
 ) -> None:
@@ -60,6 +63,8 @@ def create(
                 expires_in=duration(expires_in, flag="--expires-in"),
                 manifests=manifest or manifests_of(known),
                 python=python,
+                extras=extra or [],
+                groups=group or [],
             )
         )
         output = call.output()

@@ -18,6 +18,7 @@ from debug_server.runner.keeper.rundir import EXIT
 from debug_server.runner.launch import run_dir_for
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from tests.client.serving import unmount_below
+from tests.runner.environment_support import make_wheel
 from tests.running import eventually
 from tests.worktrees.places import make_remote
 
@@ -185,3 +186,34 @@ def test_matches_that_are_no_files_are_named(tmp_path: Path) -> None:
     assert "artifact: good.x (custom, 2 bytes)" in done.stderr
     assert "artifact: folder.x was not kept: it is not a regular file" in done.stderr
     assert "artifact: loop.x was not kept: it cannot be read: Too many levels of symbolic links" in done.stderr
+
+
+PROJECT = """
+[project]
+name = "project-under-test"
+version = "1.0"
+[project.optional-dependencies]
+more = ["tinya"]
+[dependency-groups]
+test = ["tinyb"]
+[tool.uv]
+no-index = true
+find-links = [{wheels!r}]
+"""
+
+
+def test_extras_and_groups(tmp_path: Path) -> None:
+    """What ``pyproject.toml`` offers is there when it was named, and only then."""
+    for name in ("tinya", "tinyb"):
+        make_wheel(tmp_path / "wheels", name, "1.0")
+    make_remote(tmp_path / "remote").commit({"pyproject.toml": PROJECT.format(wheels=str(tmp_path / "wheels"))})
+    seen = "from importlib.util import find_spec as f; print(*(n for n in ('tinya', 'tinyb') if f(n)))"
+    for parts, wanted in (
+        ([], ""),
+        (["--extra", "more"], "tinya"),
+        (["--extra", "more", "--group", "test"], "tinya tinyb"),
+    ):
+        line = ["--repo", "remote", "--manifest", "pyproject.toml", *parts, "--", "python", "-c", seen]
+        done = _run(tmp_path, *line)
+        assert (done.returncode, done.stdout) == (0, f"{wanted}\n"), done.stderr
+    assert "--extra needs --repo" in _run(tmp_path, "--extra", "more", "--", "true").stderr

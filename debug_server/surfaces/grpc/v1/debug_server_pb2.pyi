@@ -81,7 +81,7 @@ class RepositoryList(_message.Message):
     def __init__(self, items: _Optional[_Iterable[_Union[Repository, _Mapping]]] = ..., next_after: _Optional[int] = ...) -> None: ...
 
 class OpenSessionRequest(_message.Message):
-    __slots__ = ("repository", "commit_sha", "patch", "metadata", "requested_by", "expires_in", "manifests", "python", "commands")
+    __slots__ = ("repository", "commit_sha", "patch", "metadata", "requested_by", "expires_in", "manifests", "python", "commands", "extras", "groups")
     REPOSITORY_FIELD_NUMBER: _ClassVar[int]
     COMMIT_SHA_FIELD_NUMBER: _ClassVar[int]
     PATCH_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +91,8 @@ class OpenSessionRequest(_message.Message):
     MANIFESTS_FIELD_NUMBER: _ClassVar[int]
     PYTHON_FIELD_NUMBER: _ClassVar[int]
     COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    EXTRAS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
     repository: str
     commit_sha: str
     patch: str
@@ -100,7 +102,9 @@ class OpenSessionRequest(_message.Message):
     manifests: _containers.RepeatedScalarFieldContainer[str]
     python: str
     commands: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., requested_by: _Optional[str] = ..., expires_in: _Optional[float] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., commands: _Optional[_Iterable[str]] = ...) -> None: ...
+    extras: _containers.RepeatedScalarFieldContainer[str]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., requested_by: _Optional[str] = ..., expires_in: _Optional[float] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., commands: _Optional[_Iterable[str]] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetSessionRequest(_message.Message):
     __slots__ = ("session_id",)
@@ -310,7 +314,7 @@ class WriteStdinRequest(_message.Message):
     def __init__(self, command_id: _Optional[int] = ..., write_id: _Optional[str] = ..., data: _Optional[bytes] = ..., close: _Optional[bool] = ...) -> None: ...
 
 class StartRunRequest(_message.Message):
-    __slots__ = ("repository", "commit_sha", "patch", "argv", "cwd", "env", "log_name", "limits", "require", "artifacts", "tty", "stdin", "priority", "manifests", "python", "metadata")
+    __slots__ = ("repository", "commit_sha", "patch", "argv", "cwd", "env", "log_name", "limits", "require", "artifacts", "tty", "stdin", "priority", "manifests", "python", "metadata", "extras", "groups")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -334,6 +338,8 @@ class StartRunRequest(_message.Message):
     MANIFESTS_FIELD_NUMBER: _ClassVar[int]
     PYTHON_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
+    EXTRAS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
     repository: str
     commit_sha: str
     patch: str
@@ -350,7 +356,9 @@ class StartRunRequest(_message.Message):
     manifests: _containers.RepeatedScalarFieldContainer[str]
     python: str
     metadata: _struct_pb2.Struct
-    def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
+    extras: _containers.RepeatedScalarFieldContainer[str]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Command(_message.Message):
     __slots__ = ("id", "session_id", "sequence", "command", "cwd", "status", "exit_code", "exit_reason", "exit", "cancel_requested", "log_bytes", "created_at", "updated_at", "started_at", "finished_at")

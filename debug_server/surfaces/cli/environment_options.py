@@ -1,0 +1,21 @@
+"""The options of the command line that say in which environment a command runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from debug_server.engine.wanted_environment import WantedEnvironment
+
+Manifests = Annotated[list[str] | None, typer.Option("--manifest", help="what the environment is built from")]
+Python = Annotated[str | None, typer.Option("--python", help="the environment's Python version")]
+Extras = Annotated[list[str] | None, typer.Option("--extra", help="optional dependencies of pyproject.toml, by name")]
+Groups = Annotated[list[str] | None, typer.Option("--group", help="a dependency group of pyproject.toml, by name")]
+
+
+def wanted_environment(
+    manifest: list[str] | None, python: str | None, extra: list[str] | None, group: list[str] | None
+) -> WantedEnvironment:
+    """What the options say together."""
+    return WantedEnvironment(manifests=manifest or [], python=python, extras=extra or [], groups=group or [])
