@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.running import MECHANISMS, TAG, Bench, eventually, missing_mechanism, orphaned_groups, rooted_in
+from tests.running import MECHANISMS, TAG, Bench, eventually, missing_mechanism, orphaned_groups, rooted_in, run_files
 
 _probe = cache(missing_mechanism)
 
@@ -39,7 +39,7 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         raise AssertionError(f"processes of the test go on: {rooted_in(tmp_path, f'{TAG}={tmp_path}')}") from error
     orphans = orphaned_groups() - before
     eventually(lambda: not orphans & orphaned_groups(), what="the removal of dead keepers' groups")
-    eventually(lambda: not [*tmp_path.rglob("keepers/*"), *tmp_path.rglob("owners/*.lock")], what="empty folders")
+    eventually(lambda: not run_files(tmp_path), what="empty folders")
 
 
 @pytest.fixture(params=MECHANISMS)

@@ -145,7 +145,7 @@ class Bench:
         pipeline = self.supervisor.pipeline
         for command_id in pipeline.running:
             pipeline.cancel(command_id)
-        deadline = time.monotonic() + 3.0
+        deadline = time.monotonic() + 30.0
         while pipeline.running and time.monotonic() < deadline:
             time.sleep(0.01)
         self.supervisor.close()
@@ -212,12 +212,12 @@ class Started:
         connection: KeeperConnection = eventually(dial, what="a listening keeper")
         return connection
 
-    def await_output(self, text: bytes, seconds: float = 10.0) -> None:
+    def await_output(self, text: bytes, seconds: float = 30.0) -> None:
         """Wait until its log holds ``text``."""
         path = Path(str(self.command.log_path))
         eventually(lambda: path.exists() and text in path.read_bytes(), seconds, f"{text!r} in the log")
 
-    def result(self, seconds: float = 20.0) -> CommandResult:
+    def result(self, seconds: float = 60.0) -> CommandResult:
         """How it ended; raises what the call raised."""
         self._thread.join(seconds)
         assert not self._thread.is_alive(), f"the command did not end within {seconds:g} s"
@@ -271,6 +271,18 @@ def _read(path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError:
         return b""
+
+
+def run_files(root: Path) -> list[str]:
+    """Run directories and owners' files below ``root``; a thread may be deleting there, which no glob survives."""
+    found = []
+    for folder, folders, files in os.walk(root):
+        name = os.path.basename(folder)
+        if name == "keepers":
+            found += [os.path.join(folder, entry) for entry in (*folders, *files)]
+        elif name == "owners":
+            found += [os.path.join(folder, entry) for entry in files if entry.endswith(".lock")]
+    return found
 
 
 def orphaned_groups() -> set[str]:

@@ -291,7 +291,9 @@ def test_a_terminal_gets_the_console_form(monkeypatch: pytest.MonkeyPatch, no_co
     with os.fdopen(follower, "w") as stream:
         configure_logging(stream=stream)
         logging.getLogger("debug_server").error("command.lost")
-        text = os.read(leader, 4096).decode()
+        text = ""
+        while not text.endswith("\n"):  # a line may come in pieces
+            text += os.read(leader, 4096).decode()
     os.close(leader)
     assert text.endswith(" command.lost\r\n")
     assert ("\x1b[31m" in text) is coloured

@@ -89,7 +89,7 @@ def terminals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminals]:
         yield Terminals(folder=folder, environ=environ, token=token, port=port, said=said)
     finally:
         server.terminate()
-        server.wait(20)
+        server.wait(SECONDS)
         unmount_below(folder)
     assert "Traceback" not in (folder / "first.err").read_text()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -20,6 +19,11 @@ from debug_server.store import open_store
 from tests.running import Bench, eventually
 
 MakeBench = Callable[..., Bench]
+# Notes how many there are with it, waits for the file ``go`` and stays a moment longer, so that too many would show.
+COUNTING = (
+    "mkdir -p held; touch held/$$; ls held | wc -l >> order; "
+    "until [ -e go ]; do sleep 0.02; done; sleep 0.1; rm held/$$"
+)
 
 
 @contextmanager
@@ -63,12 +67,13 @@ def test_one_key_is_worked_off_in_order(bench: Bench) -> None:
 def test_a_key_may_have_several_at_once_and_never_more(make_bench: MakeBench) -> None:
     """key_limit bounds how many of one key run at the same time; other keys are not held up."""
     bench = make_bench(max_concurrency=6)
-    text = "mkdir held; touch held/$$; ls held | wc -l >> order; sleep 0.15; rm held/$$"
     with _running(bench) as engine:
-        commands = [_submit(engine, bench, text, queue_key="tight", key_limit=2) for _ in range(6)]
+        commands = [_submit(engine, bench, COUNTING, queue_key="tight", key_limit=2) for _ in range(6)]
         other = _submit(engine, bench, "sleep 0.1; touch other", queue_key="free")
         (ended,) = _await(engine, other)
-        assert not all(engine.wait(command.id, 0).status.terminal for command in commands)
+        assert not any(engine.wait(command.id, 0).status.terminal for command in commands)
+        eventually(lambda: len(_lines(bench)) == 2, what="two of one key at once")
+        (bench.workspace / "go").touch()
         _await(engine, *commands)
     assert max(map(int, _lines(bench))) == 2
     assert ended.status is CommandStatus.SUCCEEDED
@@ -104,9 +109,11 @@ def test_the_queue_is_bounded(make_bench: MakeBench) -> None:
 def test_concurrency_is_bounded(make_bench: MakeBench) -> None:
     """max_concurrency commands at once, whatever their keys."""
     bench = make_bench(max_concurrency=2)
-    text = "mkdir -p held; touch held/$$; ls held | wc -l >> order; sleep 0.1; rm held/$$"
     with _running(bench) as engine:
-        _await(engine, *[_submit(engine, bench, text, queue_key=f"k{n}") for n in range(6)])
+        commands = [_submit(engine, bench, COUNTING, queue_key=f"k{n}") for n in range(6)]
+        eventually(lambda: len(_lines(bench)) == 2, what="two at once")
+        (bench.workspace / "go").touch()
+        _await(engine, *commands)
     assert max(map(int, _lines(bench))) == 2
 
 
@@ -163,13 +170,12 @@ def test_signals_and_stdin_of_a_running_command(bench: Bench) -> None:
     """Both reach it; a command that has ended is refused by name."""
     with _running(bench) as engine:
         spec = CommandSpec(
-            ["sh", "-c", "read line; echo got $line; trap 'exit 4' USR1; while :; do sleep 0.02; done"], stdin=True
+            ["sh", "-c", "trap 'exit 4' USR1; read line; echo got $line; while :; do sleep 0.02; done"], stdin=True
         )
         command = engine.submit(session_id=bench.session.id, spec=spec)
         _await_running(bench, command)
         engine.write_stdin(command.id, "w1", b"hello\n")
         eventually(lambda: b"got hello" in Path(str(bench.store.get_command(command.id).log_path)).read_bytes())
-        time.sleep(0.1)  # the trap stands one line below
         engine.signal(command.id, 10)
         (ended,) = _await(engine, command)
         assert ended.exit_code == 4
@@ -184,9 +190,8 @@ def test_stop_lets_go_and_another_engine_adopts(make_bench: MakeBench) -> None:
     engine.start()
     command = _submit(engine, first, "echo once >> order; while [ ! -e go ]; do sleep 0.02; done; exit 6")
     _await_running(first, command)
-    began = time.monotonic()
     engine.stop()
-    assert time.monotonic() - began < 3.0
+    assert first.supervisor.pipeline.running == [], "it was let go, not given up on"
     assert first.store.get_command(command.id).status is CommandStatus.RUNNING
     first.supervisor.close()
     second = make_bench(root=first.root)
@@ -204,7 +209,7 @@ def test_stop_waits_for_a_grace(bench: Bench) -> None:
     engine.start()
     command = _submit(engine, bench, "sleep 0.3")
     _await_running(bench, command)
-    engine.stop(grace=5.0)
+    engine.stop(grace=60.0)
     assert bench.store.get_command(command.id).status is CommandStatus.SUCCEEDED
 
 
@@ -214,7 +219,10 @@ def test_two_engines_never_run_a_command_twice(make_bench: MakeBench) -> None:
     second = make_bench(root=first.root, max_concurrency=4)
     with ExitStack() as stack:
         engines = [stack.enter_context(_running(bench)) for bench in (first, second)]
-        commands = [_submit(engines[n % 2], first, f"echo {n} >> order", queue_key=f"k{n % 12}") for n in range(60)]
+        text = "until [ -e go ]; do sleep 0.02; done; echo {} >> order"  # none ends before both engines are full
+        commands = [_submit(engines[n % 2], first, text.format(n), queue_key=f"k{n % 12}") for n in range(60)]
+        eventually(lambda: len(first.supervisor.pipeline.running + second.supervisor.pipeline.running) == 8)
+        (first.workspace / "go").touch()
         ended = _await(engines[0], *commands)
     assert {command.status for command in ended} == {CommandStatus.SUCCEEDED}
     assert sorted(map(int, _lines(first))) == list(range(60))
@@ -246,7 +254,7 @@ def test_many_who_register_one_remote_get_one_repository(tmp_path: Path) -> None
     def register(_: int) -> int:
         with open_store(url) as store:
             sessions = Sessions(store=store, paths=RunnerPaths.from_root(tmp_path / "artifacts"))
-            begin.wait(10)
+            begin.wait(60)
             return sessions.register(str(remote)).id
 
     with ThreadPoolExecutor(8) as pool:

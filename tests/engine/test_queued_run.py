@@ -30,8 +30,8 @@ def test_stdin_is_there_from_the_start(make_bench: MakeBench, mechanism: str) ->
         run = QueuedRun(spec=CommandSpec(["md5sum"], stdin_text=text), directory=bench.workspace)
         command = engine.queue_run(run)
         ignored = engine.queue_run(QueuedRun(spec=CommandSpec(["true"], stdin_text=text), directory=bench.workspace))
-        ended = engine.wait(command.id, 20.0)
-        assert engine.wait(ignored.id, 20.0).status is CommandStatus.SUCCEEDED
+        ended = engine.wait(command.id, 60.0)
+        assert engine.wait(ignored.id, 60.0).status is CommandStatus.SUCCEEDED
     finally:
         engine.stop()
     assert ended.status is CommandStatus.SUCCEEDED and ended.log_path is not None
@@ -56,7 +56,7 @@ def test_a_workspace_is_leased_when_the_turn_comes(bench: Bench, tmp_path: Path)
     assert bench.store.get_session(command.session_id).worktree_id is None
     engine.start()
     try:
-        assert engine.wait(command.id, 30.0).status is CommandStatus.SUCCEEDED
+        assert engine.wait(command.id, 60.0).status is CommandStatus.SUCCEEDED
         eventually(lambda: bench.store.get_session(command.session_id).status is SessionStatus.COMPLETED)
     finally:
         engine.stop()

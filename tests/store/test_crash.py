@@ -18,12 +18,13 @@ def test_kill_9_leaves_whole_transactions(database_url: str, seed: int) -> None:
     """After kill -9 of a writing process every acknowledged end is there, and no transaction shows by halves."""
     with open_store(database_url) as store:
         session = store.create_session()
-    process = programs.start("live", database_url, str(session.id))
-    assert process.stdout is not None
-    acknowledged = [int(process.stdout.readline())]
-    time.sleep(random.Random(seed).uniform(0.0, 0.2))  # the moment of the kill, not a wait for something
-    process.kill()
-    acknowledged += [int(line) for line in process.communicate(timeout=30)[0].splitlines()]
+    with programs.start("live", database_url, str(session.id)) as process:
+        assert process.stdout is not None
+        acknowledged = [int(process.stdout.readline())]
+        time.sleep(random.Random(seed).uniform(0.0, 0.2))  # the moment of the kill, not a wait for something
+        process.kill()
+        # From the same reader, which may have taken more than that line, and the last of it by halves.
+        acknowledged += [int(line) for line in process.stdout.read().splitlines()]
     with open_store(database_url) as store:
         commands = store.list_commands(session.id)
         ended = [command for command in commands if command.status is CommandStatus.SUCCEEDED]

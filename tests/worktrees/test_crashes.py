@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from debug_server.worktrees import WorktreePool
 from debug_server.worktrees.mount import list_mounts
+from debug_server.worktrees.usage import processes_under
 from tests.running import eventually
 from tests.worktrees.places import Remote, fingerprint, is_empty, open_pool, random_remote, reference
 
@@ -40,6 +42,8 @@ def later() -> datetime:
 
 
 def assert_nothing_leaked(pool: WorktreePool, base: Path) -> None:
+    # A git of the dead process has a moment to live, and no workspace is taken from under a process.
+    eventually(lambda: set(processes_under(base)) <= {os.getpid()}, what="the end of what was begun")
     pool.recover()
     assert list_mounts(base) == []
     assert {row["status"] for row in pool.describe()} <= {"idle"}

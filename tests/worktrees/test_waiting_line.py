@@ -44,13 +44,15 @@ def test_first_come_first_served(tmp_path: Path) -> None:
 
 def test_newcomers_do_not_overtake(tmp_path: Path) -> None:
     """While somebody waits, a newcomer does not even try."""
-    line, tried = WaitingLine(tmp_path / "line"), []
-    first = threading.Thread(target=line.take, args=(lambda: None,), kwargs={"timeout": 1.0})
+    line, tried, leave = WaitingLine(tmp_path / "line"), [], threading.Event()
+    first = threading.Thread(target=line.take, args=(lambda: leave.is_set() or None,), kwargs={"timeout": 60})
     first.start()
     while not os.listdir(tmp_path / "line"):
         pass
     assert line.take(lambda: tried.append(1), timeout=0) is None
     assert tried == []
+    leave.set()
+    line.wake()
     first.join()
     assert line.take(lambda: 7, timeout=0) == 7
 
