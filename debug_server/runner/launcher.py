@@ -29,6 +29,7 @@ _BOOT = (
 )
 _START_SECONDS = 20.0
 _SPARE_SECONDS = 30.0
+_ANSWER_SECONDS = 30.0  # it answers at once, as soon as it gets a processor
 
 
 class KeeperConnection:
@@ -95,18 +96,24 @@ class KeeperConnection:
                 return message
         return None
 
-    def request(self, message: dict[str, Any], timeout: float = 5.0) -> dict[str, Any]:
+    def request(self, message: dict[str, Any], timeout: float = _ANSWER_SECONDS) -> dict[str, Any]:
         """Send and wait for the answer to it; only for a connection nobody else reads."""
         self.send({**message, "n": 1})
-        while (reply := self.receive(timeout)) is not None:
+        while (reply := self._reply(timeout)) is not None:
             if reply.get("n") == 1:
                 return reply
         raise KeeperError("the keeper went away before it answered")
 
+    def _reply(self, timeout: float) -> dict[str, Any] | None:
+        try:
+            return self.receive(timeout)
+        except TimeoutError as error:
+            raise KeeperError(f"the keeper did not answer within {timeout:g} s") from error
+
     def write_stdin(self, write_id: str, data: bytes, timeout: float = 60.0) -> None:
         """Write to the child's stdin and wait until its pipe has taken it; KeeperError says why it could not."""
         self.send_frame(frames.encode_write(write_id, data))
-        while (reply := self.receive(timeout)) is not None:
+        while (reply := self._reply(timeout)) is not None:
             if reply.get("write") == write_id:
                 if not reply["ok"]:
                     raise KeeperError(f"stdin: {reply['error']}")

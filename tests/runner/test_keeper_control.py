@@ -48,6 +48,22 @@ def _raw(started: Started) -> socket.socket:
     return connection
 
 
+def test_a_keeper_that_does_not_answer_is_told_by_name(bench: Bench) -> None:
+    """One that gets no processor, and a child that does not read: an error of ours that says how long was waited."""
+    started = bench.start(SLEEP, stdin=True)
+    keeper = started.handle()["keeper"]["pid"]
+    with started.connect() as connection:
+        os.kill(keeper, signal.SIGSTOP)
+        try:
+            with pytest.raises(KeeperError, match=r"did not answer within 0\.1 s"):
+                connection.request({"op": "status"}, timeout=0.1)
+        finally:
+            os.kill(keeper, signal.SIGCONT)
+    with started.connect() as connection, pytest.raises(KeeperError, match=r"did not answer within 0\.1 s"):
+        connection.write_stdin("much", b"x" * (1 << 20), timeout=0.1)
+    _end(bench, started)
+
+
 def test_a_write_id_is_applied_once(held: Bench) -> None:
     """A write that is sent again with the same id, on any connection, reaches the child once and is answered well."""
     started = held.start(python(ECHO), stdin=True)
