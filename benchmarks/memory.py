@@ -17,7 +17,7 @@ def measure(size: Size) -> list[Result]:
         open_workplace(kill_grace=0.1) as place,
         place.running(CommandSpec(["sleep", "600"]), _KEEPERS[size]),
     ):
-        pids = processes.keepers()
+        pids = processes.keepers(_KEEPERS[size])
         try:
             private = sorted(processes.private_bytes(pid) for pid in pids)
         except PermissionError as error:

@@ -155,8 +155,8 @@ class _Ours:
                 patch=self._patch,
                 stream_observers=[heard],
             )
-        if not heard.came.wait(10.0):
-            raise TimeoutError("pytest's output was not heard within 10 s of its end")
+        if not heard.came.wait(60.0):
+            raise TimeoutError("pytest's output was not heard within 60 s of its end")
         return heard.at - began
 
 

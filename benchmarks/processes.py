@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from debug_server.runner.keeper.tree import descendants
 
 _PRIVATE = ("Private_Clean", "Private_Dirty")
+_FOUND_SECONDS = 30.0
 
 
-def keepers() -> list[int]:
-    """Every keeper that this process has had started, at work or waiting."""
-    return [pid for pid in descendants(os.getpid()) if _name(pid) == "ds-keeper"]
+def keepers(at_least: int = 1) -> list[int]:
+    """Every keeper that this process has had started, at work or waiting.
+
+    The kernel's lists of children miss some while others end, so that fewer than there must be are counted again.
+    """
+    deadline = time.monotonic() + _FOUND_SECONDS
+    while len(found := [pid for pid in descendants(os.getpid()) if _name(pid) == "ds-keeper"]) < at_least:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{len(found)} keepers were found within {_FOUND_SECONDS:g} s, not {at_least}")
+        time.sleep(0.01)
+    return found
 
 
 def _name(pid: int) -> str:
@@ -43,7 +53,12 @@ def forget_peak() -> None:
 
 
 def _kilobytes(path: Path, name: str) -> int:
-    for line in path.read_text().splitlines():
+    """0 for a process that has ended."""
+    try:
+        lines = path.read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    for line in lines:
         if line.startswith(f"{name}:"):
             return int(line.split()[1])
     return 0

@@ -92,6 +92,8 @@ async def _lag(server: Server, amounts: _Amounts) -> list[Result]:
 
 def _say_go(server: Server, command: int) -> None:
     connection = server.connect()
+    while connection.ask("GET", f"/commands/{command}")["status"] == "pending":
+        time.sleep(0.001)
     connection.ask("POST", f"/commands/{command}/stdin", {"write_id": "go", "data": "\n"})
     connection.close()
 
