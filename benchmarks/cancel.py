@@ -67,5 +67,4 @@ def _cancel(place: Workplace, processes: int) -> dict[str, float]:
 
 def _cancel_when(place: Workplace, grown: Mark) -> None:
     grown.wait(_GROWN_SECONDS)
-    for number in place.supervisor.pipeline.running:
-        place.supervisor.pipeline.cancel(number)
+    place.supervisor.pipeline.cancel_all()

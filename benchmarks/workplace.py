@@ -60,8 +60,7 @@ class Workplace:
                 self._await_start(results)
                 yield {number: self._log(number) for number in pipeline.running}, results
             finally:
-                for number in pipeline.running:
-                    pipeline.cancel(number)
+                pipeline.cancel_all()
 
     def _await_start(self, results: Sequence[Future[CommandResult]]) -> None:
         deadline = time.monotonic() + _START_SECONDS

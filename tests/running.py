@@ -143,8 +143,7 @@ class Bench:
     def close(self) -> None:
         """Let go of everything; what a failed test left running is cancelled."""
         pipeline = self.supervisor.pipeline
-        for command_id in pipeline.running:
-            pipeline.cancel(command_id)
+        pipeline.cancel_all()
         deadline = time.monotonic() + 30.0
         while pipeline.running and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -70,6 +70,7 @@ class Pipeline:
         self._telemetry = telemetry
         self._lock = threading.Lock()
         self._running: dict[int, RunningCommand] = {}
+        self._starting: dict[int, str | None] = {}  # with why it is to end as soon as it runs
         self._log_dirs: set[Path] = set()
 
     def run(self, job: Job) -> CommandResult:
@@ -80,7 +81,7 @@ class Pipeline:
         log_path = self.log_path(job.command)
         began = time.monotonic()
         # The row has its end before the stack is unwound: a slow observer must not keep a command running.
-        with held(), ExitStack() as stack:
+        with held(), ExitStack() as stack, self._announced(job.command.id):
             try:
                 self._make_room(job.command, log_path)
                 stack.enter_context(self._span(job.command))
@@ -120,13 +121,23 @@ class Pipeline:
         return result
 
     def cancel(self, command_id: int, message: str = "cancelled on request") -> bool:
-        """Ask for the end of a command that this process runs; False when it does not."""
+        """Ask for the end of a command that this process runs or is about to run; False when it does neither."""
         with self._lock:
             running = self._running.get(command_id)
+            if running is None and command_id in self._starting:
+                self._starting[command_id] = message
+                return True
         if running is None:
             return False
         running.cancel(message)
         return True
+
+    def cancel_all(self, message: str = "cancelled on request") -> None:
+        """Ask for the end of everything that this process runs or is about to run."""
+        with self._lock:
+            numbers = [*self._running, *self._starting]
+        for number in numbers:
+            self.cancel(number, message)
 
     def close(self) -> None:
         """Let what was begun in the background come to its end."""
@@ -224,10 +235,24 @@ class Pipeline:
         return record, interrupted
 
     @contextmanager
+    def _announced(self, command_id: int) -> Iterator[None]:
+        """Who hears its first words may ask for its end before its keeper's answer has been read here."""
+        with self._lock:
+            self._starting[command_id] = None
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._starting.pop(command_id, None)
+
+    @contextmanager
     def _registered(self, command_id: int, running: RunningCommand) -> Iterator[None]:
         with self._lock:
             self._running[command_id] = running
+            message = self._starting.pop(command_id, None)
         try:
+            if message is not None:
+                running.cancel(message)
             yield
         finally:
             with self._lock:

@@ -35,10 +35,9 @@ class Printer:
     Where that cannot be written any more, as after `| head -1`, nobody wants the command: it is ended.
     """
 
-    def __init__(self, *, system: bool = False, on_broken: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, *, system: bool = False, on_broken: Callable[[], None] = lambda: None) -> None:
         self._targets = {"stdout": 1, "stderr": 2} | ({"system": 2} if system else {})
-        self._on_broken = on_broken  # False: the command has not begun, ask again
-        self._told = False
+        self._on_broken = on_broken
         self._system = b""  # the end of what was said there
         self.broken: OSError | None = None
 
@@ -49,10 +48,7 @@ class Printer:
     def __call__(self, chunk: LogChunk) -> None:
         """One chunk."""
         target = self._targets.get(chunk.stream)
-        if self.broken is not None:
-            self._told = self._told or self._on_broken()
-            return
-        if target is None:
+        if target is None or self.broken is not None:
             return
         view = memoryview(chunk.data)
         try:
@@ -60,7 +56,7 @@ class Printer:
                 view = view[os.write(target, view) :]
         except OSError as error:
             self.broken = error
-            self._told = self._on_broken()
+            self._on_broken()
             return
         if chunk.stream == "system":
             self._system = (self._system + chunk.data)[-_SAID_BYTES:]

@@ -171,10 +171,9 @@ def _run_in(
     return exit_status(result.exit)
 
 
-def _end_all(supervisor: WorkerSupervisor) -> bool:
-    """There is one command here, and nobody reads what it says; False when it has not begun."""
-    running = supervisor.pipeline.running
-    return any(supervisor.pipeline.cancel(number, "nobody reads its output any more") for number in running)
+def _end_all(supervisor: WorkerSupervisor) -> None:
+    """There is one command here, and nobody reads what it says."""
+    supervisor.pipeline.cancel_all("nobody reads its output any more")
 
 
 def _unread(error: OSError) -> int:

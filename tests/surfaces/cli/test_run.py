@@ -180,6 +180,14 @@ def test_a_reader_that_leaves_ends_the_command(tmp_path: Path) -> None:
         assert process.wait(20) == 141
 
 
+def test_a_reader_that_left_before_the_only_word(tmp_path: Path) -> None:
+    """The one word that cannot be written is enough, however early it comes."""
+    with _started(tmp_path, "--timeout", "100", "--", "sh", "-c", "echo one; sleep 1000") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(90) == 141
+
+
 def test_stdin_reaches_the_command(tmp_path: Path) -> None:
     """Byte for byte, and its end too."""
     data = os.urandom(2_000_000)
