@@ -17,7 +17,7 @@ from debug_server.errors import ConfigurationError
 _LOG = logging.getLogger(__name__)
 RUNNERS, REPOS = "runners.yml", "repos.yml"
 
-Signature = tuple[tuple[int, int, int], ...]
+Contents = tuple[bytes | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +42,17 @@ def read_configuration(folder: Path) -> Configuration:
 
 
 class LiveConfiguration:
-    """The configuration now: the files are looked at with every use, which costs a few microseconds."""
+    """The configuration now: the files are looked at with every use, which costs some microseconds.
+
+    Their bytes are compared, not their times: two edits within one tick of the clock have the same time.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.problem: str | None = None  # why the files that lie there now are not in force
         self._lock = threading.Lock()
         self._listeners: list[Callable[[Configuration], None]] = []
-        self._seen = self._signature()
+        self._seen = self._contents()
         self._current = read_configuration(folder)
 
     @property
@@ -63,20 +66,20 @@ class LiveConfiguration:
 
     def current(self) -> Configuration:
         """What is in force; reads the files if they changed."""
-        if self._signature() != self._seen:
+        if self._contents() != self._seen:
             self.reload()
         return self._current
 
     async def current_async(self) -> Configuration:
         """``current`` for a loop: a change is read in a thread, as listeners run git and write to the store."""
-        if self._signature() != self._seen:
+        if self._contents() != self._seen:
             return await asyncio.to_thread(self.current)
         return self._current
 
     def reload(self) -> bool:
         """Read the files whether they changed or not; False, and the old one stays, when they are invalid."""
         with self._lock:
-            self._seen = self._signature()
+            self._seen = self._contents()
             try:
                 read = read_configuration(self.folder)
             except ConfigurationError as error:
@@ -90,13 +93,12 @@ class LiveConfiguration:
                 listener(read)
         return True
 
-    def _signature(self) -> Signature:
-        return tuple(_stamp(self.folder / name) for name in (RUNNERS, REPOS))
+    def _contents(self) -> Contents:
+        return tuple(_bytes(self.folder / name) for name in (RUNNERS, REPOS))
 
 
-def _stamp(path: Path) -> tuple[int, int, int]:
+def _bytes(path: Path) -> bytes | None:
     try:
-        found = path.stat()
+        return path.read_bytes()
     except OSError:
-        return (0, 0, 0)
-    return (found.st_mtime_ns, found.st_size, found.st_ino)
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,15 @@ def test_a_change_is_taken_up_and_an_invalid_one_is_not(tmp_path: Path) -> None:
     assert live.problem is not None and "runners.yml:3" in live.problem
     _folder(tmp_path, RUNNER)
     assert live.current().runners.runner_for("one") is not None and live.problem is None
+
+
+def test_a_change_that_keeps_size_and_time_is_taken_up(tmp_path: Path) -> None:
+    """Two edits within one tick of the clock: the second is seen, too."""
+    path = _folder(tmp_path) / "runners.yml"
+    live, before = LiveConfiguration(path.parent), path.stat()
+    path.write_text(RUNNER.replace("one", "two"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert live.current().runners.runner_for("two") is not None
 
 
 @pytest.mark.parametrize(
