@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from debug_server.tasks import callbacks
+from debug_server.tasks.executors import mock
 from tests.tasks.serving import Receiver, TaskServer
 
 
@@ -18,6 +21,7 @@ def make_server(
     """Servers with settings of the test's choice; a login shell reads nobody's profile."""
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(callbacks, "_TIMEOUT", 60.0)  # a receiver beside a busy test is slow, not away
     made: list[TaskServer] = []
 
     def make(**settings: Any) -> TaskServer:
@@ -33,6 +37,15 @@ def make_server(
 def server(make_server: Callable[..., TaskServer]) -> TaskServer:
     """With the mock executor."""
     return make_server()
+
+
+@pytest.fixture
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Tasks of the mock executor begin their pauses when this file is there: until then they run, however long."""
+    path = tmp_path / "gate"
+    held = f"until [ -e {shlex.quote(str(path))} ]; do sleep 0.02; done"
+    monkeypatch.setattr(mock, "_SCRIPT", f"{held}; {mock._SCRIPT}")
+    return path
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ class TaskServer:
         self.client.close()
         self.app.state.followers.leave()
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
         self.local.engine.stop(grace=2)
         self.local.close()
 

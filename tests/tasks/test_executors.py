@@ -97,7 +97,14 @@ def sandbox(*command: str, **more: Any) -> dict[str, Any]:
 
 
 def containers(engine: Path) -> list[Path]:
-    return [path for path in engine.glob("host-runner-*") if path.suffix not in (".ask", ".draft") and path.read_text()]
+    return [path for path in engine.glob("host-runner-*") if path.suffix not in (".ask", ".draft") and _pid(path)]
+
+
+def _pid(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:  # it has ended since the folder was listed
+        return ""
 
 
 def test_a_container_is_hardened(make_server: MakeServer, engine: Path) -> None:
@@ -159,7 +166,8 @@ def test_a_container_is_gone_after_its_keeper(make_server: MakeServer, engine: P
     server.accepted("t", **sandbox("sleep", "1000"))
     (container,) = eventually(lambda: containers(engine), what="a container")
     pid = int(container.read_text())
-    handle = server.local.store.get_handle(server.get("t")["command_id"]) or {}
+    number = server.get("t")["command_id"]
+    handle = eventually(lambda: server.local.store.get_handle(number), what="its recorded start")
     subprocess.run(["kill", "-9", str(handle["keeper"]["pid"])], check=True)
     found = server.ended("t")
     assert (found["status"], found["exit_reason"]) == ("failed", "lost")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 
 import httpx
 import pytest
 from websockets.sync.client import connect
 
-from tests.running import eventually
 from tests.tasks.serving import TaskServer
 
 FIELDS = (
@@ -22,7 +21,7 @@ FIELDS = (
 MakeServer = Callable[..., TaskServer]
 
 
-def test_a_mock_task_reaches_its_end(server: TaskServer) -> None:
+def test_a_mock_task_reaches_its_end(gate: Path, server: TaskServer) -> None:
     """Submitted, it is queued and accepted; it runs, and ends with the prompt on stdout, status 0 and all fields."""
     first = server.accepted("t1", "say this\nand that")
     assert tuple(first)[: len(FIELDS)] == FIELDS
@@ -30,6 +29,7 @@ def test_a_mock_task_reaches_its_end(server: TaskServer) -> None:
     assert (first["execution_mode"], first["workspace"], first["exit_code"]) == ("no-workspace", None, None)
     assert (first["started_at"], first["finished_at"], first["worktree_cleanup_attempted"]) == (None, None, False)
     assert server.running("t1")["message"] == "running"
+    gate.touch()
     last = server.ended("t1")
     assert (last["status"], last["message"]) == ("success", "mock execution completed")
     assert (last["exit_code"], last["stdout"], last["stderr"]) == (0, "say this\nand that", "")
@@ -41,6 +41,7 @@ def test_a_mock_task_reaches_its_end(server: TaskServer) -> None:
     assert server.client.get(last["log_url"]).text == "say this\nand that"
 
 
+@pytest.mark.usefixtures("gate")
 def test_cancel_stops_a_mock(server: TaskServer) -> None:
     """At once after its submission it is canceled, whether it has started or not."""
     server.accepted("t")
@@ -58,7 +59,7 @@ def test_cancel_stops_a_running_task(make_server: MakeServer) -> None:
     assert server.cancel("t") == found == server.get("t")
 
 
-def test_cancel_of_a_queued_task_never_starts_it(make_server: MakeServer) -> None:
+def test_cancel_of_a_queued_task_never_starts_it(gate: Path, make_server: MakeServer) -> None:
     """It ends without a start and without a log."""
     server = make_server(max_concurrency=1)
     server.accepted("first")
@@ -67,6 +68,7 @@ def test_cancel_of_a_queued_task_never_starts_it(make_server: MakeServer) -> Non
     found = server.cancel("second")
     assert (found["status"], found["started_at"], found["log_bytes"]) == ("canceled", None, 0)
     assert found["message"] == "canceled by api"
+    gate.touch()
     assert server.ended("first")["status"] == "success"
     assert server.get("second") == found
 
@@ -87,7 +89,7 @@ def test_unknown_tasks(server: TaskServer) -> None:
         assert answer.status_code == 404 and "there is no task 'no'" in answer.text, path
 
 
-def test_ids_and_keys(server: TaskServer) -> None:
+def test_ids_and_keys(gate: Path, server: TaskServer) -> None:
     """A live id is 409; the same request with the same key is the same task; an ended id may be used again."""
     first = server.accepted("t", key="k1")
     again = server.submit("t")
@@ -96,6 +98,7 @@ def test_ids_and_keys(server: TaskServer) -> None:
     assert same["command_id"] == first["command_id"]
     other = server.submit("t", "something else", key="k1")
     assert other.status_code == 409 and "idempotency key" in other.text
+    gate.touch()
     assert server.ended("t")["status"] == "success"
     assert server.accepted("t", key="k1")["command_id"] == first["command_id"]
     assert server.accepted("t", key="k2")["command_id"] > first["command_id"]
@@ -131,25 +134,31 @@ def test_the_list(server: TaskServer) -> None:
     assert server.client.get("/tasks", params={"status": "pending"}).status_code == 422
 
 
-def test_wait_has_a_deadline(server: TaskServer) -> None:
+def test_wait_has_a_deadline(gate: Path, server: TaskServer) -> None:
     """A task that is not over is returned as it is."""
     server.accepted("t")
     assert server.client.get("/tasks/t/wait", params={"timeout": 0.01}).json()["status"] in ("queued", "running")
     assert server.client.get("/tasks/t/wait", params={"timeout": 0}).status_code == 422
+    gate.touch()
     assert server.ended("t")["status"] == "success"
 
 
-def test_logs_are_followed_by_every_way(make_server: MakeServer) -> None:
+def test_logs_are_followed_by_every_way(make_server: MakeServer, tmp_path: Path) -> None:
     """NDJSON, SSE and WebSocket give the same chunks with their offsets, live, until the end."""
-    server = make_server(executor="shell", cmd_template='echo one; sleep 0.3; echo "{prompt}"; echo two >&2')
+    gate = tmp_path / "gate"
+    held = f"until [ -e {gate} ]; do sleep 0.02; done"
+    server = make_server(executor="shell", cmd_template=f'echo one; {held}; echo "{{prompt}}"; echo two >&2')
     server.accepted("t", "döne")
     with server.client.stream("GET", "/tasks/t/log.ndjson", params={"follow": True}) as answer:
-        lines = [json.loads(line) for line in answer.iter_lines()]
+        lines = []
+        for line in answer.iter_lines():
+            lines.append(json.loads(line))
+            gate.touch()  # the first has come while the task still runs
     assert {line["task_id"] for line in lines} == {"t"}
     assert "".join(line["chunk"] for line in lines if line["stream"] == "stdout") == "one\ndöne\n"
     assert "".join(line["chunk"] for line in lines if line["stream"] == "stderr") == "two\n"
     assert [line["offset"] for line in lines] == sorted(line["offset"] for line in lines)
-    with connect(f"ws://127.0.0.1:{server.port}/tasks/t/log") as socket:
+    with connect(f"ws://127.0.0.1:{server.port}/tasks/t/log", open_timeout=60) as socket:
         assert [json.loads(text) for text in socket] == lines
     events = server.client.get("/tasks/t/log/events").text
     kinds = [line.removeprefix("event: ") for line in events.splitlines() if line.startswith("event: ")]
@@ -195,14 +204,15 @@ def test_who_may_call_without_a_token(server: TaskServer, headers: dict[str, str
     assert server.client.get("/tasks", headers=headers).status_code == status
 
 
-def test_a_token_sees_its_own_tasks(server: TaskServer) -> None:
+def test_a_token_sees_its_own_tasks(gate: Path, server: TaskServer) -> None:
     """Another's task looks as if it did not exist; scopes are checked."""
     secrets = [
         server.local.store.create_token(name, ["sessions:write", "sessions:read", "commands:write"])[1] for name in "ab"
     ]
     reader = server.local.store.create_token("r", ["sessions:read"])[1]
     one, two, read = (
-        httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {item}"}) for item in (*secrets, reader)
+        httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {item}"}, timeout=60)
+        for item in (*secrets, reader)
     )
     body = {"task_id": "t", "run_id": "r", "prompt": "p"}
     assert one.post("/tasks/submit", json=body).status_code == 200
@@ -211,6 +221,7 @@ def test_a_token_sees_its_own_tasks(server: TaskServer) -> None:
     assert two.post("/tasks/submit", json=body).status_code == 409
     assert read.post("/tasks/submit", json=body).status_code == 403
     assert read.get("/tasks").json()["items"] == [] and len(one.get("/tasks").json()["items"]) == 1
+    gate.touch()
     server.ended("t")
     assert two.post("/tasks/submit", json=body).status_code == 200
     server.ended("t")
@@ -218,4 +229,4 @@ def test_a_token_sees_its_own_tasks(server: TaskServer) -> None:
     assert server.client.get("/health").json() == {"status": "ok"}
     for client in (one, two, read):
         client.close()
-    eventually(lambda: server.get("t")["status"] == "success", what=f"{time.time()}")
+    assert server.get("t")["status"] == "success"

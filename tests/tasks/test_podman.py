@@ -105,7 +105,8 @@ def test_no_container_stays(make_server: MakeServer, podman: Podman) -> None:
     assert podman.containers() == []
     server.accepted("lost", **sandbox("sleep", "1000"))
     eventually(podman.containers, what="a container")
-    handle = server.local.store.get_handle(server.get("lost")["command_id"]) or {}
+    number = server.get("lost")["command_id"]
+    handle = eventually(lambda: server.local.store.get_handle(number), what="its recorded start")
     subprocess.run(["kill", "-9", str(handle["keeper"]["pid"])], check=True)
     assert server.ended("lost")["exit_reason"] == "lost"
     eventually(lambda: podman.containers() == [], what="the removal of its container")

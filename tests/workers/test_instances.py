@@ -14,7 +14,7 @@ import pytest
 
 from debug_server.errors import ConfigurationError
 from debug_server.workers.spec import ExecReadiness, HttpReadiness, WorkerSpec
-from tests.running import ROOT, Bench
+from tests.running import ROOT, Bench, own_ports
 from tests.workers.supervising import spec, supervised, timing
 from tests.workers.test_supervision import environment_of
 
@@ -22,7 +22,7 @@ from tests.workers.test_supervision import environment_of
 def _free_decade() -> int:
     """The first digits of two ports, ending in 0 and 1, that nobody listens on."""
     for _ in range(100):
-        digits = random.randrange(2000, 3200)
+        digits = random.choice(own_ports()) // 10
         try:
             for port in (digits * 10, digits * 10 + 1):
                 socket.create_server(("127.0.0.1", port)).close()
@@ -47,7 +47,7 @@ def test_instances_share_a_declaration_and_no_port(bench: Bench) -> None:
         )
         async with supervised(bench, serving) as workers:
             for number, worker in enumerate(workers.named("search")):
-                assert await worker.wait_for_ready(20)
+                assert await worker.wait_for_ready(60)
                 status = worker.status()
                 assert status["restarts_total"] == 0
                 assert b"DEBUG_SERVER_WORKER_INSTANCE=%d" % number in environment_of(status["pid"])
@@ -92,7 +92,7 @@ def test_a_protocol_that_nobody_speaks_is_refused_at_the_start(
         env={**os.environ, "PYTHONPATH": str(ROOT), **environ},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert done.returncode == 2, done.stderr

@@ -37,7 +37,9 @@ def run(state: Path, argv: list[str]) -> int:
 
 
 def remove(state: Path, name: str) -> int:
-    """Kill it."""
+    """Kill it; what its client has asked for before is done first, as an engine's daemon would."""
+    while (state / name).with_suffix(".ask").exists():
+        time.sleep(0.01)
     try:
         os.killpg(int((state / name).read_text()), signal.SIGKILL)
     except (FileNotFoundError, ProcessLookupError):
