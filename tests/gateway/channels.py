@@ -59,7 +59,7 @@ async def conversing(
 ) -> AsyncIterator[tuple[CodexConversation, PipeChannel]]:
     """A conversation with the fake worker, its handshake done."""
     async with spawned(environ) as channel:
-        conversation = CodexConversation(channel, options or CodexOptions(handshake_seconds=10, request_seconds=10))
+        conversation = CodexConversation(channel, options or CodexOptions(handshake_seconds=60, request_seconds=60))
         try:
             await conversation.open()
             yield conversation, channel

@@ -1,12 +1,13 @@
 """A worker that speaks the protocol of ``codex app-server`` and misbehaves as told; standard library only.
 
-Variables FAKE_CODEX_…: WORKER_READY_DELAY_MS, WORKER_HEARTBEAT_MS, WORKER_AUTOEXIT_MS, WORKER_SHUTDOWN_DELAY_MS,
+Variables FAKE_CODEX_…: WORKER_READY_DELAY_MS, WORKER_READY_FILE (it is waited for), WORKER_EXIT_FILE (when it is there,
+one worker removes it and exits), WORKER_HEARTBEAT_MS, WORKER_AUTOEXIT_MS, WORKER_SHUTDOWN_DELAY_MS,
 WORKER_EXIT_CODE, SKIP_READY, HANDSHAKE_MODE (ok, hang, refuse, old), JSONRPC_HANG (a method), UNAUTHORIZED, VERSION,
 MODE (see ``_misbehave``), FINISH_REASON (completed, interrupted, failed).
 
 A prompt may hold ``key=value`` words: words=N (the answer is w0 to wN-1), delay=MS between words, first=MS before them,
-die=STEP (request, started, delta, item, usage, completed), hang=1, tool=NAME calls=N, approve=1, error=INFO,
-big=BYTES, overload=N.
+gate=FILE (the middle word comes when it is there), die=STEP (request, started, delta, item, usage, completed), hang=1,
+tool=NAME calls=N, approve=1, error=INFO, big=BYTES, overload=N.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+_LOOK_MS = 20  # between two looks for a file
 STEPS = ("request", "started", "delta", "item", "usage", "completed")
 Options = dict[str, str]
 
@@ -48,9 +50,13 @@ class Fake:
         _misbehave(knob("MODE"))
         if delay := knob("WORKER_AUTOEXIT_MS"):
             self.later(int(delay), self.exit)
+        if path := knob("WORKER_EXIT_FILE"):
+            self._exit_when(path)
         if beat := knob("WORKER_HEARTBEAT_MS"):
             self._heartbeat(int(beat))
         time.sleep(int(knob("WORKER_READY_DELAY_MS", "0")) / 1000)
+        while (path := knob("WORKER_READY_FILE")) and not os.path.exists(path):
+            time.sleep(_LOOK_MS / 1000)
         while True:
             self._pass()
 
@@ -71,6 +77,12 @@ class Fake:
 
     def later(self, milliseconds: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._timers, (time.monotonic() + milliseconds / 1000, next(self._numbers), action))
+
+    def _exit_when(self, path: str) -> None:
+        if os.path.exists(path):
+            os.unlink(path)
+            self.exit()
+        self.later(_LOOK_MS, lambda: self._exit_when(path))
 
     def exit(self) -> None:
         os._exit(int(knob("WORKER_EXIT_CODE", "0")))
@@ -170,6 +182,9 @@ class Fake:
             return
         if at == len(words) // 2:
             die(options, "delta")
+            if "gate" in options and not os.path.exists(options["gate"]):
+                self.later(_LOOK_MS, lambda: self._words(where, words, at, options))
+                return
         notify("item/agentMessage/delta", {**where, "itemId": "m1", "delta": words[at] if at == 0 else " " + words[at]})
         if delay := float(options.get("delay", 0)):
             self.later(delay, lambda: self._words(where, words, at + 1, options))

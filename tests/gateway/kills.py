@@ -63,7 +63,7 @@ def _judge(lines: list[str], tally: Tally) -> None:
 
 async def _stream_for_ever(client: httpx.AsyncClient, tally: Tally, stopping: asyncio.Event) -> None:
     while not stopping.is_set():
-        async with asyncio.timeout(30):  # none hangs
+        async with asyncio.timeout(60):  # none hangs
             before = tally.ends["worker_not_ready"]
             await _one(client, tally)
         if tally.ends["worker_not_ready"] > before:
@@ -80,7 +80,7 @@ async def _kill(gateway: GatewayProcess, client: httpx.AsyncClient, chance: rand
 
 async def _ready_pid(client: httpx.AsyncClient, restarts: int) -> int:
     """The pid of the worker after so many restarts, once it is ready."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             status = (await client.get("/healthz")).json()["worker_supervisor"]
             assert status["restarts_total"] <= restarts, "a restart nobody caused"
@@ -93,7 +93,7 @@ async def _campaign(gateway: GatewayProcess, *, kills: int, streams: int, seed: 
     tally, stopping = Tally(), asyncio.Event()
     # Shorter than the server keeps them: one that it closes this very moment would look like a lost request.
     limits = httpx.Limits(max_connections=streams + 4, keepalive_expiry=1.0)
-    async with httpx.AsyncClient(base_url=gateway.url, limits=limits, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=gateway.url, limits=limits, timeout=60) as client:
         readers = [asyncio.ensure_future(_stream_for_ever(client, tally, stopping)) for _ in range(streams)]
         await _kill(gateway, client, random.Random(seed), kills)
         stopping.set()

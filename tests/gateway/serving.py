@@ -26,6 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CODEX = ROOT / ".cache/codex/node_modules/.bin/codex"
 _SERVING = re.compile(r"serving on http://127\.0\.0\.1:(\d+)")
 FAST = {"WORKER_BACKOFF_INITIAL_MS": "10", "WORKER_BACKOFF_MAX_MS": "50", "WORKER_SHUTDOWN_GRACE_MS": "2000"}
+# A worker that a busy machine lets wait is not one that fails: a restart would be one that nobody caused.
+PATIENT = {"WORKER_STARTUP_TIMEOUT_MS": "60000", "WORKER_HANDSHAKE_TIMEOUT_MS": "60000"}
 
 
 class GatewayProcess:
@@ -48,7 +50,7 @@ class GatewayProcess:
     @property
     def log(self) -> list[dict[str, Any]]:
         """Its log records so far."""
-        lines = (self.root / "serve.err").read_text().splitlines()
+        lines = (self.root / "serve.err").read_text().split("\n")[:-1]  # the last may be half written
         return [json.loads(line) for line in lines if line.startswith("{")]
 
     def launch(self) -> None:
@@ -77,7 +79,7 @@ class GatewayProcess:
     def get(self, path: str) -> tuple[int, dict[str, Any]]:
         """Status and body of a probe."""
         try:
-            with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+            with urllib.request.urlopen(self.url + path, timeout=60) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
@@ -89,11 +91,11 @@ class GatewayProcess:
 
     def metrics(self, name: str) -> float:
         """The sum of a metric over its labels."""
-        with urllib.request.urlopen(self.url + "/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(self.url + "/metrics", timeout=60) as answer:
             text = answer.read().decode()
         return sum(float(value) for value in re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE))
 
-    def await_ready(self, seconds: float = 20.0) -> dict[str, Any]:
+    def await_ready(self, seconds: float = 60.0) -> dict[str, Any]:
         """Wait for the worker."""
 
         def look() -> dict[str, Any] | None:
@@ -112,14 +114,14 @@ class GatewayProcess:
     def client(self, **options: Any) -> openai.OpenAI:
         """The official client, which tries nothing twice unless told."""
         return openai.OpenAI(
-            base_url=self.url + "/v1", **{"api_key": "any", "max_retries": 0, "timeout": 30, **options}
+            base_url=self.url + "/v1", **{"api_key": "any", "max_retries": 0, "timeout": 60, **options}
         )
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """End it; its exit status."""
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
 
 def _plain(name: str) -> bool:
@@ -142,7 +144,7 @@ def serving(
 ) -> Iterator[GatewayProcess]:
     """A gateway over the fake worker for the block."""
     program = fake_program(root / "bin", **knobs)
-    settings = {"CODEX_BIN": str(program), "CODEX_HOME": str(root / "home"), **FAST, **(environ or {})}
+    settings = {"CODEX_BIN": str(program), "CODEX_HOME": str(root / "home"), **FAST, **PATIENT, **(environ or {})}
     gateway = GatewayProcess(root, settings)
     try:
         gateway.start(ready=ready)

@@ -27,8 +27,9 @@ def test_a_worker_killed_at_random_moments_under_32_streams(tmp_path: Path, noth
     assert not carrying(str(tmp_path))
 
 
-async def _whole_stream(client: httpx.AsyncClient, begun: asyncio.Semaphore) -> str:
-    body = {"model": "gpt-5.2", "stream": True, "messages": [{"role": "user", "content": "words=30 delay=30"}]}
+async def _whole_stream(client: httpx.AsyncClient, begun: asyncio.Semaphore, gate: Path) -> str:
+    asked = {"role": "user", "content": f"words=30 delay=30 gate={gate}"}
+    body = {"model": "gpt-5.2", "stream": True, "messages": [asked]}
     text = ""
     async with client.stream("POST", "/v1/chat/completions", json=body) as answer:
         begun.release()
@@ -45,27 +46,29 @@ def test_a_drain_loses_no_stream_that_can_finish_within_the_grace(tmp_path: Path
     environ = {
         "WORKER_MAX_CONCURRENCY": "32",
         "PROXY_SSE_MAX_CONCURRENCY": "32",
-        "WORKER_SHUTDOWN_GRACE_MS": "8000",
+        "WORKER_SHUTDOWN_GRACE_MS": "40000",
     }
+    gate = tmp_path / "gate"  # streams are under way until somebody was refused
 
     async def drain() -> list[str]:
         begun = asyncio.Semaphore(0)
         async with httpx.AsyncClient(
-            base_url=gateway.url, timeout=30, limits=httpx.Limits(max_connections=40)
+            base_url=gateway.url, timeout=60, limits=httpx.Limits(max_connections=40)
         ) as client:
-            streams = [asyncio.ensure_future(_whole_stream(client, begun)) for _ in range(32)]
+            streams = [asyncio.ensure_future(_whole_stream(client, begun, gate)) for _ in range(32)]
             for _ in streams:
                 await begun.acquire()
             assert gateway.process is not None
             gateway.process.send_signal(signal.SIGTERM)
             refused = await _refused(client)
             assert (refused["code"], refused["retryable"]) == ("worker_not_ready", True)
+            gate.touch()
             return await asyncio.gather(*streams)
 
     with serving(tmp_path, environ) as gateway:
         texts = asyncio.run(drain())
         assert gateway.process is not None
-        assert gateway.process.wait(20) == 0
+        assert gateway.process.wait(60) == 0
     assert texts == [" ".join(f"w{number}" for number in range(30))] * 32
 
 

@@ -26,10 +26,9 @@ TOOLS: Any = [{"type": "function", "function": {"name": "f", "parameters": {"typ
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """One for all: nothing here changes it."""
     environ = {
-        "PROXY_SSE_KEEPALIVE_MS": "800",
-        "PROXY_IDLE_TIMEOUT_MS": "3000",
-        "PROXY_STREAM_IDLE_TIMEOUT_MS": "3000",
-        "PROXY_TIMEOUT_MS": "7000",
+        "PROXY_SSE_KEEPALIVE_MS": "200",
+        "PROXY_IDLE_TIMEOUT_MS": "60000",
+        "PROXY_TIMEOUT_MS": "90000",
         "WORKER_MAX_CONCURRENCY": "2",
         "PROXY_SSE_MAX_CONCURRENCY": "2",
         "TOKEN_LOG_PATH": "tokens.jsonl",
@@ -42,7 +41,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 @pytest.fixture
 def http(gateway: GatewayProcess) -> Iterator[httpx.Client]:
     """A plain client."""
-    with httpx.Client(base_url=gateway.url, timeout=30) as client:
+    with httpx.Client(base_url=gateway.url, timeout=60) as client:
         yield client
 
 
@@ -172,13 +171,17 @@ def test_a_body_within_the_bound_is_taken(http: httpx.Client) -> None:
     assert answer.json()["choices"][0]["message"]["content"] == "w0 w1"
 
 
-def test_a_stream_has_its_parts_in_order(http: httpx.Client) -> None:
+def test_a_stream_has_its_parts_in_order(http: httpx.Client, tmp_path: Path) -> None:
     """Role, content, finish, usage where asked for, [DONE]; comments while nothing is said."""
-    asked = body("words=3 delay=5 first=1200", stream=True, stream_options={"include_usage": True})
+    gate = tmp_path / "gate"
+    asked = body(f"words=3 delay=5 gate={gate}", stream=True, stream_options={"include_usage": True})
+    lines: list[str] = []
     with http.stream("POST", CHAT, json=asked) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
-        lines = [line for line in answer.iter_lines() if line]
-    assert ": keepalive" in lines
+        for line in filter(None, answer.iter_lines()):
+            lines.append(line)
+            if line == ": keepalive":
+                gate.touch()
     events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
     assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert "".join(event["choices"][0]["delta"].get("content", "") for event in events[:-1]) == "w0 w1 w2"
@@ -248,30 +251,40 @@ def test_failures_of_a_turn_have_their_codes(http: httpx.Client, info: str, stat
 
 def trickled(port: int) -> str:
     """The answer to a request whose body comes byte by byte and never ends."""
-    with socket.create_connection(("127.0.0.1", port), 30) as peer:
+    with socket.create_connection(("127.0.0.1", port), 60) as peer:
         head = f"POST {CHAT} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 1000\r\n\r\n"
         peer.sendall(head.encode())
         peer.settimeout(0.2)
-        for _ in range(100):
+        for _ in range(300):
             with contextlib.suppress(TimeoutError):
                 first = peer.recv(1 << 16)
-                peer.settimeout(30)
+                peer.settimeout(60)
                 return (first + peer.makefile("rb").read()).decode()
             peer.sendall(b" ")
     raise AssertionError("it was waited for")
 
 
-def test_silence_ends_at_its_deadline(gateway: GatewayProcess, http: httpx.Client) -> None:
-    """A turn without a sign of life is interrupted: idle_timeout; one that never ends: request_timeout, which a body
-    that never comes gets, too."""
-    with ThreadPoolExecutor(3) as pool:
-        endless = pool.submit(http.post, CHAT, json=body("words=100000 delay=50"))
-        trickle = pool.submit(trickled, gateway.port)
+def test_silence_ends_at_its_deadline(tmp_path: Path, nothing_left: None) -> None:
+    """A turn without a sign of life is interrupted: idle_timeout."""
+    environ = {
+        "PROXY_SSE_KEEPALIVE_MS": "500",
+        "PROXY_IDLE_TIMEOUT_MS": "3000",
+        "PROXY_STREAM_IDLE_TIMEOUT_MS": "5000",
+    }
+    with serving(tmp_path, environ) as gateway, httpx.Client(base_url=gateway.url, timeout=60) as http:
         error_of(http.post(CHAT, json=body("hang=1")), 504, "idle_timeout")
         stream = http.post(CHAT, json=body("hang=1", stream=True)).text
-        error = error_of(endless.result(), 504, "request_timeout")
-        answer = trickle.result().lower()
     assert stream.count(": ") >= 2 and '"code":"idle_timeout"' in stream, stream  # our comments are no sign of its life
+
+
+def test_what_never_ends_is_ended(tmp_path: Path, nothing_left: None) -> None:
+    """A turn that talks for ever: request_timeout, which a body that never comes gets, too."""
+    environ = {"PROXY_TIMEOUT_MS": "3000", "PROXY_IDLE_TIMEOUT_MS": "4000"}
+    with serving(tmp_path, environ) as gateway, ThreadPoolExecutor(1) as pool:
+        trickle = pool.submit(trickled, gateway.port)
+        endless = httpx.post(gateway.url + CHAT, json=body("words=100000 delay=50"), timeout=60)
+        error = error_of(endless, 504, "request_timeout")
+        answer = trickle.result().lower()
     assert error["retryable"] is True
     assert answer.startswith("http/1.1 504 ") and "connection: close" in answer and "request_timeout" in answer, answer
 
@@ -298,9 +311,9 @@ def test_a_flood_is_refused_and_leaves_no_trace(gateway: GatewayProcess) -> None
     barrier = threading.Barrier(40)
 
     def one(number: int) -> tuple[int, str]:
-        with httpx.Client(base_url=gateway.url, timeout=30) as client:
+        with httpx.Client(base_url=gateway.url, timeout=60) as client:
             barrier.wait()
-            answer = client.post(CHAT, json=body("words=2 delay=100", stream=number % 2 == 0))
+            answer = client.post(CHAT, json=body("words=2 delay=300", stream=number % 2 == 0))
             code = answer.json()["error"]["code"] if answer.status_code != 200 else "ok"
             assert answer.status_code == 200 or "retry-after" in answer.headers
             return answer.status_code, code
@@ -353,7 +366,7 @@ def test_a_key_maintenance_and_rates(tmp_path: Path, nothing_left: None) -> None
         "PROXY_METRICS_TOKEN": "only-metrics",
         "PROXY_MAX_PROMPT_TOKENS": "100",
     }
-    with serving(tmp_path, environ) as gateway, httpx.Client(base_url=gateway.url) as http:
+    with serving(tmp_path, environ) as gateway, httpx.Client(base_url=gateway.url, timeout=60) as http:
         for secret in ("wrong", key[:-1], key + "x"):
             error_of(
                 http.post(CHAT, json=body(), headers={"Authorization": f"Bearer {secret}"}), 401, "invalid_api_key"
@@ -373,7 +386,7 @@ def test_a_key_maintenance_and_rates(tmp_path: Path, nothing_left: None) -> None
         assert key not in environ_of_worker
         assert "only-metrics" not in environ_of_worker
     with serving(tmp_path / "closed", {"PROXY_MAINTENANCE_MODE": "true"}) as gateway:
-        answer = httpx.post(gateway.url + CHAT, json=body())
+        answer = httpx.post(gateway.url + CHAT, json=body(), timeout=60)
         assert error_of(answer, 503, "maintenance_mode")["retryable"] is True
         assert answer.headers["retry-after"] == "60"
         assert gateway.metrics("codex_maintenance_mode") == 1
@@ -385,16 +398,17 @@ def test_switches_for_operators_and_testers(tmp_path: Path, nothing_left: None) 
     environ = {"PROXY_KILL_ON_DISCONNECT": "true", "PROXY_TEST_ENDPOINTS": "true"}
     with (
         serving(tmp_path, environ, JSONRPC_HANG="turn/interrupt", WORKER_HEARTBEAT_MS="20") as gateway,
-        httpx.Client(base_url=gateway.url) as http,
+        httpx.Client(base_url=gateway.url, timeout=60) as http,
     ):
         with http.stream("POST", CHAT, json=body("words=100000 delay=20", stream=True)) as answer:
             lines = answer.iter_lines()  # kept, as above
             assert next(lines)
-            assert http.get("/__test/conc").json() == {"inside": 1, "running": 1, "streams": 1}
+            busy = {"inside": 1, "running": 1, "streams": 1}
+            eventually(lambda: http.get("/__test/conc").json() == busy, what="the turn")
         eventually(lambda: gateway.worker()["restarts_total"] == 1, what="a replaced worker")
         status = gateway.await_ready()
         assert (status["restarts_total"], status["consecutive_failures"]) == (1, 0)
-        beat = status["last_log_sample"]
+        beat = eventually(lambda: gateway.worker()["last_log_sample"], what="a heartbeat")
         assert beat["stream"] == "stdout"
         eventually(lambda: gateway.worker()["last_log_sample"]["ts"] != beat["ts"], what="another heartbeat")
         assert http.post(CHAT, json=body()).json()["choices"][0]["message"]["content"] == "w0 w1"
@@ -418,7 +432,7 @@ def test_a_start_that_would_be_insecure_is_refused(tmp_path: Path, environ: dict
     gateway = GatewayProcess(tmp_path, environ, arguments)
     gateway.launch()
     assert gateway.process is not None
-    assert gateway.process.wait(20) == 2
+    assert gateway.process.wait(60) == 2
     said = (tmp_path / "serve.err").read_text()
     assert sentence in said
     assert ("CONFIG_INSECURE" in said) == ("SANDBOX" not in sentence)
@@ -432,7 +446,7 @@ def test_a_missing_program_is_told(tmp_path: Path, nothing_left: None) -> None:
         told = gateway.get("/healthz")[1]["worker_program"]
         assert told["ok"] is False
         assert "CODEX_BIN" in told["reason"]
-        error_of(httpx.post(gateway.url + CHAT, json=body()), 503, "worker_not_ready")
+        error_of(httpx.post(gateway.url + CHAT, json=body(), timeout=60), 503, "worker_not_ready")
 
 
 def test_another_version_is_told(tmp_path: Path, nothing_left: None) -> None:
