@@ -17,7 +17,7 @@ async def main(root: Path, kind: str) -> None:
     readiness = HANDSHAKE if kind == "mute" else READY_LINE
     worker_spec = spec(bench, kind, readiness=readiness, timing=timing(orphan_timeout=float(sys.argv[3])))
     async with supervised(bench, worker_spec, handshakes={"echo": shake_hands}) as workers:
-        assert await workers.pick("echo").wait_for_ready(20)
+        assert await workers.pick("echo").wait_for_ready(60)
         sys.stdout.write(f"{workers.pick('echo').status()['pid']}\n")
         sys.stdout.flush()
         await asyncio.sleep(600)

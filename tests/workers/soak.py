@@ -50,8 +50,8 @@ async def campaign(bench: Bench, kills: int, seed: int) -> Tally:
         users = [asyncio.ensure_future(_use(worker, tally)) for _ in range(_USERS)]
         while tally.kills < kills:
             await _kill(worker, chance, tally)
-        await until(lambda: worker.machine.generation == kills + 1, 30, "the last successor")
-        assert await worker.wait_for_ready(30)
+        await until(lambda: worker.machine.generation == kills + 1, 60, "the last successor")
+        assert await worker.wait_for_ready(60)
         for user in users:
             user.cancel()
         await asyncio.wait(users)
@@ -62,9 +62,9 @@ async def campaign(bench: Bench, kills: int, seed: int) -> Tally:
 async def _kill(worker: ServiceSupervisor, chance: random.Random, tally: Tally) -> None:
     """One life, ended at a moment between its spawn and some work."""
     generation = worker.machine.generation
-    pid = await until(lambda: worker.machine.generation > tally.kills and worker.machine.pid, 30, "a process")
+    pid = await until(lambda: worker.machine.generation > tally.kills and worker.machine.pid, 60, "a process")
     if chance.random() < _WORKING:
-        assert await worker.wait_for_ready(30)
+        assert await worker.wait_for_ready(60)
     await asyncio.sleep(chance.choice([0.0, 0.001, 0.01, 0.05]))
     if worker.machine.pid != pid:
         tally.wrong.append(f"generation {generation} ended although nobody killed it")
@@ -79,7 +79,7 @@ async def _use(worker: ServiceSupervisor, tally: Tally) -> None:
             with worker.borrow() as generation:
                 echo = generation.conversation
                 assert isinstance(echo, Echo)
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     answer = await echo.ask_in_turn(b"question")
                 if answer == b"question":
                     tally.answered += 1

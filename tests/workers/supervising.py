@@ -25,8 +25,9 @@ def argv(*words: object) -> list[str]:
 
 
 def timing(**changed: Any) -> WorkerTiming:
-    """Impatient, so that tests are quick."""
-    return WorkerTiming(**{"backoff_initial": 0.01, "backoff_maximum": 0.05, "shutdown_grace": 1.0, **changed})
+    """Impatient, so that tests are quick; but one that a busy machine lets wait is not one that fails."""
+    quick = {"backoff_initial": 0.01, "backoff_maximum": 0.05, "shutdown_grace": 1.0, "startup_timeout": 60.0}
+    return WorkerTiming(**{**quick, **changed})
 
 
 def spec(
@@ -59,7 +60,7 @@ async def supervised(bench: Bench, *specs: WorkerSpec, **more: Any) -> AsyncGene
         yield workers
 
 
-async def until(found: Callable[[], Any], seconds: float = 10.0, what: str = "") -> Any:
+async def until(found: Callable[[], Any], seconds: float = 60.0, what: str = "") -> Any:
     """The first true value of ``found()``, looked at often; fails after ``seconds``."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not (value := found()):

@@ -20,7 +20,7 @@ def run(work: Awaitable[None]) -> None:
     """In an event loop, with a deadline."""
 
     async def main() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await work
 
     asyncio.run(main())
@@ -100,7 +100,7 @@ def test_calls_of_declared_functions_come_together() -> None:
                 (f"call_{n}", f'{{"n": {n}}}') for n in range(3)
             ]
             undeclared = prompt("tool=g", tools=[tool])
-            async with conversation.turn(undeclared) as turn, asyncio.timeout(5):
+            async with conversation.turn(undeclared) as turn, asyncio.timeout(60):
                 while conversation.rpc.counters.requests < 4:
                     assert not isinstance(await turn.read(), ToolCall)
 
@@ -180,7 +180,7 @@ def test_a_handshake_that_fails_says_why(environ: dict[str, str], sentence: str)
     """Silence, refusal and a version without the methods are told apart, and the version is named."""
 
     async def work() -> None:
-        options = CodexOptions(handshake_seconds=0.3 if "within" in sentence else 20)
+        options = CodexOptions(handshake_seconds=0.3 if "within" in sentence else 60)
         with pytest.raises(HandshakeError, match=sentence):
             async with conversing(environ, options):
                 pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -14,6 +14,7 @@ from debug_server.workers.state import GiveUp, LivenessReason, Machine, Phase, R
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 INITIAL, MAXIMUM, LIMIT, WINDOW, STABLE = 0.5, 5.0, 4, 600.0, 60.0
+steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # however busy the machine is
 seconds = st.floats(min_value=0.0, max_value=1000.0)
 
 
@@ -34,6 +35,7 @@ def an_exit(clock: FakeClock) -> WorkerExit:
     return WorkerExit(at=clock.wall(), code=1, signal=None, error=None, reason="nonzero_exit")
 
 
+@steady
 @given(st.integers(min_value=1, max_value=10_000), st.floats(min_value=0, max_value=1, exclude_max=True))
 def test_a_wait_is_geometric_capped_and_never_longer_than_without_chance(failures: int, chance: float) -> None:
     """500, 1000, 2000, 4000, 5000, 5000 ms, of which chance takes at most a fifth."""
@@ -44,6 +46,7 @@ def test_a_wait_is_geometric_capped_and_never_longer_than_without_chance(failure
     assert backoff.delay(failures + 1, 0.0) >= whole
 
 
+@steady
 @given(st.lists(seconds, max_size=60), st.integers(min_value=0, max_value=8), st.floats(min_value=1, max_value=500))
 def test_no_window_holds_more_restarts_than_the_limit(steps: list[float], limit: int, window: float) -> None:
     """Whatever the moments, and a restart is refused only where the window is full."""
@@ -181,6 +184,7 @@ class WorkerModel(RuleBasedStateMachine):
 
 
 TestWorkerModel = WorkerModel.TestCase
+TestWorkerModel.settings = steady
 
 
 def test_the_row_of_failures_ends_with_stable_uptime() -> None:

@@ -68,17 +68,20 @@ def test_it_is_ready_when_it_says_so_and_not_before(bench: Bench, kind: Kind) ->
     """Pending while it warms up, ready after its word, not ready at once when it is killed, ready again."""
 
     async def check() -> None:
-        async with supervised(bench, _spec(bench, kind, "--delay", 0.15), handshakes={"echo": shake_hands}) as workers:
+        gate = bench.root / "gate"
+        warming = _spec(bench, kind, "--after", gate, "--delay", 0.15)
+        async with supervised(bench, warming, handshakes={"echo": shake_hands}) as workers:
             worker = workers.pick("probed")
             await until(lambda: worker.status()["health"]["readiness"]["reason"] == "handshake_pending")
-            assert await worker.wait_for_ready(10)
+            gate.touch()
+            assert await worker.wait_for_ready(60)
             status = worker.status()
             assert status["startup_latency_ms"] >= 150
             assert status["health"]["readiness"]["reason"] == "handshake_complete"
             (bench.root / "mark").unlink(missing_ok=True)
             os.kill(status["pid"], signal.SIGKILL)
             await until(lambda: not worker.is_ready)
-            assert await worker.wait_for_ready(10)
+            assert await worker.wait_for_ready(60)
             assert worker.status()["restarts_total"] == 1
 
     asyncio.run(check())
@@ -106,10 +109,12 @@ def test_one_that_stops_answering_is_replaced(bench: Bench, kind: Kind) -> None:
 
     async def check() -> None:
         times = {"watchdog_interval": 0.1, "watchdog_timeout": 0.5, "watchdog_failures": 2}
-        hanging = _spec(bench, kind, "--hang-after", 0.3, **times)
+        told = bench.root / "hang"
+        hanging = _spec(bench, kind, "--hang-when", told, **times)
         async with supervised(bench, hanging, handshakes={"echo": shake_hands}) as workers:
             worker = workers.pick("probed")
-            assert await worker.wait_for_ready(10)
+            assert await worker.wait_for_ready(60)
+            told.touch()
             await until(lambda: worker.status()["restarts_total"] >= 1)
             assert "2 checks in a row failed" in worker.status()["last_exit"]["error"]
             assert worker.status()["consecutive_failures"] == 1

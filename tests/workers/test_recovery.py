@@ -44,7 +44,7 @@ def test_a_worker_without_a_conversation_is_adopted(tmp_path: Path) -> None:
     async def check() -> None:
         async with supervised(bench, spec(bench, "stdout", timing=timing(orphan_timeout=60))) as workers:
             worker = workers.pick("echo")
-            assert await worker.wait_for_ready(10)
+            assert await worker.wait_for_ready(60)
             assert (worker.status()["pid"], worker.status()["restarts_total"]) == (pid, 0)
 
     asyncio.run(check())
@@ -62,7 +62,7 @@ def test_a_worker_in_a_conversation_is_removed_first(tmp_path: Path) -> None:
         there = spec(bench, "mute", readiness=HANDSHAKE, timing=timing(orphan_timeout=60))
         async with supervised(bench, there, handshakes={"echo": shake_hands}) as workers:
             assert not alive(pid)
-            assert await workers.pick("echo").wait_for_ready(10)
+            assert await workers.pick("echo").wait_for_ready(60)
 
     asyncio.run(check())
     assert not bench.store.list_claimed()

@@ -19,6 +19,7 @@ from debug_server.errors import NotFoundError
 from tests.running import ROOT, eventually
 from tests.workers.supervising import argv
 
+_TIMING = {"WORKER_BACKOFF_INITIAL_MS": "10", "WORKER_RESTART_MAX": "2", "WORKER_STARTUP_TIMEOUT_MS": "60000"}
 PROGRAM = [sys.executable, "-m", "debug_server"]
 
 
@@ -28,7 +29,7 @@ def served(folder: Path) -> Iterator[tuple[DebugServerClient, subprocess.Popen[s
     process = subprocess.Popen(
         [*PROGRAM, "serve", "--port", "0", "--no-grpc"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "WORKER_BACKOFF_INITIAL_MS": "10", "WORKER_RESTART_MAX": "2"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **_TIMING},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -41,7 +42,7 @@ def served(folder: Path) -> Iterator[tuple[DebugServerClient, subprocess.Popen[s
             yield client, process
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(60)
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -77,4 +78,4 @@ def test_a_declared_worker_lives_and_ends_with_the_server(tmp_path: Path) -> Non
 
 
 def _metrics(client: DebugServerClient) -> str:
-    return httpx.get(f"{client.base_url}/metrics").text
+    return httpx.get(f"{client.base_url}/metrics", timeout=60).text

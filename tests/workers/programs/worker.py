@@ -1,7 +1,7 @@
 """A small long-lived program that says that it is ready in any of the ways there are, and misbehaves on request.
 
-    worker.py KIND [--delay S] [--exit-after S] [--status N] [--deaf] [--children N] [--chatter BYTES] [--hang-after S]
-              [--eat BYTES] [--spin]
+    worker.py KIND [--after FILE] [--delay S] [--exit-after S] [--status N] [--deaf] [--children N]
+              [--chatter BYTES] [--hang-when FILE] [--eat BYTES] [--spin]
 
 KIND is stdout, json, notify, fd, http:PORT, exec:FILE or mute. Lines on stdin are answered with the same line.
 """
@@ -63,8 +63,11 @@ def say_ready(kind: str) -> None:
         Path(argument).write_text("here")
 
 
-def hang(kind: str) -> None:
-    """Answer nobody from now on."""
+def hang(kind: str, told: Path) -> None:
+    """Answer nobody once a file is there, which is removed: the next worker shall answer."""
+    while not told.exists():
+        time.sleep(0.01)
+    told.unlink()
     HANGING.set()
     if kind.startswith("exec:"):
         Path(kind.removeprefix("exec:")).unlink()
@@ -81,9 +84,10 @@ def main() -> None:
     """Live."""
     parser = argparse.ArgumentParser()
     parser.add_argument("kind")
+    parser.add_argument("--after", type=Path)
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--exit-after", type=float)
-    parser.add_argument("--hang-after", type=float)
+    parser.add_argument("--hang-when", type=Path)
     parser.add_argument("--status", type=int, default=0)
     parser.add_argument("--deaf", action="store_true")
     parser.add_argument("--children", type=int, default=0)
@@ -99,10 +103,12 @@ def main() -> None:
             signal.pause()
     if asked.exit_after is not None:
         threading.Timer(asked.exit_after, lambda: os._exit(asked.status)).start()
+    while asked.after is not None and not asked.after.exists():
+        time.sleep(0.01)
     time.sleep(asked.delay)
     say_ready(asked.kind)
-    if asked.hang_after is not None:
-        threading.Timer(asked.hang_after, hang, [asked.kind]).start()
+    if asked.hang_when is not None:
+        threading.Thread(target=hang, args=(asked.kind, asked.hang_when), daemon=True).start()
     for _ in range(asked.chatter // 4096):
         os.write(2, b"x" * 4096)
     eaten = b"x" * asked.eat
