@@ -117,7 +117,7 @@ def kill_amid_pushes(governor: Governor, repo: str, kill: int) -> dict[str, bool
     pushing.start()
     eventually(lambda: sum(pushed.values()) >= 5, what="pushes that were acknowledged")
     governor.kill()
-    pushing.join(30)
+    pushing.join(90)
     return pushed
 
 

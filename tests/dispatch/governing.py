@@ -89,7 +89,7 @@ class Governor:
             if found := re.match(r"serving gRPC on port (\d+)", line):
                 self.port = int(found[1])
                 self._channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
-                grpc.channel_ready_future(self._channel).result(timeout=20)
+                grpc.channel_ready_future(self._channel).result(timeout=60)
                 return self
         raise AssertionError((self.root / "server.err").read_text())
 
@@ -113,7 +113,7 @@ class Governor:
         if self._channel is not None:
             self._channel.close()
         self._process.send_signal(number)
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=60)
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._process = None
@@ -125,7 +125,7 @@ class Governor:
     def emit(self, task: str, kind: str, repo: str, **fields: str) -> Any:
         """One event; the answer."""
         request = pb.IssueEventRequest(task_id=task, event_type=kind, repo_name=repo, **fields)
-        return self.stub("IssueEvent").Emit(request, timeout=20)
+        return self.stub("IssueEvent").Emit(request, timeout=60)
 
     def stream(self, seconds: float = 30.0, **wish: Any) -> Iterator[Any]:
         """The stream, until it ends or so many seconds have passed."""

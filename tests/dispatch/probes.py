@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import grpc
@@ -57,7 +57,7 @@ def strange_probe(behaviour: bytes | str) -> Iterator[tuple[int, list[bytes]]]:
         calls.append(request)
         if isinstance(behaviour, bytes):
             return behaviour
-        over.wait(30)
+        over.wait(100)
         return b""
 
     service, method = SYNC_REPO
@@ -76,7 +76,7 @@ def _dying_probe(calls: list[bytes]) -> Iterator[int]:
         yield int(process.stdout.readline())
     finally:
         process.kill()
-        calls += process.communicate(timeout=30)[0].splitlines()
+        calls += process.communicate(timeout=60)[0].splitlines()
 
 
 def _die(request: bytes) -> bytes:
@@ -97,7 +97,7 @@ def not_grpc() -> Iterator[int]:
                     peer, _ = listener.accept()
                 except OSError:
                     return
-                with peer:
+                with peer, suppress(OSError):  # one that has left meanwhile
                     peer.sendall(b"HTTP/1.0 200 OK\r\n\r\nhello")
 
         thread = threading.Thread(target=serve, daemon=True)

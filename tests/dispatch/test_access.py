@@ -45,9 +45,9 @@ def test_a_caller_from_elsewhere_needs_a_token(governor: Governor, tmp_path: Pat
         def status(token: str | None) -> list[str]:
             headers = () if token is None else (("authorization", f"Bearer {token}"),)
             calls = (
-                lambda: events.Emit(asked, metadata=headers, timeout=20),
-                lambda: list(events.Stream(pb.StreamRequest(), metadata=headers, timeout=20)),
-                lambda: registry.AddRepo(repo, metadata=headers, timeout=20),
+                lambda: events.Emit(asked, metadata=headers, timeout=60),
+                lambda: list(events.Stream(pb.StreamRequest(), metadata=headers, timeout=60)),
+                lambda: registry.AddRepo(repo, metadata=headers, timeout=60),
             )
             found = []
             for call in calls:

@@ -65,11 +65,16 @@ def test_all_eight_do_their_work(governor: Governor, tmp_path: Path) -> None:
     assert (tmp_path / "snapshots").is_dir() and json.loads(output(said["probe"]))["files_synced"] >= 1
 
 
-def _configure(governor: Governor, root: Path, timeout: float, port: int) -> None:
-    """The shipped runners with one timeout, in repositories whose own programs come first, and a probe at a port."""
+def _configure(governor: Governor, root: Path, port: int, *, timeout: float = 100.0, call: float = 100.0) -> None:
+    """The shipped runners with one timeout, in repositories whose own programs come first, and a probe at a port.
+
+    ``call`` is the timeout of the probe's call: what must be received before it ends needs time to get there.
+    """
     text = (SHIPPED / "runners.yml").read_text().replace("timeout: 600", "").replace("timeout: 300", "")
     text = text.replace("    priority:", f"    timeout: {timeout}\n    priority:")
-    text = text.replace("persist-memory-probe:50052", f"127.0.0.1:{port}")
+    head, mark, probes = text.partition("\n  probe:\n")
+    probes = probes.replace(f"timeout: {timeout}", f"timeout: {call}")
+    text = f"{head}{mark}{probes}".replace("persist-memory-probe:50052", f"127.0.0.1:{port}")
     governor.configure(text, repos_text({name: root / name for name in REPOSITORIES}))
 
 
@@ -87,11 +92,12 @@ def test_each_of_the_eight_broken_in_every_way(governor: Governor, tmp_path: Pat
     """
     for repo in REPOSITORIES:
         make_repository(tmp_path / repo)
-    _configure(governor, tmp_path, 60, 1)
+    _configure(governor, tmp_path, 1)
     governor.start()
     for way, (expected, behaviour, of_probe) in WAYS.items():
         with strange_probe(behaviour) as (port, calls):
-            _configure(governor, tmp_path, 1.5 if way == "hang" else 60, port)
+            limits = {"timeout": 1.5, "call": 10.0} if way == "hang" else {}
+            _configure(governor, tmp_path, port, **limits)
             for name, (event, repo, _) in RUNNERS.items():
                 _plant(tmp_path, name, way)
                 assert governor.emit(f"{way}-{name}", event, repo, field="100").message == f"[runner] {name} queued"
@@ -113,7 +119,7 @@ def _endings(governor: Governor, way: str) -> dict[str, dict[str, Any]]:
     """How all runs of one way ended, by runner; exactly one end each."""
     found: dict[str, dict[str, Any]] = {}
     for beginning in ("runner.e", "runner.t"):  # two streams without the output's lines
-        for event in governor.stream(90.0, event_type_filter=beginning):
+        for event in governor.stream(110.0, event_type_filter=beginning):
             if event.task_id.startswith(f"{way}-"):
                 assert event.event_type in TERMINAL and event.field not in found, event
                 found[event.field] = {**json.loads(event.payload), "type": event.event_type}

@@ -17,7 +17,7 @@ from tests.running import eventually, lasting_port
 YES = pb.SyncRepoResponse(ok=True, files_synced=7).SerializeToString()
 
 
-def _runners(targets: Mapping[str, tuple[int, str]], timeout: float = 5.0) -> str:
+def _runners(targets: Mapping[str, tuple[int, str]], timeout: float = 60.0) -> str:
     """One runner for each port and rpc."""
     return "runners:\n" + "".join(
         f"  {name}:\n    executor: grpc\n    target: 127.0.0.1:{port}\n    rpc: {rpc}\n    skills: [{name}.call]\n"
@@ -90,12 +90,12 @@ def test_a_crash_during_a_call_sends_nothing_twice(governor: Governor, tmp_path:
 
         def answer(request: bytes) -> bytes:
             answered.append(request)
-            eventually(gate.exists)
+            eventually(gate.exists, 90)
             return YES
 
         late = stack.enter_context(serving(SYNC_REPO[0], {SYNC_REPO[1]: answer}))
         targets = {"late": (late, "ProbeSync.SyncRepo"), "slow": (slow, "ProbeSync.SyncRepo")}
-        governor.configure(_runners(targets, 60.0), repos_text({"repo": path}))
+        governor.configure(_runners(targets), repos_text({"repo": path}))
         governor.start()
         for name in targets:
             governor.emit(name, f"{name}.call", "repo")

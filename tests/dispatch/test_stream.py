@@ -121,10 +121,12 @@ def test_a_runner_that_detaches_leaves_nothing(working: Working) -> None:
     assert (found, payload["exit_code"]) == ("runner.exited", 0)
 
 
-def test_bounds_of_a_runner(working: Working) -> None:
+def test_bounds_of_a_runner(working: Working, tmp_path: Path) -> None:
     """More than `queue` waiting events are refused as an error event; `concurrency` bounds how many run at a time."""
-    governor = working("sleep 0.4\n", ONE_RUNNER + "    queue: 2\n    concurrency: 1\n")
+    held = "until [ -e go ]; do sleep 0.02; done\n"
+    governor = working(held, ONE_RUNNER + "    queue: 2\n    concurrency: 1\n")
     answers = [governor.emit(f"Q-{number}", "work.do", "repo").message for number in range(8)]
+    (tmp_path / "repo/go").touch()
     refused = [answer for answer in answers if answer.startswith("[runner] work error: ")]
     assert refused and "wait already" in refused[0]
     events = governor.told(event_type_filter="runner.")
@@ -158,7 +160,7 @@ def test_over_http(working: Working) -> None:
     governor.stop()
     governor.environ = {"DEBUG_SERVER_HOOK_SECRET": "s3cret"}
     governor.start()
-    with httpx.Client(base_url=governor.http, timeout=20) as client:
+    with httpx.Client(base_url=governor.http, timeout=60) as client:
         event = {"task_id": "H", "event_type": "work.do", "repo_name": "repo"}
         answer = client.post("/kanban/events", json=event)
         assert (answer.status_code, answer.json()["message"]) == (202, ["[runner] work queued"])
@@ -169,7 +171,7 @@ def test_over_http(working: Working) -> None:
         pushed = client.post("/hooks/repo", content=body, headers={**signed, "X-GitHub-Event": "push"})
         assert pushed.json()["message"] == ["[runner] work queued"], "the last of many paths is the one that matters"
         push = pb.IssueEventRequest(task_id="G", event_type="push", repo_name="repo", paths=[*paths, "x.md"])
-        assert governor.stub("IssueEvent").Emit(push, timeout=20).message == "[runner] work queued"
+        assert governor.stub("IssueEvent").Emit(push, timeout=60).message == "[runner] work queued"
         assert client.post("/hooks/repo", content=body, headers=signed).status_code == 422, "what happened is not said"
         assert client.post("/hooks/repo", content=body + b" ", headers=signed).status_code == 401
         assert client.post("/kanban/events", json=event, headers={"Host": "evil.example"}).status_code == 401
@@ -186,7 +188,7 @@ def test_files_are_read_anew(working: Working) -> None:
     runners.write_text(ONE_RUNNER.replace("bash", "perl"))
     governor.signal(signal.SIGHUP)
     assert "queued" in governor.emit("B", "other.do", "repo").message
-    health = httpx.get(f"{governor.http}/healthz").json()["dispatch"]
+    health = httpx.get(f"{governor.http}/healthz", timeout=60).json()["dispatch"]
     assert "runners.yml:4" in health["configuration"]
 
 

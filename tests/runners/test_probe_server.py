@@ -21,7 +21,7 @@ from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
 from tests.runners.calling import commit, files_below
 from tests.running import eventually
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class Probe:
@@ -204,7 +204,7 @@ def test_a_wrong_setting_is_named(tmp_path: Path, environ: dict[str, str], reaso
     """One line that names the variable, and status 1."""
     command = [sys.executable, "-P", "-m", "runners.probe_server"]
     done = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=30
+        command, cwd=tmp_path, env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 1
     assert reason in done.stderr
@@ -214,6 +214,6 @@ def test_a_wrong_setting_is_named(tmp_path: Path, environ: dict[str, str], reaso
 def test_a_port_in_use_is_a_reason(probe: Probe, tmp_path: Path) -> None:
     """The second probe on a port says so instead of taking every other call."""
     command = [sys.executable, "-P", "-m", "runners.probe_server", "--port", probe.address.rpartition(":")[2]]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert "is another probe running?" in done.stderr

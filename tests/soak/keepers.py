@@ -13,7 +13,7 @@ from debug_server.runner.keeper.linux import is_alive, start_time
 from debug_server.runner.keeper.tree import descendants
 
 Identity = tuple[int, int]  # pid, start time
-_DEATH_SECONDS = 10.0
+_DEATH_SECONDS = 60.0
 
 
 def by_handle(keepers_dir: Path) -> list[Identity]:

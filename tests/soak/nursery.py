@@ -29,7 +29,7 @@ from tests.soak import tenants
 ROOT = Path(__file__).resolve().parent.parent.parent
 _SERVER, TENANT, LAST_TENANT = b"+", b"t", b"l"
 _PATIENCE = 60.0
-_LEAVE_SECONDS = 20.0
+_LEAVE_SECONDS = 60.0
 
 
 def database(root: Path) -> str:
