@@ -13,7 +13,7 @@ import os
 import signal
 import time
 
-from debug_server.runner.keeper import limits, record, verbs
+from debug_server.runner.keeper import deadlines, limits, record, verbs
 from debug_server.runner.keeper.attendance import Attendance
 from debug_server.runner.keeper.containment import STATUS
 from debug_server.runner.keeper.control import Control
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _HELD_PIPE_SECONDS = 1.0  # a pipe end handed to a process outside the tree is not waited for longer
 _SLOW_CLIENT_SECONDS = 60.0  # what an ended child has left in its pipe waits so long for an attached client
 _FOR_EVER = 3600.0
+_HEARING_TURNS = 2  # a client that has just called is accepted in one turn and heard in the next
 
 
 class Keeper:
@@ -103,8 +104,6 @@ class Keeper:
             now = time.monotonic()
             if self.asked_to_end:
                 self.cancel("its keeper was asked to end")
-            elif self.attendance.over(now):
-                self.cancel("nobody has supervised it for a while")
             self._check_limits(now)
             self.ladder.step(now)
             self.loop.turn(self._patience(now))
@@ -198,10 +197,22 @@ class Keeper:
         return self.streams.done or self._pipes_held_outside()
 
     def _pipes_held_outside(self) -> bool:
-        """The tree is empty but an end of a pipe is open: it was handed to somebody outside."""
-        since = max(self.leader_ended or 0.0, self.streams.last_output)
+        """The tree is empty but an end of a pipe is open, and nothing comes: it was handed to somebody outside."""
+        heard = self.streams.last_output
         patience = _SLOW_CLIENT_SECONDS if self.streams.awaits_client else _HELD_PIPE_SECONDS
-        return time.monotonic() - since > patience
+        if time.monotonic() - max(self.leader_ended or 0.0, heard) <= patience:
+            return False
+        self._hear()
+        return self.streams.done or self.streams.last_output == heard
+
+    def _hear(self) -> None:
+        """Take in what has happened until now.
+
+        A keeper that was stopped, or given no processor, finds that a time is over and has yet to see what came in it:
+        output, the command's own end, a client.
+        """
+        for _ in range(_HEARING_TURNS):
+            self.loop.turn(0.0)
 
     def _patience(self, now: float) -> float:
         until = now + _FOR_EVER
@@ -212,34 +223,16 @@ class Keeper:
         if self.leader_ended is not None:
             until = min(until, now + 0.01)
         elif not self.ladder.active:
-            until = min(until, self._next_limit(now) if self.limits else until, self.attendance.until)
+            until = min(until, deadlines.nearest(self, now))
         return max(until - now, 0.0)
-
-    def _next_limit(self, now: float) -> float:
-        until = now + _FOR_EVER
-        if (wall := self.asked("wall_seconds")) is not None:
-            until = min(until, self.started + wall)
-        if (idle := self.asked("idle_seconds")) is not None and not self.streams.deaf:
-            until = min(until, self.streams.last_output + idle)
-        if self._counts_cpu():
-            until = min(until, now + self.meter.cpu_patience(self.asked("cpu_seconds")))
-        return until
-
-    def _counts_cpu(self) -> bool:
-        return "cpu_seconds" in self.limits and self.limits["cpu_seconds"]["by"] == "cgroup"
 
     def _check_limits(self, now: float) -> None:
         if self.streams.blocked:
             self.streams.retry_disk(now, patient=self.stop is None)
-        if self.leader_ended is not None or self.ladder.active or not self.limits:
-            return
-        wall, idle, cpu = (self.asked(name) for name in ("wall_seconds", "idle_seconds", "cpu_seconds"))
-        if wall is not None and now >= self.started + wall:
-            self.end(Stop("timed_out", f"ran longer than {wall:g} s", "wall_seconds"))
-        elif idle is not None and now >= self.streams.last_output + idle and not self.streams.deaf:
-            self.end(Stop("idle_timed_out", f"wrote nothing for {idle:g} s", "idle_seconds"))
-        elif self._counts_cpu() and self.meter.cpu_seconds() >= cpu:
-            self.end(Stop("limit_exceeded", f"used more than {cpu:g} cpu seconds", "cpu_seconds"))
+        if deadlines.passed(self, now) is not None:
+            self._hear()
+            if (stop := deadlines.passed(self, now)) is not None:
+                self.end(stop)
 
     def _over_cap(self) -> None:
         message = f"wrote more than {self.asked('output_bytes')} bytes of output"
@@ -266,7 +259,8 @@ class Keeper:
             self.control.broadcast({"event": "ending"})
 
     def cancel(self, message: str) -> None:
-        """Somebody asked; what has ended by itself was not cancelled."""
+        """Somebody asked; what has ended by itself, noticed or not, was not cancelled."""
+        self._reap(self.wakeup, 0)
         if self.leader_ended is None:
             self.end(Stop("cancelled", message))
 

@@ -1,0 +1,86 @@
+"""A keeper that was stopped for a while: what happened meanwhile counts as if it had looked in time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from debug_server.model import ExitReason, Limits
+from debug_server.runner.keeper.linux import stat_fields
+from debug_server.runner.keeper.tree import children
+from tests.running import Bench, Started, carrying, eventually, python
+
+PATIENCE = 8.0  # of the keepers, which must have been stopped before it is over
+
+
+@contextmanager
+def _stopped(*commands: Started) -> Iterator[None]:
+    """Their keepers see nothing until the end of it."""
+    keepers = [command.handle()["keeper"]["pid"] for command in commands]
+    for keeper in keepers:
+        os.kill(keeper, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for keeper in keepers:
+            os.kill(keeper, signal.SIGCONT)
+
+
+def test_what_came_in_time_counts_although_it_is_heard_late(bench: Bench) -> None:
+    """A command has ended, one has written and a worker was attached to before their limits: when their keepers go on
+    after those, nobody is ended for them."""
+    mark = f"ends-{bench.root.parent.name}"
+    ends = bench.start(["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done", mark], timeout=PATIENCE)
+    writes = bench.start(
+        ["sh", "-c", "while [ ! -e over ]; do echo on; sleep 0.05; done"], limits=Limits(idle_seconds=PATIENCE)
+    )
+    relays = bench.start(python("import sys; sys.stdin.read()"), stdin=True, relay=True, orphan_seconds=PATIENCE)
+    with _stopped(ends, writes, relays):
+        (bench.workspace / "go").touch()
+        eventually(lambda: not carrying(mark), what="the end of the first")
+        client = relays.connect()
+        client.send({"op": "attach", "offset": 0})
+        time.sleep(PATIENCE)
+    assert ends.result().exit_reason is ExitReason.EXITED
+    assert client.request({"op": "status"})["ending"] is False
+    client.send({"op": "close_stdin"})
+    assert relays.result().exit_reason is ExitReason.EXITED
+    client.close()
+    (bench.workspace / "over").touch()
+    assert writes.result().exit_reason is ExitReason.EXITED
+
+
+def test_the_last_words_of_a_tree_are_kept_although_they_are_read_late(make_bench: Callable[..., Bench]) -> None:
+    """What a leftover has written before its end is in the log, however long the keeper did not look at its pipe."""
+    bench = make_bench(kill_grace=60.0)
+    mark = f"stays-{bench.root.parent.name}"
+    stays = "(trap '' TERM; while [ ! -e go ]; do sleep 0.02; done; echo last words) & exit 0"
+    started = bench.start(["sh", "-c", stays, mark])
+    keeper = started.handle()["keeper"]["pid"]
+    eventually(lambda: len(carrying(mark)) == 1 and not _unreaped(keeper), what="an ended leader, noticed")
+    with _stopped(started):
+        (bench.workspace / "go").touch()
+        eventually(lambda: not carrying(mark), what="the end of the leftover")
+        time.sleep(1.5)  # longer than a keeper waits for a pipe that somebody outside its tree holds
+    result = started.result()
+    assert result.exit_reason is ExitReason.EXITED
+    assert bench.log(result)["stdout"] == b"last words\n"
+
+
+def test_a_cancel_does_not_relabel_what_had_ended(bench: Bench) -> None:
+    """The command has exited, its keeper has yet to notice, and then somebody cancels it: it has exited."""
+    mark = f"exits-{bench.root.parent.name}"
+    started = bench.start(["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done", mark])
+    with _stopped(started):
+        (bench.workspace / "go").touch()
+        eventually(lambda: not carrying(mark), what="its end")
+        bench.supervisor.pipeline.cancel(started.command.id)
+    assert started.result().exit_reason is ExitReason.EXITED
+
+
+def _unreaped(parent: int) -> bool:
+    """Whether a child of that process has ended and was not waited for."""
+    return any((stat_fields(pid) or "Z")[0] in "ZX" for pid in children(parent))
