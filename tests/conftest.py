@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.running import MECHANISMS, TAG, Bench, eventually, missing_mechanism, orphaned_groups, rooted_in, run_files
 
@@ -17,6 +18,10 @@ _probe = cache(missing_mechanism)
 
 # A shell starts its background jobs with SIGINT ignored, and so would every command line that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# An example that took long says nothing of the code where others use the processor too.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("patient")
 
 gc.disable()  # until the tests are collected: it would look at every module and class again and again
 

@@ -217,7 +217,7 @@ class Started:
         connection: KeeperConnection = eventually(dial, what="a listening keeper")
         return connection
 
-    def await_output(self, text: bytes, seconds: float = 30.0) -> None:
+    def await_output(self, text: bytes, seconds: float = 60.0) -> None:
         """Wait until its log holds ``text``."""
         path = Path(str(self.command.log_path))
         eventually(lambda: path.exists() and text in path.read_bytes(), seconds, f"{text!r} in the log")
@@ -257,7 +257,7 @@ def _belongs(pid: int, root: str, tag: str) -> bool:
     links = [f"/proc/{pid}/cwd"]
     with contextlib.suppress(OSError):
         links += [f"/proc/{pid}/fd/{name}" for name in os.listdir(f"/proc/{pid}/fd")]
-    return any(_link(link).startswith(root) for link in links)
+    return any(f"{_link(link)}/".startswith(f"{root}/") for link in links)
 
 
 def _link(path: str) -> str:

@@ -104,16 +104,16 @@ class KeeperConnection:
                 return reply
         raise KeeperError("the keeper went away before it answered")
 
-    def _reply(self, timeout: float) -> dict[str, Any] | None:
+    def _reply(self, timeout: float, failure: str = "the keeper did not answer") -> dict[str, Any] | None:
         try:
             return self.receive(timeout)
         except TimeoutError as error:
-            raise KeeperError(f"the keeper did not answer within {timeout:g} s") from error
+            raise KeeperError(f"{failure} within {timeout:g} s") from error
 
     def write_stdin(self, write_id: str, data: bytes, timeout: float = 60.0) -> None:
         """Write to the child's stdin and wait until its pipe has taken it; KeeperError says why it could not."""
         self.send_frame(frames.encode_write(write_id, data))
-        while (reply := self._reply(timeout)) is not None:
+        while (reply := self._reply(timeout, "stdin: the command did not take its input")) is not None:
             if reply.get("write") == write_id:
                 if not reply["ok"]:
                     raise KeeperError(f"stdin: {reply['error']}")

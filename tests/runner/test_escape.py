@@ -12,7 +12,7 @@ from tests.running import Bench, carrying, eventually, program
 @pytest.mark.parametrize("end", ["cancel", "keeper_death"])
 @pytest.mark.parametrize("artist", ARTISTS)
 def test_no_process_survives_the_end_of_its_command(held: Bench, artist: str, end: str) -> None:
-    """After a cancel or the death of its keeper, no process of the tree exists within two seconds."""
+    """After a cancel or the death of its keeper, no process of the tree is left."""
     escape(held, artist, end)
 
 
@@ -27,7 +27,7 @@ def test_what_a_command_leaves_behind_ends_with_it(held: Bench, artist: str) -> 
     mark = f"left-{held.root.parent.name}-{artist}"
     result = held.run(program("escape.py", artist, mark, "--leave"))
     assert result.exit_reason is ExitReason.EXITED
-    assert result.exit.wall_seconds < 2.0
+    assert result.exit.wall_seconds < 30.0
     # Each of the hydra's processes lives half a millisecond: a listing may find none of them.
     assert artist == "hydra" or result.exit.evidence["leftovers"]
     eventually(lambda: not carrying(mark), what="the end of the leftovers")

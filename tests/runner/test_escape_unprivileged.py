@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from debug_server.runner.keeper import cgroup
-from tests.running import PROGRAMS, ROOT, TAG, eventually
+from tests.running import PROGRAMS, ROOT, TAG, eventually, rooted_in
 
 NOBODY = 65534
 CONTROLLERS = ("memory", "pids", "cpu", "cpuacct")
@@ -51,10 +52,10 @@ def _may_execute(path: str) -> bool:
 
 
 @pytest.fixture
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def place() -> Iterator[Path]:
     """A folder of the plain user's with a copy of the package; pytest's own folders are closed to others."""
-    root = Path("/tmp") / f"escape-{os.getpid()}-{tmp_path_factory.mktemp('x').name}"
-    root.mkdir(mode=0o755)
+    root = Path(tempfile.mkdtemp(prefix="escape-", dir="/tmp"))
+    root.chmod(0o755)
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "debug_server", root / "code" / "debug_server", ignore=ignored)
     shutil.copytree(ROOT / "tests", root / "code" / "tests", ignore=ignored)
@@ -62,6 +63,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     home.mkdir()
     os.chown(home, NOBODY, NOBODY)
     yield home
+    eventually(lambda: not rooted_in(root, f"{TAG}={home}"), what="the end of those who tidy up there")
     shutil.rmtree(root)
 
 
@@ -105,7 +107,7 @@ def _suite(place: Path, containment: str, groups: list[str]) -> dict[str, Any]:
         cwd="/",
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=110,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -37,9 +37,9 @@ def _order(folder: Path, number: int, text: str) -> LaunchOrder:
     )
 
 
-def _fork_server() -> int:
-    (pid,) = [pid for pid in children(os.getpid()) if _name(pid) == "ds-forkserver"]
-    return pid
+def _fork_server(pool: KeeperPool) -> int:
+    assert pool._process is not None
+    return pool._process.pid
 
 
 def _name(pid: int) -> str:
@@ -52,7 +52,7 @@ def _name(pid: int) -> str:
 def test_a_stopped_keeper_is_given_up_and_never_begins(pool: KeeperPool, tmp_path: Path) -> None:
     """Nothing within the deadline: an error that says so; set going again the keeper runs nothing and leaves."""
     keeper = pool.take()
-    server = _fork_server()
+    server = _fork_server(pool)
     spares = children(server)
     for pid in spares:
         os.kill(pid, signal.SIGSTOP)
@@ -80,7 +80,7 @@ def test_a_deadline_at_any_moment_of_the_start(pool: KeeperPool, tmp_path: Path)
         else:
             assert running.wait().reason is ExitReason.EXITED
             running.clean()
-    server = _fork_server()
+    server = _fork_server(pool)
     pool.close()
     eventually(lambda: not _name(server), what="the end of the fork server and its keepers")
     ran = {number for number in range(1, 61) if (tmp_path / f"ran-{number}").exists()}
@@ -92,7 +92,7 @@ def test_a_fork_server_that_is_let_go_leaves_no_zombie(pool: KeeperPool, tmp_pat
     """It stays for its last keeper, whose command ends as it should, and is waited for when it has gone."""
     order = _order(tmp_path, 1, "while [ ! -e go ]; do sleep 0.02; done")
     running = launch(pool, tmp_path / "keepers", order)
-    server = _fork_server()
+    server = _fork_server(pool)
     pool.close()
     assert _name(server) == "ds-forkserver"
     (tmp_path / "go").touch()

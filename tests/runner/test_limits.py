@@ -48,9 +48,9 @@ def test_enough_memory_is_not_out_of_memory(memory_bench: Bench) -> None:
 
 def test_idle_timeout(held: Bench) -> None:
     """Silence is measured from the last output; the reason, the limit and a note on the stream system say so."""
-    result = held.run(["sh", "-c", "echo one; sleep 0.2; echo two; sleep 100"], limits=Limits(idle_seconds=0.4))
+    result = held.run(["sh", "-c", "echo one; sleep 0.5; echo two; sleep 100"], limits=Limits(idle_seconds=4))
     assert (result.exit_reason, result.exit.limit) == (ExitReason.IDLE_TIMED_OUT, "idle_seconds")
-    assert 0.6 <= result.exit.wall_seconds < 3.0
+    assert 4.5 <= result.exit.wall_seconds < 60.0
     log = held.log(result)
     assert log["stdout"] == b"one\ntwo\n"
     assert b"idle_timed_out" in log["system"]
@@ -58,7 +58,7 @@ def test_idle_timeout(held: Bench) -> None:
 
 def test_wall_timeout(held: Bench) -> None:
     """No exit code, the processes at the kill listed, what was written before kept."""
-    result = held.run(["sh", "-c", "echo before; sleep 100"], timeout=0.3)
+    result = held.run(["sh", "-c", "echo before; sleep 100"], timeout=4)
     assert (result.exit_reason, result.exit.limit, result.exit_code) == (ExitReason.TIMED_OUT, "wall_seconds", None)
     assert any("sleep" in process["command"] for process in result.exit.evidence["processes_at_kill"])
     assert held.log(result)["stdout"] == b"before\n"
@@ -88,15 +88,15 @@ def test_output_up_to_the_cap_is_fine(bench: Bench) -> None:
 
 def test_cpu_seconds(held: Bench) -> None:
     """A process that computes for ever is ended for its CPU time."""
-    result = held.run(program("hog.py", "cpu"), limits=Limits(cpu_seconds=1, wall_seconds=30))
+    result = held.run(program("hog.py", "cpu"), limits=Limits(cpu_seconds=1, wall_seconds=90))
     assert (result.exit_reason, result.exit.limit) == (ExitReason.LIMIT_EXCEEDED, "cpu_seconds")
-    assert 0.7 <= result.exit.cpu_seconds < 3.0
+    assert 0.7 <= result.exit.cpu_seconds < 30.0
     assert result.exit.limits["cpu_seconds"]["by"] in ("cgroup", "rlimit")
 
 
 def test_cpu_seconds_are_the_whole_trees(memory_bench: Bench) -> None:
     """With a cgroup, many short processes spend one budget, in fractions of a second."""
-    result = memory_bench.run(program("hog.py", "cpu_below"), limits=Limits(cpu_seconds=0.3, wall_seconds=30))
+    result = memory_bench.run(program("hog.py", "cpu_below"), limits=Limits(cpu_seconds=0.3, wall_seconds=90))
     assert (result.exit_reason, result.exit.limit) == (ExitReason.LIMIT_EXCEEDED, "cpu_seconds")
 
 

@@ -66,10 +66,10 @@ def test_killed_there_it_ends_once(tmp_path: Path, make_bench: Callable[..., Ben
     """kill -9 at each step: the next server finishes the command, which ran once if it ran at all."""
     root = tmp_path / "server"
     with _server(root, point, mode, ONCE) as server:
-        assert server.wait(20) == -signal.SIGKILL
+        assert server.wait(60) == -signal.SIGKILL
     bench = make_bench(root=root)
     with _engine(bench) as engine:
-        command = engine.wait(_only_command(bench).id, 10.0)
+        command = engine.wait(_only_command(bench).id, 60.0)
     if mode == "inline" and point in ("claimed", "ordered") and command.exit_reason is ExitReason.LOST:
         assert _ran(bench) == 0, "lost before it was started"
         return
@@ -82,10 +82,10 @@ def test_a_queued_command_that_was_only_claimed_runs_again(tmp_path: Path, make_
     """It goes back to the queue and is a second attempt."""
     root = tmp_path / "server"
     with _server(root, "claimed", "queued", ONCE) as server:
-        assert server.wait(20) == -signal.SIGKILL
+        assert server.wait(60) == -signal.SIGKILL
     bench = make_bench(root=root)
     with _engine(bench) as engine:
-        command = engine.wait(_only_command(bench).id, 10.0)
+        command = engine.wait(_only_command(bench).id, 60.0)
     assert (command.status, command.attempt, _ran(bench)) == (CommandStatus.SUCCEEDED, 2, 1)
 
 
@@ -93,7 +93,7 @@ def test_a_command_that_never_started_leaves_no_log(tmp_path: Path, make_bench: 
     """Killed when its keeper had made the log and no more, and cancelled meanwhile: the empty log goes with it."""
     root = tmp_path / "server"
     with _server(root, "claimed", "queued", ONCE) as server:
-        assert server.wait(20) == -signal.SIGKILL
+        assert server.wait(60) == -signal.SIGKILL
     bench = make_bench(root=root)
     log_path = log_path_of(bench.settings.paths, _only_command(bench))
     log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def test_a_command_that_never_started_leaves_no_log(tmp_path: Path, make_bench: 
     Path(index_path(log_path)).touch()
     bench.store.request_cancel(_only_command(bench).id)
     with _engine(bench) as engine:
-        command = engine.wait(_only_command(bench).id, 10.0)
+        command = engine.wait(_only_command(bench).id, 60.0)
     assert (command.exit_reason, command.log_path, _ran(bench)) == (ExitReason.CANCELLED, None, 0)
     assert list(log_path.parent.iterdir()) == []
 
@@ -114,11 +114,11 @@ def test_a_running_command_is_carried_on(tmp_path: Path, make_bench: Callable[..
         eventually((bench.workspace / "ran").exists, what="the command's start")
         eventually(lambda: _only_command(bench).status is CommandStatus.RUNNING, what="its row to say so")
         server.kill()
-        server.wait(10)
+        server.wait(60)
     with _engine(bench) as engine:
         assert _only_command(bench).status is CommandStatus.RUNNING
         (bench.workspace / "go").touch()
-        command = engine.wait(_only_command(bench).id, 10.0)
+        command = engine.wait(_only_command(bench).id, 60.0)
     assert command.exit_reason is ExitReason.EXITED
     assert (command.attempt, _ran(bench)) == (1, 1)
     assert read_log(Path(str(command.log_path)))["stdout"] == b"begun\nover\n"
@@ -128,11 +128,11 @@ def test_an_adopted_command_can_be_cancelled(tmp_path: Path, make_bench: Callabl
     """Also when the wish was recorded while no server lived."""
     root = tmp_path / "server"
     with _server(root, "started", "queued", WAITS) as server:
-        assert server.wait(20) == -signal.SIGKILL
+        assert server.wait(60) == -signal.SIGKILL
     bench = make_bench(root=root)
     bench.store.request_cancel(_only_command(bench).id)
     with _engine(bench) as engine:
-        command = engine.wait(_only_command(bench).id, 10.0)
+        command = engine.wait(_only_command(bench).id, 60.0)
     assert command.exit_reason is ExitReason.CANCELLED
 
 
@@ -140,7 +140,7 @@ def test_server_and_keeper_killed_is_lost(tmp_path: Path, make_bench: Callable[.
     """Nobody is left who knows: the tree is ended, the run is lost, what it had written is kept and complete."""
     root, mark = tmp_path / "server", f"lost-{tmp_path.name}"
     with _server(root, "started", "queued", [*WAITS, mark]) as server:
-        assert server.wait(20) == -signal.SIGKILL
+        assert server.wait(60) == -signal.SIGKILL
     bench = make_bench(root=root)
     command = _only_command(bench)
     handle = read_json(run_dir_for(bench.settings.paths.keepers_dir, command.id, command.attempt) / "handle.json")
@@ -148,7 +148,7 @@ def test_server_and_keeper_killed_is_lost(tmp_path: Path, make_bench: Callable[.
     eventually((bench.workspace / "ran").exists, what="the command's start")
     os.kill(handle["keeper"]["pid"], signal.SIGKILL)
     with _engine(bench) as engine:
-        command = engine.wait(command.id, 10.0)
+        command = engine.wait(command.id, 60.0)
     assert (command.status, command.exit_reason) == (CommandStatus.FAILED, ExitReason.LOST)
     eventually(lambda: not carrying(mark), what="the end of its tree")
 
@@ -158,7 +158,7 @@ def test_keeper_killed_under_a_live_server_is_lost(held: Bench) -> None:
     started = held.start(["sh", "-c", "echo kept; sleep 1000"])
     started.await_output(b"kept")
     os.kill(started.handle()["keeper"]["pid"], signal.SIGKILL)
-    result = started.result(5.0)
+    result = started.result(20.0)
     assert (result.exit_reason, result.status) == (ExitReason.LOST, CommandStatus.FAILED)
     assert held.log(result)["stdout"] == b"kept\n"
 

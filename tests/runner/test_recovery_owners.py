@@ -34,7 +34,7 @@ def test_an_owner_lives_as_long_as_its_process(tmp_path: Path) -> None:
         assert ownership.is_alive(tmp_path, name)
         assert ownership.is_alive(tmp_path, name), "looking does not harm"
         process.kill()
-        process.wait(10)
+        process.wait(60)
     assert not ownership.is_alive(tmp_path, name)
     assert list(tmp_path.glob("*.lock")) == []
 

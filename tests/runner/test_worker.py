@@ -13,6 +13,7 @@ import pytest
 
 from debug_server.errors import DebugServerError, InvalidInputError, KeeperError, NotFoundError
 from debug_server.model import ExitReason, Limits
+from debug_server.runner.keeper.rundir import PREFIX
 from debug_server.runner.spec import CommandSpec
 from tests.running import Bench, Workspace, eventually, processes
 
@@ -78,13 +79,13 @@ def test_a_keeper_serves_many_commands_and_loses_no_descriptor(
 
     bench.run(["true"], **spec)
     keeper = _keeper_of_next(bench)
-    before = _settled_descriptors(keeper)
+    before = _idle_descriptors(bench, keeper)
     for _ in range(12):
         bench.run(["true"], **spec)
         with pytest.raises(DebugServerError):
             bench.run(["no-such-program"], **spec)
     assert _keeper_of_next(bench) == keeper
-    assert _settled_descriptors(keeper) == before
+    assert _idle_descriptors(bench, keeper) == before
 
 
 def _keeper_of_next(bench: Bench) -> int:
@@ -93,25 +94,20 @@ def _keeper_of_next(bench: Bench) -> int:
     return int(bench.log(result)["stdout"])
 
 
-def _settled_descriptors(keeper: int) -> int:
-    """How many it has open once it waits for orders: the same number for a while."""
-    seen: list[int] = []
-
-    def settled() -> bool:
-        seen.append(len(os.listdir(f"/proc/{keeper}/fd")))
-        return len(seen) >= 30 and len(set(seen[-30:])) == 1
-
-    eventually(settled, what="an idle keeper")
-    return seen[-1]
+def _idle_descriptors(bench: Bench, keeper: int) -> int:
+    """How many it has open when it waits for orders: its directory has no command's name any more."""
+    keepers = bench.settings.paths.keepers_dir
+    eventually(lambda: list(keepers.glob(f"{PREFIX}{keeper}-*")), what="an idle keeper")
+    return len(os.listdir(f"/proc/{keeper}/fd"))
 
 
 def test_the_configured_limits_hold_where_a_command_sets_none(make_bench: Callable[..., Bench]) -> None:
     """Defaults of the settings apply to inline commands too, and a command's own limit goes first."""
     bench = make_bench(limits=Limits(wall_seconds=0.3, output_bytes=1000))
     assert bench.run(["sleep", "10"]).exit_reason is ExitReason.TIMED_OUT
-    own = bench.run(["sleep", "0.5"], timeout=5)
+    own = bench.run(["sleep", "0.5"], timeout=60)
     assert own.exit_reason is ExitReason.EXITED
-    assert {name: item["asked"] for name, item in own.exit.limits.items()} == {"wall_seconds": 5, "output_bytes": 1000}
+    assert {name: item["asked"] for name, item in own.exit.limits.items()} == {"wall_seconds": 60, "output_bytes": 1000}
 
 
 def test_a_slow_client_does_not_spoil_the_next_command(make_bench: Callable[..., Bench]) -> None:
