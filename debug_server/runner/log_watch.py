@@ -216,11 +216,15 @@ class LogWatcher:
         while True:
             self._pause()
             with self._lock:
-                woken = [*self._noticed(), *self._polls(time.monotonic()), *self._due(time.monotonic())]
+                woken = [*self._noticed(), *self._polls(time.monotonic())]
+                due = self._due(time.monotonic())
+                woken += (watch for target in due for watch in target.watches)
             now = time.monotonic()
             for watch in woken:
                 watch.noticed_at = now  # the same for all, so that one's look at the log can serve the others
                 watch.wake()
+            for target in due:  # from here on: waking a crowd takes time of its own
+                target.quiet_until = time.monotonic() + min(len(target.watches) * _QUIET_PER_WATCH, _QUIET_AT_MOST)
 
     def _pause(self) -> None:
         if self._inotify is None:
@@ -264,12 +268,11 @@ class LogWatcher:
             self._arm(watch)
         return polled
 
-    def _due(self, now: float) -> Iterator[Watch]:
-        """Those whose log changed and is not quiet."""
-        for target in [target for target in self._changed if target.quiet_until <= now]:
-            self._changed.discard(target)
-            target.quiet_until = now + min(len(target.watches) * _QUIET_PER_WATCH, _QUIET_AT_MOST)
-            yield from target.watches
+    def _due(self, now: float) -> list[_Target]:
+        """What has changed and is not quiet."""
+        due = [target for target in self._changed if target.quiet_until <= now]
+        self._changed.difference_update(due)
+        return due
 
 
 def watch_log(path: str | os.PathLike[str]) -> Watch:

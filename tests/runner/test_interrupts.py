@@ -22,7 +22,7 @@ def test_an_interrupt_at_any_line_leaves_nothing(tmp_path: Path) -> None:
         [sys.executable, str(PROGRAMS / "interrupt_at.py"), str(tmp_path / "bench")],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
-        timeout=120,
+        timeout=110,
         check=False,
         text=True,
     )

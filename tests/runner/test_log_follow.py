@@ -9,12 +9,13 @@ import sys
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from debug_server.errors import NotFoundError
-from debug_server.runner.log_follow import follow
+from debug_server.runner.log_follow import follow as follow_within
 from debug_server.runner.log_format import STDOUT, STREAM_NAMES, LogWriter, index_path
 from debug_server.runner.log_reader import LogSegment, seal_log
 
@@ -22,6 +23,9 @@ from .log_children import ROOT, start
 from .programs.write_log import writes
 
 COUNT = 120
+
+# A writer is a process of its own, which may take its time to begin.
+follow = partial(follow_within, appear_within=60.0)
 
 
 def by_stream(segments: Iterable[LogSegment]) -> dict[str, bytes]:
@@ -101,7 +105,7 @@ def test_closing_ends_an_iteration_in_another_thread(tmp_path: Path) -> None:
         waiting = threading.Thread(target=lambda: found.extend(follower))  # noqa: B023 - joined in this turn
         waiting.start()
         follower.close()
-        waiting.join(10)
+        waiting.join(60)
         assert not waiting.is_alive()
         follower.close()
         assert list(follower) == []
@@ -124,7 +128,7 @@ def test_closing_drops_what_was_read_ahead(tmp_path: Path) -> None:
 def test_a_log_that_never_appears(tmp_path: Path) -> None:
     """Waiting for a log has a deadline, and the message names the path."""
     with pytest.raises(NotFoundError, match=r"never\.log within 0\.05 s"):
-        list(follow(tmp_path / "never.log", appear_within=0.05))
+        list(follow_within(tmp_path / "never.log", appear_within=0.05))
 
 
 def test_a_log_in_a_directory_that_appears_later(tmp_path: Path) -> None:
@@ -147,7 +151,7 @@ def test_a_killed_writers_followers_end_with_the_seal(tmp_path: Path) -> None:
         with ThreadPoolExecutor(1) as pool:
             rest = pool.submit(lambda: list(follower))
             seal_log(path)
-            segments = [first, *rest.result(10)]
+            segments = [first, *rest.result(60)]
     assert b"".join(segment.data for segment in segments) == path.read_bytes()
     whole = b"".join(data for _, data in writes(6, 1500))
     assert whole.startswith(path.read_bytes())

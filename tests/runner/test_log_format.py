@@ -38,7 +38,7 @@ def test_a_failed_write_leaves_no_trace_and_can_be_repeated(tmp_path: Path, limi
 def test_a_full_disk_under_a_follower(tmp_path: Path) -> None:
     """A follower that reads while writes fail and are repeated gets each byte once, on its stream."""
     path = tmp_path / "a.log"
-    with follow(path) as follower, start("fill_disk.py", path, len(PIECE) * 300 + 77) as child:
+    with follow(path, appear_within=60.0) as follower, start("fill_disk.py", path, len(PIECE) * 300 + 77) as child:
         assert child.stdin is not None
         child.stdin.write("go on\n")
         child.stdin.flush()

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from debug_server.errors import InvalidInputError
+from debug_server.runner import log_stream
 from debug_server.runner.log_chunk import ChunkDecoder
 from debug_server.runner.log_format import index_path
 from debug_server.runner.log_reader import LogReader, LogSegment
@@ -24,6 +25,13 @@ from debug_server.runner.log_stream import LogChunk, LogStream, follow_log, obse
 
 from .log_children import ROOT, start
 from .programs.write_log import writes
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write and a close that wait for a listener as long as it takes: how long they do is not what is tested."""
+    monkeypatch.setattr(log_stream, "_LISTENER_BUDGET", 60.0)
+    monkeypatch.setattr(log_stream, "_CLOSE_BUDGET", 60.0)
 
 
 def test_the_seeds_example(tmp_path: Path) -> None:
@@ -37,6 +45,7 @@ def test_the_seeds_example(tmp_path: Path) -> None:
     assert stream.path == path
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_chunk_says_what_when_and_where(tmp_path: Path) -> None:
     """Write returns the chunk that listener, follower and replay also give: stream, text, UTC time, offset, bytes."""
     before = datetime.now(UTC) - timedelta(milliseconds=1)
@@ -158,11 +167,12 @@ def test_a_second_writer_in_another_process_is_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-c", program, str(tmp_path / "a.log")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with LogStream(tmp_path / "a.log"):
-        refused = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+        refused = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
     assert "has a writer already" in refused.stderr
-    subprocess.run(command, env=environment, timeout=30, check=True)
+    subprocess.run(command, env=environment, timeout=100, check=True)
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_quick_listener_is_as_good_as_synchronous(tmp_path: Path) -> None:
     """When write returns a quick listener has the chunk; once removed it gets no more."""
     got: list[str] = []
@@ -178,6 +188,7 @@ def test_a_quick_listener_is_as_good_as_synchronous(tmp_path: Path) -> None:
     assert got == [str(number) for number in range(20)]
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_listener_may_write_and_remove_itself(tmp_path: Path) -> None:
     """A listener that calls back into its stream does not lock it up."""
     with LogStream(tmp_path / "a.log") as stream:
@@ -191,13 +202,17 @@ def test_a_listener_may_write_and_remove_itself(tmp_path: Path) -> None:
     assert stream.path.read_text() == "questionanswer to question"
 
 
-def test_a_slow_listener_costs_one_budget_and_misses_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A listener that blocks delays one write by 50 ms and no other; released, it has every chunk when close ends."""
+def test_a_slow_listener_costs_one_budget_and_misses_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, patient: None
+) -> None:
+    """A listener that blocks delays one write by its budget and no other; released, it has every chunk when close
+    ends."""
+    monkeypatch.setattr(log_stream, "_LISTENER_BUDGET", 0.3)
     release = threading.Event()
     got: list[str] = []
 
     def slow(chunk: LogChunk) -> None:
-        release.wait(30)
+        release.wait(100)
         got.append(chunk.text)
 
     with LogStream(tmp_path / "a.log") as stream:
@@ -205,14 +220,15 @@ def test_a_slow_listener_costs_one_budget_and_misses_nothing(tmp_path: Path, cap
         started = time.monotonic()
         for number in range(200):
             stream.write(f"{number} ")
-        assert time.monotonic() - started < 1, "two hundred budgets would be ten seconds"
+        assert time.monotonic() - started < 30, "two hundred budgets would be sixty seconds"
         assert got == []
         release.set()
     assert "".join(got) == stream.path.read_text()
-    [record] = [r for r in caplog.records if r.message == "log_listener_detached"]
+    [record] = _detached(caplog)
     assert (record.__dict__["reason"], record.__dict__["offset"]) == ("slow", 0)
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_raising_listener_is_cut_loose(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One that raises is called no more, the others go on, and the warning has the offset to read again from."""
     got: list[str] = []
@@ -230,7 +246,7 @@ def test_a_raising_listener_is_cut_loose(tmp_path: Path, caplog: pytest.LogCaptu
             stream.write(text)
     assert calls == ["good", "bad"]
     assert got == ["good", "bad", "more"]
-    [record] = [r for r in caplog.records if r.message == "log_listener_detached"]
+    [record] = _detached(caplog)
     assert (record.__dict__["reason"], record.__dict__["offset"]) == ("raised RuntimeError: no", len("good"))
     assert record.__dict__["path"] == str(stream.path)
     with LogReader(stream.path) as reader:
@@ -245,12 +261,17 @@ def test_close_does_not_wait_for_ever(tmp_path: Path, caplog: pytest.LogCaptureF
     stream.write("x")
     started = time.monotonic()
     stream.close()
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 30
     release.set()
-    reasons = [r.__dict__["reason"] for r in caplog.records if r.message == "log_listener_detached"]
-    assert reasons == ["slow", "unfinished"]
+    assert [record.__dict__["reason"] for record in _detached(caplog)] == ["slow", "unfinished"]
 
 
+def _detached(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """What was said of listeners."""
+    return [record for record in caplog.records if record.message == "log_listener_detached"]
+
+
+@pytest.mark.usefixtures("patient")
 def test_writers_in_many_threads(tmp_path: Path) -> None:
     """Writes of several threads never mix within one write, and listener and follower agree with the file."""
     got: list[bytes] = []
@@ -278,7 +299,7 @@ def test_a_subscription_closed_elsewhere_ends(tmp_path: Path) -> None:
         waiting = threading.Thread(target=lambda: rest.extend(subscription))
         waiting.start()
         subscription.close()
-        waiting.join(10)
+        waiting.join(60)
         assert not waiting.is_alive()
         assert rest == []
         stream.write("x")
@@ -291,9 +312,9 @@ def test_observers_of_a_log_that_another_process_writes(tmp_path: Path, caplog: 
     observers = observe_log(path, [lambda chunk: got.append(chunk.data), lambda _: 1 // 0])
     with start("write_log.py", path, 8, 100, 0.001):
         pass
-    assert observers.finish(10)
+    assert observers.finish(60)
     assert b"".join(got) == b"".join(data for _, data in writes(8, 100))
-    assert [r.message for r in caplog.records] == ["log_listener_detached"]
+    assert len(_detached(caplog)) == 1
 
 
 def test_observers_of_a_log_without_an_end(tmp_path: Path) -> None:
@@ -302,9 +323,9 @@ def test_observers_of_a_log_without_an_end(tmp_path: Path) -> None:
     got: list[str] = []
     observers = observe_log(path, [lambda chunk: got.append(chunk.text)])
     path.write_text("left behind")
-    assert observers.finish(10)
+    assert observers.finish(60)
     assert got == ["left behind"]
-    assert observe_log(tmp_path / "never.log", [print]).finish(10)
+    assert observe_log(tmp_path / "never.log", [print]).finish(60)
 
 
 def test_a_stuck_observer_is_left_behind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -315,4 +336,4 @@ def test_a_stuck_observer_is_left_behind(tmp_path: Path, caplog: pytest.LogCaptu
     observers = observe_log(path, [lambda _: release.wait(60)])
     assert not observers.finish(0.1)
     release.set()
-    assert [(r.message, r.levelno) for r in caplog.records] == [("log_listener_detached", logging.WARNING)]
+    assert [record.levelno for record in _detached(caplog)] == [logging.WARNING]

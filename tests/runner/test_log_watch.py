@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import subprocess
@@ -20,14 +21,12 @@ from debug_server.runner.log_watch import watch_log
 from .log_children import ROOT
 
 
-def kernel_watches() -> int:
-    """How many inodes this process's inotify instances watch."""
-    count = 0
+def kernel_watches(path: Path) -> int:
+    """How many watches this process's inotify instances have on that file."""
+    inode, count = f" ino:{path.stat().st_ino:x} ", 0
     for entry in Path("/proc/self/fdinfo").iterdir():
-        try:
-            count += entry.read_text().count("inotify wd:")
-        except FileNotFoundError:
-            continue
+        with contextlib.suppress(FileNotFoundError):
+            count += sum(inode in line for line in entry.read_text().splitlines() if line.startswith("inotify"))
     return count
 
 
@@ -38,11 +37,11 @@ def test_a_write_an_end_and_a_removal_wake(tmp_path: Path) -> None:
     watch = watch_log(path)
     assert not watch.wait(0.02)
     writer.write(STDOUT, b"x")
-    assert watch.wait(10)
+    assert watch.wait(60)
     writer.end()
-    assert watch.wait(10)
+    assert watch.wait(60)
     path.unlink()
-    assert watch.wait(10)
+    assert watch.wait(60)
     writer.close()
     watch.close()
 
@@ -51,14 +50,13 @@ def test_one_kernel_watch_for_many(tmp_path: Path) -> None:
     """However many watch one log, the kernel watches it once, and no more after the last has closed."""
     path = tmp_path / "a.log"
     path.touch()
-    before = kernel_watches()
     watches = [watch_log(path) for _ in range(20)]
-    assert kernel_watches() == before + 1
+    assert kernel_watches(path) == 1
     for watch in watches[1:]:
         watch.close()
-    assert kernel_watches() == before + 1
+    assert kernel_watches(path) == 1
     watches[0].close()
-    assert kernel_watches() == before
+    assert kernel_watches(path) == 0
 
 
 def test_a_log_that_appears_wakes(tmp_path: Path) -> None:
@@ -67,11 +65,11 @@ def test_a_log_that_appears_wakes(tmp_path: Path) -> None:
         watch = watch_log(path)
         path.parent.mkdir(exist_ok=True)
         path.touch()
-        assert watch.wait(10)
+        assert watch.wait(60)
         while watch.wait(0.1):
             pass
         path.write_bytes(b"x")
-        assert watch.wait(10)
+        assert watch.wait(60)
         watch.close()
 
 
@@ -79,10 +77,10 @@ def test_closing_wakes_who_waits(tmp_path: Path) -> None:
     """A thread that waits for a change is released by close."""
     watch = watch_log(tmp_path / "a.log")
     woken: list[bool] = []
-    waiting = threading.Thread(target=lambda: woken.append(watch.wait(10)))
+    waiting = threading.Thread(target=lambda: woken.append(watch.wait(60)))
     waiting.start()
     watch.close()
-    waiting.join(10)
+    waiting.join(60)
     assert woken == [True]
 
 
@@ -103,7 +101,7 @@ def test_an_event_loop_is_woken(tmp_path: Path) -> None:
                 data += b"".join(segment.data for segment in segments)
             if cursor.ended:
                 break
-            await asyncio.wait_for(changed.wait(), 10)
+            await asyncio.wait_for(changed.wait(), 60)
         watch.close()
         cursor.close()
         return data
@@ -128,7 +126,7 @@ def test_a_crowd_is_woken_less_often(tmp_path: Path) -> None:
     for watch in watches:
         watch.wait(0)
     writer.end()
-    assert all(watch.wait(10) for watch in watches)
+    assert all(watch.wait(60) for watch in watches)
     assert all(later - earlier > 0.09 for earlier, later in itertools.pairwise(rounds))
     for watch in watches:
         watch.close()
@@ -190,7 +188,7 @@ def test_in_a_process_of_its_own(tmp_path: Path, program: str) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=100,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -14,6 +14,8 @@ from types import FrameType
 from typing import Any
 
 from debug_server import runner
+from debug_server.runner.interrupts import await_readable
+from debug_server.runner.launch import RunningCommand
 from tests.running import Bench, carrying
 
 WATCHED = tuple(
@@ -21,16 +23,16 @@ WATCHED = tuple(
     for name in ("worker", "pipeline", "launch", "launcher", "interrupts", "preparation")
 )
 LINES = 3000  # a bound: there are some hundreds
-PATIENCE = 0.2  # within it the command is waited for
+LOOK_EVERY = 0.005
 STRIDE = 7
 
 
 class Lines:
     """Counts the lines that run in the watched files, and interrupts at one of them."""
 
-    def __init__(self, stop_at: int) -> None:
+    def __init__(self, stop_at: int, waited: threading.Event) -> None:
         self._left = stop_at
-        self._began = time.monotonic()
+        self._waited = waited
         self.late = False  # it came when the command had been waited for
 
     def trace(self, frame: FrameType, event: str, _: Any) -> Any:
@@ -40,7 +42,7 @@ class Lines:
         if event == "line":
             self._left -= 1
             if self._left == 0:
-                self.late = time.monotonic() - self._began > PATIENCE
+                self.late = self._waited.is_set()
                 signal.raise_signal(signal.SIGINT)
         return self.trace
 
@@ -50,22 +52,57 @@ class Lines:
         return self._left <= 0
 
 
+class Impatience(threading.Thread):
+    """Interrupts the main thread once it waits for the command's end."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.waited = threading.Event()
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """Look at what the main thread does."""
+        while not self._over.wait(LOOK_EVERY):
+            if _waits(sys._current_frames().get(threading.main_thread().ident or 0)):
+                self.waited.set()
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    def end(self) -> None:
+        """No interrupt follows."""
+        self._over.set()
+        self.join()
+        time.sleep(0.001)  # one that was sent is delivered here
+
+
+def _waits(frame: FrameType | None) -> bool:
+    """Whether that is the wait for the end of a command, in the call that waits."""
+    names = []
+    while frame is not None:
+        names.append(frame.f_code.co_name)
+        if frame.f_code is RunningCommand.wait.__code__:
+            return await_readable.__name__ in names
+        frame = frame.f_back
+    return False
+
+
 def attempt(bench: Bench, line: int, mark: str) -> Lines:
     """One command with an interrupt at that line, or, where it comes later than that, before it, too."""
-    lines = Lines(line)
-    wait = threading.Timer(PATIENCE, lambda: os.kill(os.getpid(), signal.SIGINT))
-    wait.start()
+    impatience = Impatience()
+    lines = Lines(line, impatience.waited)
+    impatience.start()
+    returned = False
     sys.settrace(lines.trace)
     try:
-        bench.run(["sleep", mark])
+        try:
+            bench.run(["sleep", mark])
+            returned = True
+        finally:
+            sys.settrace(None)
+            impatience.end()
     except KeyboardInterrupt:
         pass
-    else:
-        raise AssertionError(f"line {line}: it was not interrupted")
-    finally:
-        sys.settrace(None)
-        wait.cancel()
-        wait.join()
+    assert not returned, f"line {line}: it was not interrupted"
     assert not carrying(mark), f"line {line}: the command goes on"
     return lines
 
