@@ -105,7 +105,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def ended(pid: int, seconds: float = 10.0) -> bool:
+def ended(pid: int, seconds: float = 60.0) -> bool:
     """Whether the process ends within ``seconds``."""
     end = time.monotonic() + seconds
     while is_alive(pid) and time.monotonic() < end:

@@ -23,6 +23,7 @@ from tests.runner.environment_support import (
     is_alive,
     wait_for,
 )
+from tests.running import eventually
 
 
 def _spec(command: str, root: Path, **more: object) -> dict[str, object]:
@@ -42,16 +43,20 @@ def test_eight_processes_build_once(tmp_path: Path) -> None:
 
 def test_eight_threads_force_together(tmp_path: Path) -> None:
     """Of forced requests that come together, those that wait take a build that began after they asked."""
-    command = f"echo built >> {tmp_path}/builds; sleep 0.3"
+    command = f"echo built >> {tmp_path}/builds; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done"
     manager = EnvironmentManager(tmp_path / "envs")
-    barrier = threading.Barrier(8)
+    logs = [Recording() for _ in range(8)]
 
     def ask(number: int) -> EnvironmentHandle:
-        barrier.wait()
-        return manager.ensure(hook(command, name=f"n{number}", root=tmp_path), force=True)
+        return manager.ensure(hook(command, name=f"n{number}", root=tmp_path), force=True, log=logs[number])
 
     with ThreadPoolExecutor(8) as pool:
-        handles = list(pool.map(ask, range(8)))
+        asked = [pool.submit(ask, number) for number in range(8)]
+        try:
+            eventually(lambda: sum("waiting for another" in log.text for log in logs) == 7, what="seven that wait")
+        finally:
+            (tmp_path / "go").touch()
+        handles = [handle.result() for handle in asked]
     assert len((tmp_path / "builds").read_text().split()) <= 2
     assert all(handle.path.is_dir() for handle in handles)
 

@@ -22,6 +22,7 @@ _IN_FLIGHT = 32  # enough that every kill meets some, few enough that two proces
 _LONG_LIFE_EVERY = 10  # servers that live longer, so that what waits gets its turn
 _TRIES_PER_KILL = 20
 _DRAIN_SECONDS = 120.0
+_START_SECONDS = 30.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,6 +119,7 @@ class Campaign:
         if long:
             self._submit(12)
             time.sleep(self._draw.uniform(0.4, 1.2))
+            self._await_a_start()
         elif manner < 0.2:  # while it starts and recovers
             time.sleep(self._draw.uniform(0, 0.06))
         elif manner < 0.6:  # right after a submission
@@ -127,6 +129,22 @@ class Campaign:
         else:
             self._submit(self._draw.randrange(5))
             time.sleep(self._draw.uniform(0, 0.3))
+
+    def _await_a_start(self) -> None:
+        """However slow everything is, now and then a server dies while a command of it runs."""
+        deadline = time.monotonic() + _START_SECONDS
+        while self._open and not self._running() and time.monotonic() < deadline:
+            time.sleep(0.01)
+            self._collect()
+
+    def _running(self) -> set[int]:
+        """Commands that have begun, and not ended as far as the disk knows."""
+        found = set()
+        for command in self.store.list_claimed():
+            run_dir = run_dir_for(self.paths.keepers_dir, command.id, command.attempt)
+            if command.status is CommandStatus.RUNNING and not (run_dir / "exit.json").exists():
+                found.add(command.id)
+        return found
 
     def _submit(self, count: int) -> None:
         self._collect()
@@ -154,10 +172,7 @@ class Campaign:
     def _kill_server(self) -> None:
         self.nursery.kill_server()
         self.record.server_kills += 1
-        for command in self.store.list_claimed():
-            run_dir = run_dir_for(self.paths.keepers_dir, command.id, command.attempt)
-            if command.status is CommandStatus.RUNNING and not (run_dir / "exit.json").exists():
-                self.record.orphaned.add(command.id)
+        self.record.orphaned |= self._running()
 
     def _collect(self) -> None:
         while events := self.store.read_events(self._cursor, kind="command.finished"):

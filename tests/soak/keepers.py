@@ -22,7 +22,7 @@ def by_handle(keepers_dir: Path) -> list[Identity]:
     for path in keepers_dir.glob("[0-9]*/handle.json"):
         try:
             handle = json.loads(path.read_text())
-        except FileNotFoundError:  # the command ended meanwhile
+        except (FileNotFoundError, ValueError):  # the command ended meanwhile, and its keeper writes the next handle
             continue
         if not handle.get("fenced"):
             found.append((handle["keeper"]["pid"], handle["keeper"]["start_time"]))

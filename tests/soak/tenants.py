@@ -57,7 +57,7 @@ class Tenant:
         try:
             deed()
         except (CapacityExhaustedError, LeaseLostError):
-            name = f"{name}-refused"  # the price of leases that end after two seconds
+            name = f"{name}-refused"  # the price of leases that end after seconds
         with self._place.deeds.open("a") as file:
             file.write(f"{name}\n")
 
@@ -78,8 +78,9 @@ class Tenant:
                 self._check_tree(lease)
             elif manner < 0.75:
                 for fork in lease.fork(1):
-                    if digest(fork.path) != digest(lease.path):
-                        self.complain(f"{fork.path} differs from {lease.path}, of which it is a fork")
+                    with self._sole_holder(fork):
+                        if digest(fork.path) != digest(lease.path):
+                            self.complain(f"{fork.path} differs from {lease.path}, of which it is a fork")
                     fork.release()
         lease.release()
 

@@ -16,7 +16,7 @@ from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from tests.runner.environment_support import make_wheel, requirements
 from tests.worktrees.places import fingerprint, random_remote, reference
 
-LEASE_SECONDS = 2.0
+LEASE_SECONDS = 6.0  # a holder renews after a third of it, and may be given no processor for a while
 _COMMITS = 12
 _PARTS = 20
 _WHEELS = ("soaka", "soakb", "soakc")
@@ -83,7 +83,7 @@ class Workplace:
             self.paths,
             kill_grace=0.2,
             workspaces=WorkspacesConfig(
-                backend=self.backend, lease_ttl_seconds=LEASE_SECONDS, max_worktrees=8, idle_seconds=0.5
+                backend=self.backend, lease_ttl_seconds=LEASE_SECONDS, max_worktrees=12, idle_seconds=0.5
             ),
             environments=EnvironmentsConfig(build_timeout=60.0),
         )

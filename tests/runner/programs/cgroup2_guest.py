@@ -85,7 +85,7 @@ class Guest:
 
     def storm(self) -> dict[str, Any]:
         """A fork storm under a pids limit, ended by a timeout."""
-        return self.describe(self.run("sh", "-c", "f() { f & f; }; f", pids=24, wall_seconds=1.0))
+        return self.describe(self.run("sh", "-c", "f() { f & f; }; f", pids=24, wall_seconds=4.0))
 
     def escapees(self) -> dict[str, Any]:
         """Processes that left the session, ended by a timeout."""
@@ -106,7 +106,7 @@ class Guest:
         while not sleepers() and time.monotonic() < deadline:
             time.sleep(0.05)
         os.kill(json.loads(handle.read_text())["keeper"]["pid"], signal.SIGKILL)
-        thread.join(30)
+        thread.join(60)
         return self.describe(results[0])
 
     def _handles(self) -> list[Path]:
@@ -180,7 +180,7 @@ def main() -> None:
         except Exception:  # noqa: BLE001 - the host reads what went wrong
             say(f"{scenario.__name__}-{uid}", {"error": traceback.format_exc()})
     guest.supervisor.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while leftover_groups() and time.monotonic() < deadline:
         time.sleep(0.05)
     say(f"leftovers-{uid}", {"groups": leftover_groups()})
