@@ -371,7 +371,7 @@ class LocalEngine:
             spec = CommandSpec.from_command(command, *self._store.read_inputs(command.id))
             lease = self._sessions.prepare(session)
             request = self._sessions.environment(session, lease.path)
-        except DebugServerError as error:
+        except Exception as error:  # also a defect: without its end the command would be under way for ever
             self._supervisor.pipeline.refuse(command, error)
             self._sessions.conclude_unstarted(command)
             raise

@@ -45,6 +45,7 @@ _STORE_SECONDS, _STORE_RETRY = 60.0, 0.25
 # A command that is over by then has its start and its end in one commit: a second one, and all who hear of it, would
 # cost a third of what a short command takes.
 _BRIEF_SECONDS = 0.005
+_SAID = 400  # characters of an error that is not ours
 
 
 class Pipeline:
@@ -105,8 +106,10 @@ class Pipeline:
             raise CommandExecutionError(f"command {job.command.id} could not be started: {record.message}")
         return result
 
-    def refuse(self, command: Command, error: DebugServerError) -> None:
+    def refuse(self, command: Command, error: Exception) -> None:
         """End a claimed command that cannot even be prepared."""
+        if not isinstance(error, DebugServerError):
+            error = _defect(command, error)
         log_path = self.log_path(command)
         with contextlib.suppress(OSError, CommandExecutionError):  # the row says it even where no log can be written
             self._make_room(command, log_path)
@@ -183,11 +186,12 @@ class Pipeline:
         if job.observers:
             observed = observe_log(log_path, job.observers)
             stack.callback(_interruptibly, observed.finish, job.observer_seconds)
-        with interruptible():
-            if job.patch is not None:
-                self._preparation.patch(Path(job.lease.path), job.patch, log)
-            environment, variables = self._preparation.environment(job.env_request, job.lease, log, stack)
-        order = self._planner.order(job, variables)
+        with _defects_told(job.command):
+            with interruptible():
+                if job.patch is not None:
+                    self._preparation.patch(Path(job.lease.path), job.patch, log)
+                environment, variables = self._preparation.environment(job.env_request, job.lease, log, stack)
+            order = self._planner.order(job, variables)
         if log.begun:
             log.write(f"[debug-server] run: {shlex.join(job.spec.argv)}\n")
         log.close()
@@ -322,6 +326,24 @@ def _interruptible(running: RunningCommand, wait: Callable[[], R]) -> tuple[R | 
 def _interruptibly(wait: Callable[[float], object], seconds: float) -> None:
     with interruptible():
         wait(seconds)
+
+
+@contextmanager
+def _defects_told(command: Command) -> Iterator[None]:
+    """A workspace's files are anybody's and may hold what nobody thought of: the command has its end all the same."""
+    try:
+        yield
+    except (DebugServerError, OSError):
+        raise
+    except Exception as error:
+        raise _defect(command, error) from error
+
+
+def _defect(command: Command, error: Exception) -> CommandExecutionError:
+    _LOG.error("preparation_failed", extra={"command_id": command.id}, exc_info=error)
+    return CommandExecutionError(
+        f"command {command.id} could not be prepared: {type(error).__name__}: {str(error)[:_SAID]}"
+    )
 
 
 def _reason(error: DebugServerError | KeyboardInterrupt) -> ExitReason:

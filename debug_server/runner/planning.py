@@ -88,7 +88,7 @@ def resolve_cwd(workspace: Path, cwd: Path | None) -> Path:
         raise InvalidInputError(f"workspace {str(workspace)!r} is not a directory")
     if cwd is None:
         return root
-    place = (root / cwd).resolve()
+    place = Path(os.path.realpath(root / cwd))  # not ``resolve``, for which a link to itself is no answer
     if not place.is_relative_to(root):
         raise InvalidInputError(f"cwd {str(cwd)!r} is outside the workspace {str(root)!r}: use a path inside it")
     if not place.is_dir():

@@ -17,6 +17,7 @@ from debug_server.worktrees.globs import matches
 
 _CHUNK = 1 << 20
 _HEAD = 4096
+_MAX_PATTERN = 4096  # as long as a path may be
 _JUNIT = (b"<testsuite", b"<testsuites")
 _ELF_CORE_TYPE = 4
 
@@ -79,6 +80,8 @@ def _text(name: str) -> str:
 def check_patterns(patterns: Sequence[str]) -> None:
     """InvalidInputError unless every glob is one and stays in the workspace."""
     for pattern in patterns:
+        if len(pattern) > _MAX_PATTERN:
+            raise InvalidInputError(f"artifact pattern {pattern[:80]!r}… has more than {_MAX_PATTERN} characters")
         pure = PurePosixPath(pattern)
         if not pure.parts or pure.is_absolute() or ".." in pure.parts:
             raise InvalidInputError(f"artifact pattern {pattern!r} must be relative and stay in the workspace")

@@ -61,10 +61,12 @@ def read_head(git_dir: Path) -> str | None:
 def scratch_gitdir(objects: Sequence[Path], *, folder: Path | None = None) -> Iterator[Path]:
     """A gitdir of ours for work on a tree whose own ``.git`` cannot be trusted: its configuration may name programs.
 
-    It is made in ``folder``, if given: a caller that may be killed has it swept there.
+    It is made in ``folder``, if given: a caller that may be killed has it swept there. Else it lies by itself among the
+    machine's temporary files: below a name that is known before, it would lie in the folder of whoever made that first.
     """
-    with private_folder(folder or Path(tempfile.gettempdir()) / "debug-server-git") as place:
-        git_dir = place / "git"
+    holder = tempfile.TemporaryDirectory(prefix="debug-server-git-") if folder is None else private_folder(folder)
+    with holder as place:
+        git_dir = Path(place) / "git"
         write_gitdir(git_dir, objects=objects, head=_NO_HEAD)
         yield git_dir
 

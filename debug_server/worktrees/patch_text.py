@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from debug_server.errors import PatchApplicationError
 
-_HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK = re.compile(rb"@@ -(\d{1,18})(?:,(\d{1,18}))? \+(\d{1,18})(?:,(\d{1,18}))? @@")
+# Possessive: a quote that nobody closes is looked at once, however long the rest is.
+_WORD = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^" ]++')
+_MAX_PATH = 4096  # bytes; the kernel takes no longer one
 _NAMES = (b"rename from ", b"rename to ", b"copy from ", b"copy to ")
 _ESCAPES = {"n": 10, "t": 9, "r": 13, "a": 7, "b": 8, "v": 11, "f": 12, '"': 34, "\\": 92}
 # What HFS+ ignores inside a name, and what NTFS drops at its end: ".g\u200cit" and ".git. " are ".git" somewhere.
@@ -44,6 +47,8 @@ def read_patch(data: bytes) -> list[FileChange]:
 
 def check_inside(path: str) -> str:
     """Return ``path`` if it can only mean a file of the tree."""
+    if len(path.encode(errors="surrogateescape")) > _MAX_PATH:
+        raise PatchApplicationError(f"the patch names {path[:80]!r}…: no path has more than {_MAX_PATH} bytes")
     parts = path.split("/")
     if path.startswith("/") or "\\" in path:
         raise PatchApplicationError(f"the patch names {path!r}: paths must be relative to the repository")
@@ -102,8 +107,9 @@ def _header_paths(line: bytes) -> list[str]:
 def _both_names(rest: bytes) -> list[str]:
     """The two names of a ``diff --git`` line; unquoted ones with spaces are told apart by being equal."""
     if rest.startswith(b'"') or rest.endswith(b'"'):
-        quoted = re.findall(rb'"(?:[^"\\]|\\.)*"|[^" ]+', rest)
-        return [_strip(_unquote(name)) for name in quoted[:2]]
+        first = _WORD.match(rest)
+        second = _WORD.match(rest, first.end() + 1) if first is not None else None
+        return [_strip(_unquote(found[0])) for found in (first, second) if found is not None]
     middle = len(rest) // 2
     if rest[middle : middle + 1] == b" ":
         old, new = rest[:middle], rest[middle + 1 :]

@@ -12,6 +12,7 @@ import pytest
 
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environment import EnvironmentHandle, EnvironmentManager, EnvironmentRequest
+from debug_server.runner.environments.requirements import references
 from tests.runner.environment_support import Recording, environments, hook, make_wheel, requirements, run_python
 
 
@@ -168,6 +169,11 @@ def test_includes_stay_in_the_project(tmp_path: Path, manager: EnvironmentManage
     (project / "requirements.txt").write_text(f"{line}\n")
     with pytest.raises(EnvironmentBuildError, match=message):
         manager.ensure(EnvironmentRequest("x", [project / "requirements.txt"]))
+
+
+def test_requirements_that_want_to_keep_us_busy() -> None:
+    """A line of brackets that nobody closes is read once, not once from each of them."""
+    assert references(f"./x{'[' * 400_000}\n./y[dev]\n")[1].target == "./y"
 
 
 def test_includes_may_form_a_circle(tmp_path: Path, wheels: Path, manager: EnvironmentManager) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
+from debug_server.runner.environments.conda_manifest import parse_environment
 from tests.runner.environment_support import make_conda_package, make_wheel, run_python
 
 rattler = pytest.importorskip("rattler", reason="py-rattler is not installed")
@@ -44,6 +45,20 @@ def _environment(tmp_path: Path, *lines: str) -> Path:
     path = tmp_path / "project" / "environment.yml"
     path.write_text("channels: [./channel, nodefaults]\ndependencies:\n" + "".join(f"  - {line}\n" for line in lines))
     return path
+
+
+@pytest.mark.parametrize("field", ["channels", "pip", "other", "deep"])
+def test_aliases_are_not_written_out(field: str) -> None:
+    """Ten lists of ten aliases each stand for 10^10 words: what is no text is refused unread."""
+    bomb = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 11))
+    text = {
+        "channels": f"{bomb}channels: *a10\ndependencies: [tiny]\n",
+        "pip": f"{bomb}dependencies: [pip: *a10]\n",
+        "other": f"{bomb}dependencies: [other: *a10]\n",
+        "deep": f"dependencies: {'[' * 5000}\n",
+    }[field]
+    with pytest.raises(EnvironmentBuildError, match="conda manifest"):
+        parse_environment(text)
 
 
 @pytest.mark.usefixtures("addresses")

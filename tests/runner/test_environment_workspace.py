@@ -101,6 +101,19 @@ def test_import_roots(tmp_path: Path, handle: EnvironmentHandle, files: dict[str
     assert _run(handle, workspace, "import app; print(1)") == "1"
 
 
+def test_a_workspace_that_wants_to_keep_us_busy(tmp_path: Path, handle: EnvironmentHandle) -> None:
+    """Globs over links to their own folder, empty pages, bottomless nesting: none holds the interpreter for long."""
+    project = f'[project]\nname = "app"\n[tool.uv.workspace]\nmembers = ["{"*/" * 39}x", "**"]\n'
+    files = {"pyproject.toml": project, "app/__init__.py": "\n" * 1_000_000, "inner/pyproject.toml": ""}
+    workspace = _workspace(tmp_path / "w", files)
+    (workspace / "one").symlink_to(".")
+    (workspace / "two").symlink_to(".")
+    found = workspace_environment(handle, workspace)["PYTHONPATH"].split(":")
+    assert found[:2] == [str(workspace), str(workspace / "inner")]
+    (workspace / "pyproject.toml").write_text(f"a = {'[' * 5000}{']' * 5000}\n")
+    assert workspace_environment(handle, workspace)["PYTHONPATH"] == str(workspace)
+
+
 def test_variables(tmp_path: Path, handle: EnvironmentHandle) -> None:
     """The environment's programs come first, what was on the base's path follows, and nothing of ours leaks in."""
     variables = workspace_environment(handle, tmp_path, base_env={"PATH": "/usr/bin", "PYTHONPATH": "/elsewhere"})

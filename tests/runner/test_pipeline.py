@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from debug_server.errors import CommandExecutionError
 from debug_server.model import CommandStatus, ExitReason, Limits
+from debug_server.runner.environment import EnvironmentRequest
 from debug_server.runner.log_chunk import LogChunk
 from debug_server.runner.settings import RunnerPaths
 from debug_server.runner.spec import CommandSpec
@@ -171,6 +173,23 @@ def test_an_unwritable_folder_ends_the_row(bench: Bench, folder: str) -> None:
     assert command.exit is not None and folder in command.exit.message
     assert not (bench.workspace / "ran").exists()
     (root / folder).unlink()
+
+
+def test_what_nobody_thought_of_ends_the_row_too(bench: Bench) -> None:
+    """Files of a workspace that make the preparation fail in no way of ours, here a thousand that include each other,
+    are the command's end: it does not stay under way for ever."""
+    names = [f"r{number}.txt" for number in range(1500)]
+    for name, following in pairwise(names):
+        (bench.workspace / name).write_text(f"-r {following}\n")
+    supervisor = WorkerSupervisor.from_settings(metadata_store=bench.store, settings=bench.settings)
+    request = EnvironmentRequest("e", [bench.workspace / names[0]], project_root=bench.workspace)
+    with supervisor, pytest.raises(CommandExecutionError, match="could not be prepared: RecursionError"):
+        supervisor.run_command(
+            bench.session.id, CommandSpec(["touch", "ran"]), Workspace(bench.workspace), env_request=request
+        )
+    (command,) = bench.store.list_commands(bench.session.id)
+    assert (command.status, command.exit_reason) == (CommandStatus.FAILED, ExitReason.SPAWN_FAILED)
+    assert not (bench.workspace / "ran").exists()
 
 
 # -- full disks ----------------------------------------------------------------------------------------------------

@@ -160,6 +160,21 @@ def test_unusable_patch(workspace: Path, base: Path, diff: str, complaint: str) 
     assert fingerprint(workspace) == before
 
 
+@pytest.mark.parametrize(
+    "diff",
+    [
+        'diff --git "' + '\\"' * 400_000 + "\n",
+        "--- a/text\n+++ b/text\n@@ -" + "9" * 5000 + " +1 @@\n",
+        f"--- /dev/null\n+++ b/{'a/' * 200_000}b\n@@ -0,0 +1 @@\n+x\n",
+    ],
+    ids=["quotes", "digits", "folders"],
+)
+def test_patch_that_wants_to_keep_us_busy(workspace: Path, base: Path, diff: str) -> None:
+    """What is too long to be meant is refused in the time that it takes to read it: patterns hold the interpreter."""
+    with pytest.raises(PatchApplicationError):
+        apply_patch(workspace, SessionPatch(diff), patches_dir=base / "patches")
+
+
 OUTSIDE = [
     "../outside",
     "d/../../outside",

@@ -25,21 +25,30 @@ def parse_environment(text: str) -> CondaEnvironment:
     """The content of an environment.yml; anything that is not one is an EnvironmentBuildError."""
     try:
         data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise EnvironmentBuildError(f"the conda manifest is not YAML: {error}") from error
     if not isinstance(data, dict) or not isinstance(data.get("dependencies"), list):
         raise EnvironmentBuildError("the conda manifest has no list of `dependencies`")
-    channels = tuple(str(name) for name in data.get("channels") or () if name != "nodefaults")
+    channels = tuple(name for name in _texts(data.get("channels") or [], "channels") if name != "nodefaults")
     specs = tuple(item for item in data["dependencies"] if isinstance(item, str))
     pip = [line for item in data["dependencies"] if isinstance(item, dict) for line in _pip_section(item)]
     return CondaEnvironment(channels=channels or _DEFAULT_CHANNELS, specs=specs, pip=tuple(pip))
 
 
 def _pip_section(item: dict[object, object]) -> Sequence[str]:
-    lines = item.get("pip")
-    if set(item) != {"pip"} or not isinstance(lines, list):
-        raise EnvironmentBuildError(f"the conda manifest's dependency {item!r} is not understood: only `pip:` can nest")
-    return [str(line) for line in lines]
+    if set(item) != {"pip"}:
+        names = ", ".join(str(name)[:80] for name in list(item)[:5] if isinstance(name, str | int | float))
+        raise EnvironmentBuildError(
+            f"the conda manifest's dependency {names!r} is not understood: only `pip:` can nest"
+        )
+    return _texts(item["pip"], "pip")
+
+
+def _texts(values: object, what: str) -> list[str]:
+    """A list of texts or numbers. Whatever else YAML can hold is not written out: ten aliases stand for 10^10 words."""
+    if not isinstance(values, list) or not all(isinstance(value, str | int | float) for value in values):
+        raise EnvironmentBuildError(f"the conda manifest's `{what}` must be a list of texts")
+    return [str(value) for value in values]
 
 
 def parse_explicit(text: str) -> list[str]:

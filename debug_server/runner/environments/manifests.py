@@ -168,7 +168,7 @@ class _Closure:
             self.included[os.path.relpath(real, self._root)] = hashlib.sha256(_read(real)).hexdigest()
 
     def _contained(self, path: Path, what: str) -> Path:
-        real = path.resolve()
+        real = Path(os.path.realpath(path))  # not ``resolve``, for which a link to itself is no answer
         if not real.is_relative_to(self._root):
             raise EnvironmentBuildError(
                 f"{what} {str(path)!r} lies outside the project root {str(self._root)!r}: "
@@ -194,7 +194,7 @@ def _pip_lines(text: str) -> Iterator[str]:
 
 def _dynamic_files(folder: Path) -> list[str]:
     """Files from which setuptools takes dependencies that pyproject.toml calls dynamic."""
-    with contextlib.suppress(OSError, tomllib.TOMLDecodeError, AttributeError, TypeError):
+    with contextlib.suppress(OSError, tomllib.TOMLDecodeError, RecursionError, AttributeError, TypeError):
         data: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text("utf-8", "replace"))
         dynamic = data.get("tool", {}).get("setuptools", {}).get("dynamic", {})
         parts = [dynamic.get("dependencies", {}), *dynamic.get("optional-dependencies", {}).values()]

@@ -19,7 +19,10 @@ from typing import Any
 
 from debug_server.runner.environments.layout import Layout
 
-_VERSION = re.compile(r"""^\s*(?:__version__|version|VERSION)\s*(?::\s*\w+\s*)?=\s*["']([^"']+)["']""", re.MULTILINE)
+# Blanks of one line only: those of an empty page would be tried from each of its lines on.
+_VERSION = re.compile(
+    r"""^[ \t]*(?:__version__|version|VERSION)[ \t]*(?::[ \t]*\w+[ \t]*)?=[ \t]*["']([^"'\n]+)["']""", re.MULTILINE
+)
 _VERSION_FILES = ("__init__.py", "_version.py", "__version__.py", "__about__.py", "version.py")
 _UNKNOWN_VERSION = "0.0.0"
 _SCRIPT = """#!/usr/bin/env python3
@@ -53,7 +56,7 @@ def describe_project(workspace: Path, roots: Sequence[Path], home: Path | None) 
 def _read(workspace: Path, roots: Sequence[Path]) -> _Project | None:
     try:
         data = tomllib.loads((workspace / "pyproject.toml").read_text("utf-8", "replace"))
-    except (OSError, tomllib.TOMLDecodeError):
+    except (OSError, tomllib.TOMLDecodeError, RecursionError):
         data = {}
     table = data.get("project")
     table = table if isinstance(table, dict) else {}

@@ -12,7 +12,7 @@ _COMMENT = re.compile(r"(^|\s)#.*$")
 _INCLUDE = re.compile(r"(?:-r|-c|--requirements?|--constraints?)(?:\s*=\s*|\s*)(?P<target>\S.*)")
 _EDITABLE = re.compile(r"(?:-e|--editable)(?:\s*=\s*|\s+)(?P<target>\S.*)")
 _OPTION_TAIL = re.compile(r"\s(--\S|;).*$")
-_EXTRAS = re.compile(r"\[[^\]]*\]$")
+_EXTRAS = re.compile(r"\[[^][]*\]$")  # no "[" inside: each of a thousand would be tried to the end
 _NAMED_URL = re.compile(r"^[A-Za-z0-9._-]+(?:\s*\[[^\]]*\])?\s*@\s*")
 
 

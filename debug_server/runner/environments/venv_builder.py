@@ -58,7 +58,7 @@ def project_dependencies(path: Path, *, extras: list[str], groups: list[str]) ->
         raise EnvironmentBuildError(f"{str(path)!r} can only be read by uv: install the uv package")
     try:
         data = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise EnvironmentBuildError(f"{str(path)!r} cannot be read: {error}") from error
     project = data.get("project", {})
     if "dependencies" in project.get("dynamic", []):

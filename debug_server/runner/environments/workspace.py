@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environments.handle import EnvironmentHandle
 from debug_server.runner.environments.project_metadata import describe_project
+
+_MOST_MEMBERS = 10_000  # folders that one part of a glob may name
 
 
 def workspace_environment(
@@ -66,7 +71,7 @@ def read_project(folder: Path) -> dict[str, Any]:
     """The content of ``folder/pyproject.toml``; empty if there is none that can be read."""
     try:
         return tomllib.loads((folder / "pyproject.toml").read_text("utf-8", "replace"))
-    except (OSError, tomllib.TOMLDecodeError):
+    except (OSError, tomllib.TOMLDecodeError, RecursionError):  # or one nested deeper than anybody means it
         return {}
 
 
@@ -97,11 +102,32 @@ def _members(workspace: Path, data: dict[str, Any]) -> Iterator[Path]:
     uv = _table(data, "tool", "uv")
     for pattern in _texts(_table(uv, "workspace").get("members")):
         if not pattern.startswith("/") and ".." not in pattern:
-            yield from (path for path in sorted(workspace.glob(pattern)) if (path / "pyproject.toml").is_file())
+            yield from (path for path in sorted(_matched(workspace, pattern)) if (path / "pyproject.toml").is_file())
     for source in _table(uv, "sources").values():
         path = source.get("path") if isinstance(source, dict) else None
         if isinstance(path, str) and (workspace / path).is_dir() and _inside(workspace / path, workspace):
             yield workspace / path
+
+
+def _matched(workspace: Path, pattern: str) -> list[Path]:
+    """The folders that a glob names. Not ``Path.glob``: two links to their own folder are a way to 2^40 others."""
+    found = [workspace]
+    for part in PurePosixPath(pattern).parts:
+        step = _all_below if part == "**" else partial(_children, name=part)
+        found = list(dict.fromkeys(islice(chain.from_iterable(map(step, found)), _MOST_MEMBERS)))
+    return found
+
+
+def _all_below(folder: Path) -> Iterator[Path]:
+    """The folder itself and every real one in it."""
+    return (Path(path) for path, _, _ in os.walk(folder))
+
+
+def _children(folder: Path, *, name: str) -> Iterator[Path]:
+    try:
+        return (path for path in sorted(folder.iterdir()) if fnmatchcase(path.name, name) and path.is_dir())
+    except OSError:  # it may be gone, or closed to us
+        return iter(())
 
 
 def _table(data: dict[str, Any], *names: str) -> dict[str, Any]:
