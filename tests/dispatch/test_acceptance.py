@@ -9,9 +9,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from tests.dispatch.governing import Governor, kinds, make_repository, output, probe, repos_text
 from tests.running import lasting_port
 
+pytestmark = pytest.mark.timeout(300)  # dozens of processes, on a machine that may be busy
 EMIT = """
 import sys, grpc
 from debug_server.kanban import kanban_pb2, kanban_pb2_grpc

@@ -7,10 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from debug_server.kanban import kanban_pb2 as pb
 from tests.dispatch.governing import SHIPPED, TERMINAL, Governor, make_repository, output, probe, repos_text
 from tests.dispatch.probes import strange_probe
 
+pytestmark = pytest.mark.timeout(300)  # dozens of processes, on a machine that may be busy
 PROGRAMS = Path(__file__).parent / "programs"
 # runner -> (event type, repository, what it runs)
 RUNNERS = {

@@ -8,6 +8,8 @@ import pytest
 
 from tests.dispatch.campaign import run_campaign
 
+pytestmark = pytest.mark.timeout(300)  # dozens of processes, on a machine that may be busy
+
 
 @pytest.mark.usefixtures("nothing_left")
 def test_none_lost_none_twice_in_order_over_a_crash(tmp_path: Path) -> None:

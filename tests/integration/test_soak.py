@@ -10,6 +10,7 @@ from tests.soak.campaign import Campaign
 from tests.soak.check import check
 from tests.soak.tenancy import Tenancy
 
+pytestmark = pytest.mark.timeout(300)  # dozens of processes, on a machine that may be busy
 SEED = 2024
 SERVER_KILLS, KEEPER_KILLS, TENANT_KILLS = 50, 25, 12
 

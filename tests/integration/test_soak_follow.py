@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.soak.follow import TRANSPORTS, Campaign, run
+
+pytestmark = pytest.mark.timeout(300)  # dozens of processes, on a machine that may be busy
 
 
 def test_followers_lose_nothing_when_they_are_cut_off_and_servers_killed(tmp_path: Path, nothing_left: None) -> None:

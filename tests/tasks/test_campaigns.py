@@ -8,7 +8,7 @@ import pytest
 
 from tests.tasks.campaigns import cancel_storm, kill_under_load
 
-pytestmark = pytest.mark.usefixtures("nothing_left")
+pytestmark = [pytest.mark.usefixtures("nothing_left"), pytest.mark.timeout(300)]
 
 
 def test_cancel_at_random_moments(tmp_path: Path) -> None:

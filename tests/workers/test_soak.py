@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.running import Bench
 from tests.workers.soak import campaign
 
+pytestmark = pytest.mark.timeout(300)  # dozens of processes, on a machine that may be busy
 KILLS = 25
 
 
