@@ -9,6 +9,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,12 @@ class Podman:
     def containers(self) -> list[str]:
         """The names of those that there are, running or not."""
         return self.ask("ps", "--all", "--format", "{{.Names}}").split()
+
+    def look(self) -> list[str] | None:
+        """The same while containers come and go; None when one went as it was listed."""
+        with suppress(OSError):
+            return self.containers()
+        return None
 
 
 def image() -> bytes:
@@ -97,16 +104,16 @@ def test_no_container_stays(make_server: MakeServer, podman: Podman) -> None:
     """After a cancel, a timeout and the death of its keeper."""
     server = make_server(docker_bin=str(podman.program))
     server.accepted("cancelled", **sandbox("sleep", "1000"))
-    eventually(podman.containers, what="a container")
+    eventually(podman.look, what="a container")
     assert server.cancel("cancelled")["status"] == "canceled"
     assert podman.containers() == []
     found = server.run("late", timeout_seconds=2, **sandbox("sleep", "1000"))
     assert found["message"] == "docker sandbox execution timed out"
     assert podman.containers() == []
     server.accepted("lost", **sandbox("sleep", "1000"))
-    eventually(podman.containers, what="a container")
+    eventually(podman.look, what="a container")
     number = server.get("lost")["command_id"]
     handle = eventually(lambda: server.local.store.get_handle(number), what="its recorded start")
     subprocess.run(["kill", "-9", str(handle["keeper"]["pid"])], check=True)
     assert server.ended("lost")["exit_reason"] == "lost"
-    eventually(lambda: podman.containers() == [], what="the removal of its container")
+    eventually(lambda: podman.look() == [], what="the removal of its container")
