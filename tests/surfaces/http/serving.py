@@ -24,6 +24,7 @@ from tests.running import ROOT, eventually
 from tests.worktrees.places import small_remote
 
 PROGRAM = Path(__file__).with_name("serve_program.py")
+SECONDS = 60.0  # for what does happen; a client waits longer than the server does for it
 
 
 def open_local(root: Path) -> Local:
@@ -65,7 +66,7 @@ class Served:
     def client(self, scopes: Sequence[str] = ("admin",), **more: Any) -> httpx.Client:
         """A client that holds a new token."""
         headers = {"Authorization": f"Bearer {self.token(scopes, **more)}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=30)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=SECONDS + 30)
 
     def session(self, client: httpx.Client | None = None, **fields: Any) -> int:
         """A new session's id."""
@@ -80,13 +81,22 @@ class Served:
     def run(self, session_id: int, *argv: str, **fields: Any) -> int:
         """A command that has ended."""
         command_id = self.submit(session_id, *argv, **fields)
-        answered(self.admin.get(f"/commands/{command_id}/wait"), 200)
+        answered(self.admin.get(f"/commands/{command_id}/wait", params={"timeout": SECONDS}), 200)
         return command_id
 
-    def socket(self, path: str, client: httpx.Client | None = None) -> ClientConnection:
+    def socket(
+        self, path: str, client: httpx.Client | None = None, *, close_timeout: float = SECONDS
+    ) -> ClientConnection:
         """A WebSocket."""
         headers = {"Authorization": (client or self.admin).headers["Authorization"]}
-        return connect(f"ws://127.0.0.1:{self.port}{path}", additional_headers=headers, open_timeout=20)
+        # One that does not read hears no pong either: it does not ask for them.
+        return connect(
+            f"ws://127.0.0.1:{self.port}{path}",
+            additional_headers=headers,
+            open_timeout=SECONDS,
+            close_timeout=close_timeout,
+            ping_interval=None,
+        )
 
     @property
     def followers(self) -> int:
@@ -100,7 +110,7 @@ class Served:
                 self.admin.delete(f"/sessions/{item.id}")
         self.admin.close()
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(SECONDS)
         self.local.engine.stop(grace=2)
         self.local.close()
 
@@ -158,7 +168,7 @@ class Process:
         """As an operator does."""
         self._process.send_signal(signal.SIGTERM)
 
-    def output(self, seconds: float = 20.0) -> tuple[int, str]:
+    def output(self, seconds: float = SECONDS) -> tuple[int, str]:
         """Its exit status and what it said to stderr, once it has ended."""
         _, said = self._process.communicate(timeout=seconds)
         return self._process.returncode, said

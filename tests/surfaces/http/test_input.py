@@ -1,0 +1,92 @@
+"""What is sent to a command that is about to start, that waits, or that does not listen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partialmethod
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debug_server.runner import pipeline
+from debug_server.runner.keeper.rundir import HANDLE
+from debug_server.runner.launch import launch, read_json, run_dir_for
+from debug_server.runner.launcher import KeeperConnection
+from tests.running import eventually
+from tests.surfaces.http.serving import SECONDS, Served, answered, refused
+
+LINE = {"write_id": "1", "data": "hello\n", "close": True}
+
+
+def test_a_command_about_to_start_is_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Input for a command that is claimed and not begun yet reaches it; one that waits for its turn can have none."""
+    asked, connect = threading.Event(), KeeperConnection.connect
+
+    def look(run_dir: Path) -> KeeperConnection:
+        try:
+            return connect(run_dir)
+        finally:
+            if run_dir.name.startswith(f"{first}-"):
+                asked.set()
+
+    def late(*arguments: Any) -> Any:
+        assert asked.wait(60)
+        return launch(*arguments)
+
+    monkeypatch.setattr(KeeperConnection, "connect", look)
+    monkeypatch.setattr(pipeline, "launch", late)
+    session = served.session()
+    first = served.submit(session, "cat", stdin=True)
+    second = served.submit(session, "cat", stdin=True)
+    error = refused(served.admin.post(f"/commands/{second}/stdin", json=LINE), 409, "keeper_error")
+    assert "is pending: it does not run" in error["message"]
+    answered(served.admin.post(f"/commands/{first}/stdin", json=LINE), 200)
+    answered(served.admin.get(f"/commands/{first}/wait"), 200)
+    assert served.admin.get(f"/commands/{first}/log").text == "hello\n"
+
+
+@contextmanager
+def _frozen_keeper(served: Served, command: int) -> Iterator[None]:
+    """A keeper that hears nothing during the block."""
+    row = eventually(lambda: (found := served.local.store.get_command(command)).status == "running" and found)
+    handle = read_json(run_dir_for(served.local.settings.paths.keepers_dir, command, row.attempt) / HANDLE)
+    assert handle is not None
+    os.kill(handle["keeper"]["pid"], signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(handle["keeper"]["pid"], signal.SIGCONT)
+
+
+def test_a_keeper_that_does_not_answer_is_no_defect_of_the_server(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who signals a command whose keeper gets no processor is told so; the signal comes as soon as it gets some."""
+    request = KeeperConnection.request
+    monkeypatch.setattr(KeeperConnection, "request", partialmethod(request, timeout=0.5))
+    command = served.submit(served.session(), "sleep", "600")
+    path = f"/commands/{command}/signal"
+    with _frozen_keeper(served, command):
+        error = refused(served.admin.post(path, json={"signal": 15}), 409, "keeper_error")
+        assert "did not answer within" in error["message"]
+    ended = answered(served.admin.get(f"/commands/{command}/wait", params={"timeout": SECONDS}), 200)
+    assert ended["exit_reason"] == "signaled"
+
+
+def test_input_that_nobody_reads(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than the pipe holds, to a command that reads later: an error that says so, and every byte arrives once."""
+    write = KeeperConnection.write_stdin
+    monkeypatch.setattr(KeeperConnection, "write_stdin", partialmethod(write, timeout=0.5))
+    script = f"while [ ! -e {served.root}/go ]; do sleep 0.05; done; wc -c"
+    command = served.submit(served.session(), "sh", "-c", script, stdin=True)
+    path, lines = f"/commands/{command}/stdin", {"write_id": "1", "data": "x" * 300_000}
+    assert "did not take its input" in refused(served.admin.post(path, json=lines), 409, "keeper_error")["message"]
+    (served.root / "go").touch()
+    answered(served.admin.post(path, json={**lines, "close": True}), 200)
+    answered(served.admin.get(f"/commands/{command}/wait"), 200)
+    assert served.admin.get(f"/commands/{command}/log").text.strip() == "300000"
