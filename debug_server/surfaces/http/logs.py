@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator
@@ -24,7 +25,7 @@ from debug_server.surfaces.http.streaming import Followers, Stream, with_heartbe
 
 _RANGE = re.compile(r"bytes=(?:(\d{1,4000})-(\d{1,4000})?|-(\d{1,4000}))")
 _LAST_EVENT = "last-event-id"
-_END_SECONDS = 5.0  # the log is complete a moment before the command's row says so
+_END_SECONDS, _LOOK_AGAIN_SECONDS = 5.0, 0.1
 
 
 class LogQuery(m.FollowLog):
@@ -111,9 +112,17 @@ class LogEndpoints:
         async with aclosing(records):
             async for record in records:
                 yield sse("log", record["next_offset"], json.dumps(record))
-        waiting = m.WaitCommand(command_id=command.command_id, timeout=_END_SECONDS)
-        ended = await self.service.wait_command(caller, waiting)
+        ended = await self._ended(caller, command)
         yield sse("end", ended.log_bytes, ended.model_dump_json(include={"id", "status", "exit_code", "exit_reason"}))
+
+    async def _ended(self, caller: Caller, command: m.CommandId) -> m.CommandReply:
+        """The command with its end, which the row has a moment after the log, or later where the store is away."""
+        waiting = m.WaitCommand(command_id=command.command_id, timeout=_END_SECONDS)
+        while True:
+            found = await self.service.wait_command(caller, waiting)
+            if found.finished_at is not None:
+                return found
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)  # a server that leaves does not wait, and cuts this off soon
 
     async def follow_events(self, request: Request) -> Response:
         """``GET /events/stream``: the durable events, each id its number."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,10 @@ import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
 
+from debug_server.model import Command
+from debug_server.store import MetadataStore
 from tests.running import eventually
-from tests.surfaces.http.serving import Served, answered, refused
+from tests.surfaces.http.serving import SECONDS, Served, answered, refused
 
 TEXT = "žluťoučký kůň €uro 🐎\n"
 # One byte at a time, the streams in turn: no read holds a whole character.
@@ -39,6 +44,11 @@ def lines(response: httpx.Response) -> list[dict[str, Any]]:
 
 def events(text: str) -> list[dict[str, str]]:
     return [dict(line.split(": ", 1) for line in block.splitlines()) for block in text.split("\n\n") if block]
+
+
+def fields(lines: Iterator[str]) -> Iterator[str]:
+    """The lines of an event stream without its signs of life, which come whenever something takes its time."""
+    return (line for line in lines if line and not line.startswith(":"))
 
 
 def messages(served: Served, path: str) -> list[dict[str, Any]]:
@@ -182,21 +192,22 @@ def test_live_output_comes_at_once(shared: Served) -> None:
         shared.client().stream("GET", path, params={"follow": True}) as raw,
     ):
         pieces = [ndjson.iter_lines(), sse.iter_lines(), raw.iter_lines()]
-        assert json.loads(socket.recv(timeout=10))["text"] == "ready\n"
+        assert json.loads(socket.recv(timeout=SECONDS))["text"] == "ready\n"
         assert json.loads(next(pieces[0]))["message"] == "ready\n"
-        assert [next(pieces[1]) for _ in range(2)] == ["id: 6", "event: log"]
+        said = fields(pieces[1])
+        assert [next(said), next(said)] == ["id: 6", "event: log"]
         assert next(pieces[2]) == "ready"
         answered(shared.admin.post(f"/commands/{command}/stdin", json={"write_id": "1", "data": "go\n"}), 200)
         assert "".join(json.loads(message)["text"] for message in socket) == "go\n"
         assert json.loads(next(pieces[0]))["message"] == "go\n" and list(pieces[0]) == []
-        assert "event: end" in list(pieces[1])
+        assert "event: end" in list(said)
         assert list(pieces[2]) == ["go"]
 
 
 def test_a_command_that_never_started_has_an_empty_log(shared: Served) -> None:
     """Followers of a command that is cancelled in the queue come to a clean end."""
     session = shared.session()
-    blocker = shared.submit(session, "sleep", "60")
+    blocker = shared.submit(session, "sleep", "600")
     waiting = shared.submit(session, "echo", "never")
     with shared.socket(f"/commands/{waiting}/log") as socket:
         eventually(lambda: shared.followers, what="a follower")
@@ -218,6 +229,33 @@ def test_a_log_that_is_gone_is_not_an_empty_one(shared: Served) -> None:
     assert closed.value.rcvd.reason.startswith(f"not_found: the log of command {command} is not here any more")
 
 
+def test_the_end_event_tells_an_end(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the row takes to have the end after the log has: until then there are signs of life."""
+    held, finish = threading.Event(), MetadataStore.finish_command
+
+    def late(*given: Any, **more: Any) -> Command:
+        assert held.wait(SECONDS)
+        return finish(*given, **more)
+
+    monkeypatch.setattr(MetadataStore, "finish_command", late)
+    monkeypatch.setattr("debug_server.service.logs._ROW_SECONDS", 0.1)
+    monkeypatch.setattr("debug_server.surfaces.http.logs._END_SECONDS", 0.1)
+    served = Served(base, heartbeat_seconds=0.1)
+    try:
+        command = served.submit(served.session(), "sh", "-c", "sleep 0.1; echo hello")
+        with served.admin.stream("GET", f"/commands/{command}/log/events") as stream:
+            found = stream.iter_lines()
+            assert "event: log" in found
+            beats = itertools.islice((line for line in found if line.startswith((":", "event"))), 10)
+            assert set(beats) == {": heartbeat"}
+            held.set()
+            assert "event: end" in found
+            assert json.loads(next(found).removeprefix("data: "))["status"] == "succeeded"
+    finally:
+        held.set()
+        served.close()
+
+
 def test_heartbeats_and_the_event_stream(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A silent stream shows that it lives; durable events are resumed by their number."""
     served = Served(tmp_path_factory.mktemp("beats"), heartbeat_seconds=0.1)
@@ -225,13 +263,14 @@ def test_heartbeats_and_the_event_stream(tmp_path_factory: pytest.TempPathFactor
         session = served.session()
         with served.admin.stream("GET", "/events/stream", params={"session_id": session}) as stream:
             found = stream.iter_lines()
-            assert [next(found), next(found)] == ["id: 1", "event: session.created"]
-            assert ": heartbeat" in (next(found) for _ in range(20))
+            said = fields(found)
+            assert [next(said), next(said)] == ["id: 1", "event: session.created"]
+            assert ": heartbeat" in found
             served.submit(session, "true")
-            assert "event: command.pending" in (next(found) for _ in range(100))
+            assert "event: command.pending" in found
         headers = {"Last-Event-ID": "1"}
         with served.client().stream("GET", "/events/stream", headers=headers) as stream:
-            assert next(stream.iter_lines()) == "id: 2"
+            assert next(fields(stream.iter_lines())) == "id: 2"
         eventually(lambda: served.followers == 0, what="the end of the followers")
     finally:
         served.close()
