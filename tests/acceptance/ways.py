@@ -92,7 +92,8 @@ class Rest(Way):
 
     async def follow(self, command: int) -> str:
         url = f"ws://127.0.0.1:{self._server.port}/commands/{command}/log"
-        async with connect(url, additional_headers={"Authorization": f"Bearer {self._server.token}"}) as socket:
+        headers = {"Authorization": f"Bearer {self._server.token}"}
+        async with connect(url, additional_headers=headers, open_timeout=SECONDS, ping_timeout=SECONDS) as socket:
             return "".join([json.loads(message)["text"] async for message in socket])
 
     async def end(self, command: int) -> tuple[str, str | None, int | None]:

@@ -100,7 +100,7 @@ class ServerProcess:
     def _signal(self, number: int) -> None:
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(30)
+            self._process.wait(60)
             self._process = None
 
 
@@ -171,7 +171,7 @@ class BrokenWire:
     def _serve(self, client: socket.socket) -> None:
         with client:
             try:
-                backend = socket.create_connection(("127.0.0.1", self._server.port), timeout=5)
+                backend = socket.create_connection(("127.0.0.1", self._server.port), timeout=60)
             except OSError:
                 return  # the server is away: the client sees a connection that closes
             with backend, contextlib.suppress(OSError):

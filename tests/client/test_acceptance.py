@@ -66,11 +66,11 @@ def test_a_command_is_fed_signalled_and_cancelled(client: DebugServerClient) -> 
         client.write_stdin(fed.id, b"once\n", write_id="first")
     client.write_stdin(fed.id, close=True)
     assert b"".join(piece.data for piece in followed) == b"once\n"
-    signalled = client.submit_command(session.id, ["sleep", "60"])
+    signalled = client.submit_command(session.id, ["sleep", "600"])
     _await_running(client, signalled.id)
     client.signal_command(signalled.id, 15)
     assert client.wait_command(signalled.id).exit_reason == "signaled"
-    cancelled = client.submit_command(session.id, ["sleep", "60"])
+    cancelled = client.submit_command(session.id, ["sleep", "600"])
     assert client.cancel_command(cancelled.id).status == "cancelled"
     client.close_session(session.id)
 

@@ -43,11 +43,11 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
         gateway = GatewayProcess(tmp_path_factory.mktemp("real"), environ)
         gateway.start(ready=False)
         try:
-            gateway.await_ready(30)
+            gateway.await_ready(90)
             yield Real(gateway, stub)
         finally:
             gateway.stop()
-        assert not carrying(str(home))
+        eventually(lambda: not carrying(str(home)), what="the end of every worker")
 
 
 def test_boot_to_ready(real: Real) -> None:

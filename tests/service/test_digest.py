@@ -7,7 +7,7 @@ import re
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from debug_server.service.digest import Digest, LogDigest
@@ -185,7 +185,7 @@ def test_a_digest_is_bounded() -> None:
     assert done.end > 20 << 20
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.sampled_from([*PYTEST.splitlines(), *TRACEBACK.splitlines(), b"", b"\xff\0", b"1", b"2"]), max_size=400)
 )

@@ -25,7 +25,7 @@ from debug_server.surfaces.mcp.tools import TOOLS, Tool
 from tests.client.serving import ServerProcess
 
 OK = "ok"
-SECONDS = 30.0
+SECONDS = 60.0
 # What a request must have; an operation that must have more cannot be asked for, and its door fails.
 SAMPLES: dict[str, Any] = {
     "token_id": 10**6,

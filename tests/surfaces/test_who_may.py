@@ -11,7 +11,7 @@ from debug_server.client import DebugServerClient
 from debug_server.service import OPERATIONS
 from debug_server.service.caller import ADMIN, SCOPES
 from tests.client.serving import ServerProcess, make_repository, serving
-from tests.surfaces.doors import DOORS, NOBODYS, Door, Ids, Server
+from tests.surfaces.doors import DOORS, NOBODYS, SECONDS, Door, Ids, Server
 
 PLAIN = tuple(scope for scope in SCOPES if scope != ADMIN)
 REFUSED = {"unauthorized", "forbidden", "internal_error"}
@@ -136,6 +136,6 @@ def test_a_token_in_the_query_is_for_websockets_only(
     command = admin.start_run("project", "main", ["echo", "hello"]).command.id
     admin.wait_command(command)
     url = f"ws://127.0.0.1:{server.port}/commands/{command}/log?token={process.token}"
-    with connect(url, open_timeout=20) as socket:
-        assert "hello" in str(socket.recv(timeout=10))
+    with connect(url, open_timeout=SECONDS) as socket:
+        assert "hello" in str(socket.recv(timeout=SECONDS))
     assert server.http.get("/whoami", params={"token": process.token}).status_code == 401

@@ -71,10 +71,10 @@ def test_commands_are_submitted_fed_and_waited_for(terminal: Terminal, project: 
     assert terminal("command", "stdin", fed, "--close", stdin="two\n").status == 0
     assert terminal("command", "wait", fed).status == 5
     assert terminal("logs", "--raw", fed).out == "one\ntwo\n"
-    slept = terminal("--json", "command", "submit", session, "--", "sleep", "60").json["id"]
+    slept = terminal("--json", "command", "submit", session, "--", "sleep", "600").json["id"]
     assert terminal("command", "signal", slept, "TERM").status == 0
     assert terminal("command", "wait", slept).status == 128 + signal.SIGTERM
-    ended = terminal("--json", "command", "submit", session, "--", "sleep", "60").json["id"]
+    ended = terminal("--json", "command", "submit", session, "--", "sleep", "600").json["id"]
     assert terminal("command", "cancel", ended).out == f"command {ended} is cancelled (cancelled)\n"
     assert terminal("command", "show", ended).out.startswith(f"id                {ended}\n")
     kinds = [json.loads(line)["kind"] for line in terminal("--json", "events", "--command", ended).out.splitlines()]
@@ -147,7 +147,7 @@ def test_interrupting_cancels_the_command_that_was_started(terminal: Terminal, p
         session = next(lines).split()[1].decode()
         assert next(lines) == b"up\n"
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert re.search(rb"command \d+ was cancelled", err)
     (row,) = terminal("--json", "command", "list", session).json
@@ -164,7 +164,7 @@ def test_leaving_a_log_does_not_end_its_command(terminal: Terminal, project: Cal
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
     assert process.returncode == 130
     assert terminal("--json", "command", "show", command).json["status"] == "running"
     assert terminal("session", "close", session).status == 0

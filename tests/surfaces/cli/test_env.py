@@ -21,8 +21,10 @@ def test_environments_are_listed_checked_and_removed(alone: Terminal) -> None:
     rows = {row["names"][0]: row for row in alone("--json", "env", "list").json}
     assert rows.keys() == {"good", "bad"} and rows["good"]["fingerprint"] == good.fingerprint
     assert rows["good"]["builder"] == "hook" and not rows["good"]["in_use"]
+    earlier = time.time() - 3 * 3600
+    os.utime(root / ".leases" / good.path.name, (earlier, earlier))
     shown = alone("env", "list")
-    assert shown.status == 0 and rows["bad"]["key"] in shown.out and "idle for 0 s" in shown.out
+    assert shown.status == 0 and rows["bad"]["key"] in shown.out and "idle for 3 h" in shown.out
 
     (bad.path / "file").write_text("z\n")
     whole = alone("env", "verify", "good")

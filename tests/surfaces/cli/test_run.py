@@ -22,6 +22,7 @@ from tests.running import ROOT, eventually, missing_mechanism, program
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 RUN = [sys.executable, "-W", "error", "-m", "debug_server", "run"]
+SECONDS = 60.0  # for what does end
 
 
 def _env() -> dict[str, str]:
@@ -34,7 +35,7 @@ def _run(place: Path, *arguments: str, **options: object) -> subprocess.Complete
         cwd=place,
         env=_env(),
         capture_output=True,
-        timeout=60,
+        timeout=SECONDS,
         check=False,
         **{"stdin": subprocess.DEVNULL, **options} if "input" not in options else options,
     )
@@ -154,7 +155,7 @@ def test_output_is_live(tmp_path: Path) -> None:
         assert process.stdout.readline() == b"now\n"
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        process.wait(10)
+        process.wait(SECONDS)
 
 
 def test_a_reader_that_sleeps_loses_nothing(tmp_path: Path) -> None:
@@ -164,7 +165,7 @@ def test_a_reader_that_sleeps_loses_nothing(tmp_path: Path) -> None:
         time.sleep(11.0)  # longer than an observer that is not our own output would be waited for
         assert process.stdout is not None
         assert len(process.stdout.read()) == 3_000_000
-        assert process.wait(10) == 0
+        assert process.wait(SECONDS) == 0
 
 
 def _rows(place: Path) -> list[Command]:
@@ -173,11 +174,11 @@ def _rows(place: Path) -> list[Command]:
 
 def test_a_reader_that_leaves_ends_the_command(tmp_path: Path) -> None:
     """``| head -1``: nobody reads what an endless command says, so it is ended, with the status of SIGPIPE."""
-    with _started(tmp_path, "--timeout", "15", "--", "yes") as process:
+    with _started(tmp_path, "--timeout", "60", "--", "yes") as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait(20) == 141
+        assert process.wait(SECONDS + 30) == 141
 
 
 def test_a_reader_that_left_before_the_only_word(tmp_path: Path) -> None:
@@ -209,7 +210,7 @@ def test_an_interrupt_cancels_and_says_so(tmp_path: Path, number: signal.Signals
         assert process.stdout is not None and process.stderr is not None
         process.stdout.readline()
         process.send_signal(number)
-        assert process.wait(10) == 130
+        assert process.wait(SECONDS) == 130
         said = process.stderr.read().decode()
     assert said.splitlines()[-1].startswith("[debug-server] cancelled: ")
     assert "Traceback" not in said
@@ -223,7 +224,7 @@ def test_an_interrupt_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
         with _started(tmp_path, "--", "sleep", "1000") as process:
             time.sleep(delay)  # the moment is what is tested
             process.send_signal(signal.SIGINT)
-            process.wait(10)
+            process.wait(SECONDS)
     assert [command.status for command in _rows(tmp_path) if not command.status.terminal] == []
 
 
@@ -233,7 +234,7 @@ def test_a_killed_cli_leaves_the_command_to_be_adopted(tmp_path: Path) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         process.kill()
-        process.wait(10)
+        process.wait(SECONDS)
     (command,) = _commands(tmp_path)
     assert not command.status.terminal  # pending still, where the kill came before the start was recorded
     (tmp_path / "go").touch()
@@ -243,7 +244,7 @@ def test_a_killed_cli_leaves_the_command_to_be_adopted(tmp_path: Path) -> None:
         cwd=tmp_path,
         env=_env(),
         capture_output=True,
-        timeout=30,
+        timeout=SECONDS,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, b"")
@@ -279,7 +280,7 @@ def test_our_terminal_is_passed_on(tmp_path: Path) -> None:
         _read_until(ours, b"ready")
         os.write(ours, b"\x03")
         _read_until(ours, b"caught")
-        assert process.wait(10) == 9
+        assert process.wait(SECONDS) == 9
     assert os.popen(f"stty -g < /proc/{os.getpid()}/fd/{theirs}").read() == before
     os.close(ours)
     os.close(theirs)
@@ -287,7 +288,7 @@ def test_our_terminal_is_passed_on(tmp_path: Path) -> None:
 
 def _read_until(terminal: int, text: bytes) -> None:
     seen = b""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + SECONDS
     while text not in seen:
         assert select.select([terminal], [], [], deadline - time.monotonic())[0], seen
         seen += os.read(terminal, 4096)

@@ -115,7 +115,7 @@ def _killed_run(folder: Path) -> Iterator[None]:
         assert process.stdout is not None
         process.stdout.readline()
         process.kill()
-        process.wait(10)
+        process.wait(60)
     yield
     (folder / "go").touch()
 

@@ -20,7 +20,7 @@ from debug_server.service.messages import Page, SessionId
 from debug_server.surfaces.grpc import build_server
 from debug_server.surfaces.grpc.schema import rpc
 
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 class Client:

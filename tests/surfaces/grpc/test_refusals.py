@@ -20,7 +20,7 @@ from debug_server.surfaces.grpc.decoding import plain
 from debug_server.surfaces.grpc.schema import SERVICE, rpc
 from debug_server.surfaces.grpc.v1 import debug_server_pb2 as pb
 from tests.surfaces.grpc.conftest import Play
-from tests.surfaces.grpc.serving import Served, refusal
+from tests.surfaces.grpc.serving import SECONDS, Served, refusal
 
 # What a request may be answered with; anything else is a defect.
 HONEST = {
@@ -98,7 +98,7 @@ def test_an_unknown_rpc_is_refused(play: Play) -> None:
 
     async def scene(served: Served) -> None:
         call = served.admin.channel.unary_unary(f"/{SERVICE.full_name}/Nonsense")
-        found, _ = await refusal(call(b"", timeout=10))
+        found, _ = await refusal(call(b"", timeout=SECONDS))
         assert found == grpc.StatusCode.UNIMPLEMENTED
 
     play(scene)
@@ -118,7 +118,7 @@ def test_any_bytes_are_answered(play: Play, caplog: pytest.LogCaptureFixture) ->
         def any_bytes(name: str, data: st.DataObject) -> None:
             raw = data.draw(st.one_of(st.binary(max_size=200), messages(rpc(name).request)))
             sent = asyncio.run_coroutine_threadsafe(served.admin.send(name, raw), loop)
-            assert sent.result(60) in HONEST, name
+            assert sent.result(SECONDS + 30) in HONEST, name
 
         await asyncio.to_thread(any_bytes)
         for name in NOT_FUZZED:
@@ -207,14 +207,14 @@ def test_garbage_on_the_connection_hurts_nobody(play: Play) -> None:
             writer.write(noise)
             await writer.drain()
             writer.write_eof()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(SECONDS):
                 while await reader.read(4096):
                     pass
             writer.close()
         async with aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
             call = channel.unary_unary("/grpc.health.v1.Health/Check")
-            assert await call(b"", timeout=10)
-            found, _ = await refusal(call(b"\xff\xff\xff", timeout=10))
+            assert await call(b"", timeout=SECONDS)
+            found, _ = await refusal(call(b"\xff\xff\xff", timeout=SECONDS))
             assert found is not grpc.StatusCode.OK
         assert (await served.admin.ask("Health")).ok
 

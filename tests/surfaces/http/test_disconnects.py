@@ -10,7 +10,9 @@ import os
 import random
 import socket as sockets
 import sys
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -18,7 +20,7 @@ from websockets.exceptions import ConnectionClosed
 
 from debug_server.runner.log_watch import _shared
 from tests.running import eventually
-from tests.surfaces.http.serving import Served, answered, refused
+from tests.surfaces.http.serving import SECONDS, Served, answered, refused
 
 WRITER = """
 import random, sys, time
@@ -34,7 +36,8 @@ Follow = Callable[[str, int, dict[str, str]], Iterator[tuple[int, bytes]]]
 
 
 def follow_bytes(url: str, offset: int, headers: dict[str, str]) -> Iterator[tuple[int, bytes]]:
-    with httpx.stream("GET", f"{url}/log", params={"follow": True, "offset": offset}, headers=headers) as response:
+    params = {"follow": True, "offset": offset}
+    with httpx.stream("GET", f"{url}/log", params=params, headers=headers, timeout=SECONDS) as response:
         for data in response.iter_raw():
             offset += len(data)
             yield offset, data
@@ -42,7 +45,7 @@ def follow_bytes(url: str, offset: int, headers: dict[str, str]) -> Iterator[tup
 
 def follow_lines(url: str, offset: int, headers: dict[str, str]) -> Iterator[tuple[int, bytes]]:
     params = {"follow": "true", "offset": str(offset), "encoding": "base64"}
-    with httpx.stream("GET", f"{url}/log.ndjson", params=params, headers=headers) as response:
+    with httpx.stream("GET", f"{url}/log.ndjson", params=params, headers=headers, timeout=SECONDS) as response:
         for line in response.iter_lines():
             record = json.loads(line)
             yield record["next_offset"], base64.b64decode(record["data"])
@@ -50,7 +53,8 @@ def follow_lines(url: str, offset: int, headers: dict[str, str]) -> Iterator[tup
 
 def follow_sse(url: str, offset: int, headers: dict[str, str]) -> Iterator[tuple[int, bytes]]:
     headers = {**headers, "Last-Event-ID": str(offset)}
-    with httpx.stream("GET", f"{url}/log/events", params={"encoding": "base64"}, headers=headers) as response:
+    params = {"encoding": "base64"}
+    with httpx.stream("GET", f"{url}/log/events", params=params, headers=headers, timeout=SECONDS) as response:
         for line in response.iter_lines():
             if line.startswith("data: ") and "next_offset" in line:
                 record = json.loads(line.removeprefix("data: "))
@@ -62,7 +66,7 @@ def follow_socket(url: str, offset: int, headers: dict[str, str]) -> Iterator[tu
 
     address = f"{url.replace('http', 'ws', 1)}/log?encoding=base64&offset={offset}"
     # What it has not read stands in the way of the peer's goodbye: it does not wait for that.
-    with connect(address, additional_headers=headers, close_timeout=0.05) as socket:
+    with connect(address, additional_headers=headers, open_timeout=SECONDS, close_timeout=0.05) as socket:
         for message in socket:
             record = json.loads(message)
             yield record["next_offset"], base64.b64decode(record["data"])
@@ -76,13 +80,15 @@ TRANSPORTS: dict[str, Follow] = {
 }
 
 
-def descriptors() -> int:
-    """Open connections and logs of this process, which holds the server."""
+def descriptors(port: int) -> int:
+    """Open connections with the server, of both ends, and logs: this process holds the server."""
+    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    ours = {f"socket:[{row[9]}]" for row in rows if f"{port:04X}" in (row[1][-4:], row[2][-4:])}
     links = []
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):
             links.append(os.readlink(f"/proc/self/fd/{name}"))
-    return len([link for link in links if link.startswith("socket:") or "/logs/" in link])
+    return len([link for link in links if link in ours or "/logs/" in link])
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -104,15 +110,16 @@ def test_random_disconnects(shared: Served, transport: str) -> None:
     assert cuts >= 5
     assert bytes(got) == shared.admin.get(f"/commands/{command}/log").content
     eventually(lambda: shared.followers == 0, what="the end of the followers")
-    eventually(lambda: not [target for target in _shared()._targets.values() if target.watches], what="no watches")
+    # The server's thread changes the table while we look.
+    eventually(lambda: not any(target.watches for target in list(_shared()._targets.values())), what="no watches")
 
 
 def test_silent_clients_that_vanish(shared: Served) -> None:
     """Followers of a silent command that drop their connection are gone at once, with their descriptors."""
-    command = shared.submit(shared.session(), "sleep", "60")
+    command = shared.submit(shared.session(), "sleep", "600")
     head = f"Host: x\r\nAuthorization: {shared.admin.headers['Authorization']}\r\n\r\n"
     eventually(lambda: shared.admin.get(f"/commands/{command}").json()["status"] == "running")
-    before = descriptors()
+    before = descriptors(shared.port)
     paths = [f"/commands/{command}/log?follow=1", f"/commands/{command}/log.ndjson?follow=1", "/events/stream?after=0"]
     paths += [f"/commands/{command}/log/events", "/sessions/1/logs?follow=1"]
     clients = []
@@ -124,7 +131,7 @@ def test_silent_clients_that_vanish(shared: Served) -> None:
     for client in clients:
         client.close()
     eventually(lambda: shared.followers == 0, what="the end of the followers")
-    eventually(lambda: descriptors() <= before + 2, what="closed descriptors")
+    eventually(lambda: descriptors(shared.port) <= before + 2, what="closed descriptors")
     answered(shared.admin.post(f"/commands/{command}/cancel"), 200)
 
 
@@ -133,7 +140,7 @@ def test_a_slow_client_slows_only_itself(shared: Served) -> None:
     session = shared.session()
     command = shared.submit(session, "sh", "-c", "head -c 40000000 /dev/zero | tr '\\0' x")
     with shared.socket(f"/commands/{command}/log") as slow:
-        ended = answered(shared.admin.get(f"/commands/{command}/wait", params={"timeout": 60}), 200)
+        ended = answered(shared.admin.get(f"/commands/{command}/wait", params={"timeout": SECONDS}), 200)
         assert ended["exit_reason"] == "exited"
         assert len(shared.admin.get(f"/commands/{command}/log", params={"follow": True}).content) == 40_000_000
         assert shared.followers == 1  # it is still at its beginning
@@ -153,39 +160,56 @@ def test_no_more_followers_than_there_is_room_for(shared: Served, monkeypatch: p
             assert refused(refusal, 429, "too_many_followers")["retryable"] is True
             assert int(refusal.headers["Retry-After"]) >= 1
         with pytest.raises(ConnectionClosed) as closed, shared.socket(address) as third:
-            third.recv(timeout=10)
+            third.recv(timeout=SECONDS)
         assert closed.value.rcvd is not None
         assert (closed.value.rcvd.code, closed.value.rcvd.reason.partition(":")[0]) == (1008, "too_many_followers")
         body = {"write_id": "1", "data": "hello\n"}
         answered(shared.admin.post(f"/commands/{command}/stdin", json=body), 200)
-        assert [json.loads(str(item.recv(timeout=10)))["text"] for item in (first, second)] == ["hello\n"] * 2
+        assert [json.loads(str(item.recv(timeout=SECONDS)))["text"] for item in (first, second)] == ["hello\n"] * 2
     eventually(lambda: shared.local.service.audience.size == 0, what="an empty house")
 
 
 @pytest.mark.parametrize("end", ["revoked", "expired"])
 def test_a_token_that_is_no_longer_good_follows_no_longer(shared: Served, end: str) -> None:
     """What is being followed with a token is cut off when that is revoked or expires, and going on is refused."""
-    wanted = {"name": "short", "scopes": ["admin"], "expires_in": 3 if end == "expired" else 3600}
-    made = answered(shared.admin.post("/auth/tokens", json=wanted), 201)
     command = shared.submit(shared.session(), "sh", "-c", "echo up; sleep 600")
+    eventually(lambda: shared.admin.get(f"/commands/{command}/log").content == b"up\n", what="something to follow")
+    # A token whose time is over before it is used would show nothing: then the next one lasts longer.
+    lives = (2, 8, 32) if end == "expired" else (3600,)
+    assert any(_cut_off_by_its_end(shared, command, seconds, revoked=end == "revoked") for seconds in lives)
+    answered(shared.admin.post(f"/commands/{command}/cancel"), 200)
+
+
+def _cut_off_by_its_end(shared: Served, command: int, seconds: int, *, revoked: bool) -> bool:
+    """Follow with a new token over its end; False when that came before both followers had heard something."""
+    began = time.monotonic()
+    wanted = {"name": "short", "scopes": ["admin"], "expires_in": seconds}
+    made = answered(shared.admin.post("/auth/tokens", json=wanted), 201)
     headers = {"Authorization": f"Bearer {made['token']}"}
     with (
-        httpx.Client(base_url=shared.url, headers=headers, timeout=30) as client,
+        httpx.Client(base_url=shared.url, headers=headers, timeout=SECONDS) as client,
         shared.socket(f"/commands/{command}/log", client) as socket,
+        client.stream("GET", f"/commands/{command}/log?follow=1") as response,
     ):
-        with client.stream("GET", f"/commands/{command}/log?follow=1") as response:
-            pieces = response.iter_raw()
-            assert (next(pieces), json.loads(str(socket.recv(timeout=10)))["text"]) == (b"up\n", "up\n")
-            if end == "revoked":
-                answered(shared.admin.delete(f"/auth/tokens/{made['id']}"), 200)
-            with pytest.raises(httpx.RemoteProtocolError):
-                next(pieces)
+        pieces = response.iter_raw()
+        try:
+            heard = next(pieces), json.loads(str(socket.recv(timeout=SECONDS)))["text"]
+        except (httpx.RemoteProtocolError, ConnectionClosed):
+            assert time.monotonic() - began >= seconds
+            return False
+        if response.is_error and time.monotonic() - began >= seconds:
+            return False
+        assert heard == (b"up\n", "up\n")
+        if revoked:
+            answered(shared.admin.delete(f"/auth/tokens/{made['id']}"), 200)
+        with pytest.raises(httpx.RemoteProtocolError):
+            next(pieces)
         with pytest.raises(ConnectionClosed) as closed:
-            socket.recv(timeout=10)
+            socket.recv(timeout=SECONDS)
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1008
         assert closed.value.rcvd.reason == "unauthorized: the token has expired or was revoked"
         refused(client.get(f"/commands/{command}/log"), 401, "unauthorized")
-    answered(shared.admin.post(f"/commands/{command}/cancel"), 200)
+    return True
 
 
 def test_a_client_that_leaves_amid_its_request_is_no_failure(shared: Served, caplog: pytest.LogCaptureFixture) -> None:
@@ -196,10 +220,10 @@ def test_a_client_that_leaves_amid_its_request_is_no_failure(shared: Served, cap
     with caplog.at_level(logging.INFO, "debug_server.api"):  # whatever an earlier test has configured
         for path in paths:
             head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: {secret}\r\nContent-Length: 100000\r\n\r\n{{"
-            with sockets.create_connection(("127.0.0.1", shared.port), timeout=10) as client:
+            with sockets.create_connection(("127.0.0.1", shared.port), timeout=SECONDS) as client:
                 client.sendall(head.encode())
-        with shared.socket(f"/commands/{loud}/log") as follower:
-            follower.recv(timeout=10)
+        with shared.socket(f"/commands/{loud}/log", close_timeout=0.1) as follower:
+            follower.recv(timeout=SECONDS)
         told = {f"/commands/{loud}/log", *paths}
         eventually(lambda: told <= set(_audited(caplog)), what="a record of each")
     assert {status for path, status in _audited(caplog).items() if path in paths} == {499}
@@ -213,14 +237,14 @@ def _audited(caplog: pytest.LogCaptureFixture) -> dict[str, int]:
 
 def test_garbage_on_a_websocket(shared: Served) -> None:
     """Frames that are no frames, or that nobody asked for, end or change nothing but their own connection."""
-    command = shared.submit(shared.session(), "sleep", "60")
+    command = shared.submit(shared.session(), "sleep", "600")
     secret = shared.admin.headers["Authorization"]
     request = (
         f"GET /commands/{command}/log HTTP/1.1\r\nHost: x\r\nAuthorization: {secret}\r\nUpgrade: websocket\r\n"
         "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
     )
-    for garbage in (b"\xff" * 100, b"\x81\x05hello", os.urandom(4096), b"\x01\x80\0\0\0\0"):
-        client = sockets.create_connection(("127.0.0.1", shared.port), timeout=10)
+    for garbage in (b"\xff" * 100, b"\x81\x05hello", random.Random(7).randbytes(4096), b"\x01\x80\0\0\0\0"):
+        client = sockets.create_connection(("127.0.0.1", shared.port), timeout=SECONDS)
         client.sendall(request.encode())
         assert b"101" in client.recv(4096)
         client.sendall(garbage)
@@ -230,7 +254,7 @@ def test_garbage_on_a_websocket(shared: Served) -> None:
         polite.send(b"ever")
         with pytest.raises(ConnectionClosed):
             polite.send("x" * (2 << 20))
-            polite.recv(timeout=10)
+            polite.recv(timeout=SECONDS)
     eventually(lambda: shared.followers == 0, what="the end of the followers")
     assert shared.admin.get("/readyz").status_code == 200
     answered(shared.admin.post(f"/commands/{command}/cancel"), 200)

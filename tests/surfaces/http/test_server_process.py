@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ import pytest
 
 from debug_server.errors import ConfigurationError
 from debug_server.server import ServeOptions, serve
-from tests.running import eventually
-from tests.surfaces.http.serving import Process, answered, open_local, refused
+from tests.running import eventually, lasting_port
+from tests.surfaces.http.serving import SECONDS, Process, answered, open_local, refused
 from tests.surfaces.http.test_disconnects import TRANSPORTS, WRITER
 from tests.worktrees.places import small_remote
 
@@ -29,7 +29,7 @@ SIZE = 6 << 20
 
 
 def open_client(process: Process, secret: str) -> httpx.Client:
-    return httpx.Client(base_url=process.url, headers={"Authorization": f"Bearer {secret}"}, timeout=20)
+    return httpx.Client(base_url=process.url, headers={"Authorization": f"Bearer {secret}"}, timeout=SECONDS)
 
 
 @pytest.fixture
@@ -41,11 +41,9 @@ def secret(base: Path) -> str:
 
 
 @pytest.fixture
-def port() -> Iterator[int]:
+def port() -> int:
     """One that stays the same across restarts."""
-    with sockets.create_server(("127.0.0.1", 0)) as found:
-        number: int = found.getsockname()[1]
-    yield number
+    return lasting_port()
 
 
 def start_writer(client: httpx.Client, size: int) -> tuple[int, int]:
@@ -85,7 +83,7 @@ def test_a_server_that_is_killed_again_and_again(processes: Processes, secret: s
         process.kill()
         process = processes(port=port).started()
     for thread in threads:
-        thread.join(40)
+        thread.join(SECONDS)
     done.set()
     with open_client(process, secret) as client:
         assert answered(client.get(f"/commands/{command}/wait"), 200)["exit_reason"] == "exited"
@@ -96,16 +94,17 @@ def test_a_server_that_is_killed_again_and_again(processes: Processes, secret: s
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_drain(processes: Processes, secret: str, port: int) -> None:
+def test_drain(processes: Processes, secret: str, port: int, base: Path) -> None:
     """After SIGTERM: not ready, POSTs get a retriable 503, followers are cut off, the server ends, commands go on."""
-    process = processes(port=port, options='{"drain_seconds": 1.5}').started()
+    # Long enough for all that is asked meanwhile; that the server does not wait for the command shows in its going on.
+    process = processes(port=port, options='{"drain_seconds": 6, "grace_seconds": 20}').started()
     client = open_client(process, secret)
-    run = {"repository": "repo", "commit": "HEAD", "argv": ["sh", "-c", "echo one; sleep 3; echo two"]}
+    script = f"echo one; while [ ! -e {base}/go ]; do sleep 0.05; done; echo two"
+    run = {"repository": "repo", "commit": "HEAD", "argv": ["sh", "-c", script]}
     reply = answered(client.post("/runs", json=run), 201)
     command = reply["command"]["id"]
     eventually(lambda: client.get(f"/commands/{command}").json()["status"] == "running")
     with open_client(process, secret).stream("GET", f"/commands/{command}/log", params={"follow": True}) as follower:
-        began = time.monotonic()
         process.terminate()
         eventually(lambda: client.get("/readyz").status_code == 503, what="not being ready")
         late = client.post("/runs", json=run)
@@ -114,9 +113,11 @@ def test_drain(processes: Processes, secret: str, port: int) -> None:
         with pytest.raises(httpx.HTTPError):
             list(follower.iter_raw())
     status, said = process.output()
-    assert (status, time.monotonic() - began < 10) == (0, True), said
+    assert status == 0, said
     process = processes(port=port).started()
     with open_client(process, secret) as client:
+        assert answered(client.get(f"/commands/{command}"), 200)["status"] == "running"
+        (base / "go").touch()
         assert answered(client.get(f"/commands/{command}/wait"), 200)["exit_reason"] == "exited"
         assert client.get(f"/commands/{command}/log").text == "one\ntwo\n"
         eventually(lambda: client.get(f"/sessions/{reply['session']['id']}").json()["status"] == "completed")
@@ -187,7 +188,7 @@ def test_tls(processes: Processes, base: Path, secret: str) -> None:
     assert process.url.startswith("https://")
     address = f"https://127.0.0.1:{process.port}"
     trusted = ssl.create_default_context(cafile=str(cert))
-    assert httpx.get(f"{address}/health", verify=trusted).json() == {"status": "ok"}
+    assert httpx.get(f"{address}/health", verify=trusted, timeout=SECONDS).json() == {"status": "ok"}
     process.terminate()
     assert process.output()[0] == 0
 

@@ -65,7 +65,7 @@ def http_server(folder: Path) -> Iterator[Http]:
         assert child.poll() is None, "the server must outlive its clients"
     finally:
         child.terminate()
-        child.wait(20)
+        child.wait(60)
         child.stdout.close()
     assert "Traceback" not in said.read_text(), said.read_text()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -138,8 +139,12 @@ async def _run_with_progress(transport: str, folder: Path) -> None:
 
     async def progress(progress: float, total: float | None, message: str | None) -> None:
         told.append((progress, message))
+        for step in re.findall(r"step \d", message or ""):
+            (folder / step).touch()
 
-    script = "for i in 1 2 3 4; do echo step $i; sleep 0.6; done; echo 'FAILED tests/a.py::test_x - boom'; exit 1"
+    # Each step waits until it was told of.
+    steps = f"for i in 1 2; do echo step $i; while [ ! -e '{folder}/step '$i ]; do sleep 0.05; done; done"
+    script = f"{steps}; echo 'FAILED tests/a.py::test_x - boom'; exit 1"
     async with connected(transport, folder) as client:
         await call(client, "repository_init", name="sample", remote_url=str(origin.path))
         arguments = {"repository": "sample", "commit_sha": origin.commits[-1], "argv": [*SH, script]}
@@ -241,7 +246,7 @@ def test_a_stdio_server_leaves_with_its_client(tmp_path: Path, nothing_left: Non
         while b": up" not in answer:
             answer = child.stdout.readline()
         child.stdin.close()
-        assert child.wait(20) == 0
+        assert child.wait(60) == 0
     asyncio.run(_found_again(tmp_path))
 
 
@@ -272,7 +277,7 @@ async def _cut_off(folder: Path) -> None:
             await call(client, "repository_init", name="sample", remote_url=str(origin.path))
             arguments = {"repository": "sample", "commit_sha": "HEAD", "argv": [*SH, "echo up; sleep 600"]}
             asking = asyncio.create_task(client.call_tool("run", arguments, progress_callback=progress))
-            await asyncio.wait_for(started, 30)
+            await asyncio.wait_for(started, 60)
             asking.cancel()
             await asyncio.wait({asking})
         async with http_client(server) as client:
