@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from debug_server.surfaces.cli.invocation import Programs
-from debug_server.surfaces.cli.main import run_cli
+from debug_server.surfaces.cli.dropped import send_dropped_again
 
 if TYPE_CHECKING:
     from debug_server.app import Local
@@ -65,17 +64,19 @@ def mcp_bridge(base_url: str, token: str | None, *, verify_tls: bool) -> int:
     return 0
 
 
-PROGRAMS = Programs(open_local=open_local, serve=serve, serve_gateway=serve_gateway, mcp=mcp, mcp_bridge=mcp_bridge)
-
-
-def main() -> None:
+def main(name: str = "debug-server") -> None:
     """Entry point."""
-    run_cli(PROGRAMS)
+    send_dropped_again()  # before the rest is loaded: that is when most of them would be dropped
+    from debug_server.surfaces.cli.invocation import Programs
+    from debug_server.surfaces.cli.main import run_cli
+
+    programs = Programs(open_local=open_local, serve=serve, serve_gateway=serve_gateway, mcp=mcp, mcp_bridge=mcp_bridge)
+    run_cli(programs, name=name)
 
 
 def sashi() -> None:
     """The same program under the name that operators of boards know."""
-    run_cli(PROGRAMS, name="sashi")
+    main("sashi")
 
 
 if __name__ == "__main__":

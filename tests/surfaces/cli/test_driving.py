@@ -1,17 +1,22 @@
-"""Streams that a command line reads are closed, at whatever moment Ctrl-C comes."""
+"""Ctrl-C at whatever moment: streams that a command line reads are closed, and it is never lost."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
 from debug_server.surfaces.cli.driving import drive
+from tests.running import ROOT
 
 MOMENTS = 100  # more than ``Runner.run`` has lines
 
@@ -45,6 +50,30 @@ def test_an_interrupt_at_any_line_closes_the_stream() -> None:
         if not interrupted:
             return
     raise AssertionError("the lines did not end")
+
+
+# What an import does when its lock is not needed any more, and what Python does with an exception there.
+DROPPED = """
+import signal, sys
+def trace(frame, event, _):
+    if frame.f_code.co_name == "cb" and frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+        sys.settrace(None)
+        signal.raise_signal(signal.SIGINT)
+from debug_server.__main__ import main
+sys.argv = ["debug-server", "run", "--", "sleep", "600"]
+sys.settrace(trace)
+main()
+"""
+
+
+def test_an_interrupt_that_python_drops_comes_again(tmp_path: Path, nothing_left: None) -> None:
+    """One that comes in a callback of an import, where its exception has nowhere to go, ends the program as well."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED], cwd=tmp_path, env=environ, capture_output=True, timeout=90, check=False
+    )
+    assert done.returncode in (130, -signal.SIGINT), done.stderr
+    assert b"Exception ignored" not in done.stderr
 
 
 async def numbers(told: list[str], count: int) -> AsyncGenerator[int, None]:
