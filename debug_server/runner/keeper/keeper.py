@@ -162,10 +162,10 @@ class Keeper:
             "cpus": limits.affinity(self.limits),
             "enter": [],
             "rlimits": limits.rlimits(self.limits),
-            "counted": "pids" in self.limits,
         }
         self.started = self.streams.last_output = time.monotonic()
         self.nest.hatch(message, self.stdio)
+        limits.tighten(self.tree, self.limits)
         if self.nest.orders is not None:
             self.loop.watch(self.nest.orders.fileno(), self._on_embryo)
 

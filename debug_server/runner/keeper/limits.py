@@ -58,8 +58,8 @@ def _apply_version1(groups: dict[str, str], wanted: dict[str, Any]) -> None:
             cgroup.write(groups["memory"] + "/memory.memsw.limit_in_bytes", str(wanted["memory_bytes"]))
         except FileNotFoundError:
             pass  # swap is not accounted here
-    if "pids" in wanted:
-        cgroup.write(groups["pids"] + "/pids.max", str(wanted["pids"]))
+    if "pids" in wanted:  # one more, for the keeper that spawns from inside; `tighten` takes it back
+        cgroup.write(groups["pids"] + "/pids.max", str(wanted["pids"] + 1))
     if "cpus" in wanted:
         cgroup.write(groups["cpu"] + "/cpu.cfs_quota_us", str(_quota(wanted["cpus"])))
 
@@ -79,6 +79,12 @@ def lift(groups: dict[str, str], plan: Plan) -> bool:
     except OSError:
         return False
     return True
+
+
+def tighten(tree: Tree, plan: Plan) -> None:
+    """Once the command has been born: its exact number of processes."""
+    if isinstance(tree, Version1Tree) and "pids" in plan:
+        cgroup.write(tree.groups["pids"] + "/pids.max", str(plan["pids"]["asked"]))
 
 
 def _apply_version2(path: str, wanted: dict[str, Any]) -> None:

@@ -2,8 +2,7 @@
 
 An *embryo* is forked ahead of time, inside its namespace or group, and calls exec when its orders come. Where the
 keeper itself can step into the groups (version 1), nothing is forked ahead: the keeper enters, spawns and leaves, which
-costs a third (0.9 ms against 2.9 ms for a start); a terminal or a per-process limit still takes an embryo, and so does
-a number of processes: a keeper inside would be counted too, and no moment of its leaving keeps the number exact.
+costs a third (0.9 ms against 2.9 ms for a start); a terminal or a per-process limit still takes an embryo.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class Version1Nest(Nest):
     def hatch(self, orders: dict[str, Any], stdio: embryo.Stdio) -> None:
         self.spent, self.orders = True, None
         enter = [f"{path}/tasks" for path in self.tree.groups.values()]
-        if orders["tty"] or orders["rlimits"] or orders["counted"]:
+        if orders["tty"] or orders["rlimits"]:
             orders["enter"] = enter
             self.pid, self.orders = bear(stdio, [])
             super().hatch(orders, stdio)
