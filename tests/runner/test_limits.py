@@ -113,8 +113,10 @@ def test_file_size(held: Bench) -> None:
 
 
 def test_pids(memory_bench: Bench) -> None:
-    """The tree has exactly as many processes as were allowed, and the refusals are counted."""
-    result = memory_bench.run(program("hog.py", "processes", 50), limits=Limits(pids=7))
+    """A tree that has started has exactly as many processes as were allowed, and the refusals are counted."""
+    hog = memory_bench.start(program("hog.py", "processes", 50), limits=Limits(pids=7))
+    (memory_bench.workspace / "go").touch()
+    result = hog.result()
     assert memory_bench.log(result)["stdout"] == b"7\n"
     assert result.exit.evidence["counters"]["pids_max"] >= 1
     one = memory_bench.run(["true"], limits=Limits(pids=1))

@@ -77,7 +77,8 @@ class Version1Nest(Nest):
 
     def __init__(self, tree: Version1Tree, parents: dict[str, str]) -> None:
         super().__init__(tree)
-        self._leave = [f"{path}/tasks" for path in parents.values()]
+        # The count of processes first: until `limits.tighten` it has room for the keeper.
+        self._leave = [f"{parents[name]}/tasks" for name in sorted(parents, key="pids".__ne__)]
 
     def vacate(self, plan: limits.Plan, *, spotless: bool) -> None:
         """The next command has the groups, where nothing of this one shows in them."""

@@ -48,7 +48,9 @@ def output(size: int) -> None:
 
 
 def processes(count: int) -> None:
-    """Start as many as can be had, up to ``count``; print how many there were."""
+    """Start as many as can be had, up to ``count``, once the file ``go`` is there; print how many there were."""
+    while not os.path.exists("go"):
+        time.sleep(0.01)
     alive = 1
     for _ in range(count):
         try:
