@@ -20,7 +20,7 @@ from debug_server.runner.spec import CommandResult, CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore, open_store
 
-_START_SECONDS = 30.0
+_START_SECONDS = 60.0
 
 # Bounds that no benchmark reaches: they are there to be in force.
 LIMITS = Limits(memory_bytes=1 << 30, pids=1024, cpus=2.0)

@@ -94,7 +94,7 @@ def _initialise(initdb: str, data: Path, directory: Path, identity: dict[str, An
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
         **identity,
     )
@@ -136,7 +136,7 @@ def _serving(postgres: str, data: Path, directory: Path, identity: dict[str, Any
 def _await_answer(server: subprocess.Popen[bytes], cluster: Cluster, log: Path) -> None:
     import psycopg
 
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         try:
             return cluster.execute("SELECT 1")

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+import pytest
+
 from debug_server.errors import ConflictError, NotFoundError, QueueFullError
 from debug_server.model import CommandStatus, ExitReason, ExitRecord, Session
 from debug_server.store import MetadataStore
@@ -105,12 +107,13 @@ def test_take_over(store: MetadataStore, session: Session) -> None:
     assert store.list_claimed() == []
 
 
+@pytest.mark.timeout(300)  # hundreds of claims against each other, on a machine that may be busy
 def test_sixteen_claimers_in_two_processes(store: MetadataStore, database_url: str, session: Session) -> None:
     """Eight threads in each of two processes claim 300 commands once each and never exceed a key's limit."""
     keys = [("a", 1), ("b", 2), ("c", 5), *((f"free-{n}", 1) for n in range(60))]
     ids = {add(store, session, *keys[number % len(keys)]) for number in range(300)}
     processes = [programs.start("claim", database_url, name, "8") for name in ("one", "two")]
-    lines = [line for process in processes for line in process.communicate(timeout=100)[0].decode().splitlines()]
+    lines = [line for process in processes for line in process.communicate(timeout=140)[0].decode().splitlines()]
     assert [process.returncode for process in processes] == [0, 0]
     claims = [line.split() for line in lines]
     assert {int(claim[0]) for claim in claims} == ids and len(claims) == 300
@@ -121,6 +124,7 @@ def test_sixteen_claimers_in_two_processes(store: MetadataStore, database_url: s
     assert all(command.attempt == 1 for command in store.list_commands(session.id))
 
 
+@pytest.mark.timeout(300)  # a thousand commands are added first
 def test_claiming_is_quick_in_a_long_queue(store: MetadataStore, session: Session) -> None:
     """With thousands waiting, half of them behind a key at its limit, a claim still takes a few milliseconds."""
     for number in range(600):

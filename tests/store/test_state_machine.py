@@ -137,7 +137,7 @@ class Lives(RuleBasedStateMachine):
             assert (command.finished_at is not None) == (command.exit is not None) == item.status.terminal
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)  # thousands of transactions, on a machine that may be busy
 def test_the_store_follows_the_model(store: MetadataStore) -> None:
     """No sequence of calls, right or wrong, takes a command where the pure state machine does not."""
     machine = type("LivesInThisStore", (Lives,), {"store": store})
