@@ -166,11 +166,12 @@ def test_a_digest_is_bounded() -> None:
     """Memory and size stay small: many megabytes, one endless line, a thousand failing tests, hostile lines."""
     hostile = b"::" * 1000 + b" FAIL Error\n"
     tests = b"".join(b"FAILED tests/a.py::test_%d - boom\n" % i for i in range(3000))
+    blocks = [noise(100_000, index) for index in range(20)]
     tracemalloc.start()
     try:
         digest = LogDigest()
-        for index in range(20):
-            digest.feed(noise(100_000, index) * 5)
+        for block in blocks:
+            digest.feed(block * 5)
             digest.feed(b"x" * 500_000)
             digest.feed(hostile * 20)
             digest.feed(b"  Traceback (most recent call last):\n" * 2000)
