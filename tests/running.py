@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import secrets
 import socket
 import sys
 import threading
@@ -239,6 +240,11 @@ def processes() -> Iterator[int]:
             fields = stat_fields(int(name))
             if fields is not None and fields[0] not in "ZX":
                 yield int(name)
+
+
+def new_mark(name: str) -> str:
+    """A word for the command lines of one test, whoever else runs the same test beside it."""
+    return f"{name}-{secrets.token_hex(8)}"
 
 
 def carrying(mark: str) -> list[int]:

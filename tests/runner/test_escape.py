@@ -6,7 +6,7 @@ import pytest
 
 from debug_server.model import ExitReason
 from tests.runner.escapes import ARTISTS, escape, escape_all
-from tests.running import Bench, carrying, eventually, program
+from tests.running import Bench, carrying, eventually, new_mark, program
 
 
 @pytest.mark.parametrize("end", ["cancel", "keeper_death"])
@@ -24,7 +24,7 @@ def test_no_process_survives_a_timeout(held: Bench) -> None:
 @pytest.mark.parametrize("artist", ["setsid", "double_fork", "pipe_holder", "hydra", "wiped"])
 def test_what_a_command_leaves_behind_ends_with_it(held: Bench, artist: str) -> None:
     """A leader that exits with status 0 succeeds at once, and the daemons it started are ended and listed."""
-    mark = f"left-{held.root.parent.name}-{artist}"
+    mark = new_mark(f"left-{artist}")
     result = held.run(program("escape.py", artist, mark, "--leave"))
     assert result.exit_reason is ExitReason.EXITED
     assert result.exit.wall_seconds < 30.0

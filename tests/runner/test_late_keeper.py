@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from debug_server.model import ExitReason, Limits
 from debug_server.runner.keeper.linux import stat_fields
 from debug_server.runner.keeper.tree import children
-from tests.running import Bench, Started, carrying, eventually, python
+from tests.running import Bench, Started, carrying, eventually, new_mark, python
 
 PATIENCE = 8.0  # of the keepers, which must have been stopped before it is over
 
@@ -32,7 +32,7 @@ def _stopped(*commands: Started) -> Iterator[None]:
 def test_what_came_in_time_counts_although_it_is_heard_late(bench: Bench) -> None:
     """A command has ended, one has written and a worker was attached to before their limits: when their keepers go on
     after those, nobody is ended for them."""
-    mark = f"ends-{bench.root.parent.name}"
+    mark = new_mark("ends")
     ends = bench.start(["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done", mark], timeout=PATIENCE)
     writes = bench.start(
         ["sh", "-c", "while [ ! -e over ]; do echo on; sleep 0.05; done"], limits=Limits(idle_seconds=PATIENCE)
@@ -56,7 +56,7 @@ def test_what_came_in_time_counts_although_it_is_heard_late(bench: Bench) -> Non
 def test_the_last_words_of_a_tree_are_kept_although_they_are_read_late(make_bench: Callable[..., Bench]) -> None:
     """What a leftover has written before its end is in the log, however long the keeper did not look at its pipe."""
     bench = make_bench(kill_grace=60.0)
-    mark = f"stays-{bench.root.parent.name}"
+    mark = new_mark("stays")
     stays = "(trap '' TERM; while [ ! -e go ]; do sleep 0.02; done; echo last words) & exit 0"
     started = bench.start(["sh", "-c", stays, mark])
     keeper = started.handle()["keeper"]["pid"]
@@ -72,7 +72,7 @@ def test_the_last_words_of_a_tree_are_kept_although_they_are_read_late(make_benc
 
 def test_a_cancel_does_not_relabel_what_had_ended(bench: Bench) -> None:
     """The command has exited, its keeper has yet to notice, and then somebody cancels it: it has exited."""
-    mark = f"exits-{bench.root.parent.name}"
+    mark = new_mark("exits")
     started = bench.start(["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done", mark])
     with _stopped(started):
         (bench.workspace / "go").touch()

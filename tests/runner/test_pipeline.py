@@ -23,7 +23,7 @@ from debug_server.runner.settings import RunnerPaths
 from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import open_store
-from tests.running import Bench, Workspace, carrying, eventually, python
+from tests.running import Bench, Workspace, carrying, eventually, new_mark, python
 
 # Writes seeded random pieces to both streams in a seeded order; a test makes the same pieces.
 MIXED = (
@@ -133,7 +133,7 @@ def test_the_hook_sees_the_tree_before_it_is_ended(held: Bench) -> None:
 
 def test_a_hook_is_waited_for_even_if_the_command_ends(bench: Bench) -> None:
     """The command ends by itself while its hook works: what the hook says is kept, and nothing of it stays."""
-    mark = f"hook-{bench.root.parent.name}"
+    mark = new_mark("hook")
     go = bench.workspace / "go"
     hook = python("import sys, time; open(sys.argv[1], 'w').close(); time.sleep(0.6); print('thorough')", go, mark)
     result = bench.run(["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done"], timeout=0.3, pre_kill=hook)
@@ -144,7 +144,7 @@ def test_a_hook_is_waited_for_even_if_the_command_ends(bench: Bench) -> None:
 
 def test_a_hook_that_hangs_is_ended_with_its_children(bench: Bench) -> None:
     """After its time the ladder goes on without it."""
-    mark = f"hang-{bench.root.parent.name}"
+    mark = new_mark("hang")
     hang = " ".join(python("'import time; time.sleep(1000)'", mark))
     began = time.monotonic()
     result = bench.run(["sleep", "1000"], timeout=0.2, pre_kill=["sh", "-c", f"{hang} & {hang}; true"])
@@ -276,7 +276,7 @@ def test_what_an_ended_child_wrote_waits_for_room_too(small_disk: Path, make_ben
     bench = _on(small_disk, make_bench, "logs")
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(932 << 10))  # room for one piece and not for two
-    mark = f"gone-{small_disk.parent.name}"
+    mark = new_mark("gone")
     waits = "while not os.path.exists('go'): time.sleep(0.01)"
     started = bench.start(
         python(f"import os, time\nos.write(1, b'x' * 65536)\n{waits}\nos.write(1, b'y' * 65536)", mark)

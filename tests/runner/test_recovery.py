@@ -19,7 +19,7 @@ from debug_server.runner.launch import LaunchOrder, fence, read_json, run_dir_fo
 from debug_server.runner.log_format import index_path
 from debug_server.runner.planning import log_path_of
 from debug_server.runner.recovery import recover
-from tests.running import PROGRAMS, ROOT, Bench, carrying, eventually, read_log
+from tests.running import PROGRAMS, ROOT, Bench, carrying, eventually, new_mark, read_log
 
 ONCE = ["sh", "-c", "echo once >> ran; echo output"]
 WAITS = ["sh", "-c", "echo once >> ran; echo begun; while [ ! -e go ]; do sleep 0.02; done; echo over"]
@@ -138,7 +138,7 @@ def test_an_adopted_command_can_be_cancelled(tmp_path: Path, make_bench: Callabl
 
 def test_server_and_keeper_killed_is_lost(tmp_path: Path, make_bench: Callable[..., Bench]) -> None:
     """Nobody is left who knows: the tree is ended, the run is lost, what it had written is kept and complete."""
-    root, mark = tmp_path / "server", f"lost-{tmp_path.name}"
+    root, mark = tmp_path / "server", new_mark("lost")
     with _server(root, "started", "queued", [*WAITS, mark]) as server:
         assert server.wait(60) == -signal.SIGKILL
     bench = make_bench(root=root)
