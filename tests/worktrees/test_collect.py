@@ -117,14 +117,18 @@ def _dig(root: Path, name: str, depth: int) -> None:
 
 
 def test_patterns_that_would_never_end(tmp_path: Path) -> None:
-    """Links to their own folder are 2^40 ways, and ``**`` a thousand times as many states: both come to an end."""
+    """Links to their own folder are a million ways, and ``**`` a thousand times as many states: both come to an end.
+
+    Not 2^40 ways, over forty links: a path walk that the kernel begins anew counts its links twice, and forty are all
+    that it follows.
+    """
     work = tmp_path / "work"
     (work / "real").mkdir(parents=True)
     for name in ("a.x", "real/b.x"):
         (work / name).write_text("x")
     (work / "one").symlink_to(".")
     (work / "two").symlink_to(".")
-    found, refused = collect(work, ["*/" * 39 + "never", "**/" * 1300 + "*.x"], tmp_path / "to")
+    found, refused = collect(work, ["*/" * 19 + "never", "**/" * 1300 + "*.x"], tmp_path / "to")
     assert [item.name for item in found] == ["a.x", "real/b.x"]
     (reason,) = [item.reason for item in refused]
     assert "folders lie behind links" in reason
