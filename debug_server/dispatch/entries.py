@@ -112,7 +112,7 @@ def _ending(record: Mapping[str, Any], command: Command) -> tuple[str, dict[str,
 def _response(command: Command) -> Any:
     try:
         return json.loads(tail_of(command, "stdout"))
-    except ValueError:
+    except (ValueError, RecursionError):  # cut off in a text of many brackets it is no JSON, but looks bottomless
         return None
 
 

@@ -193,13 +193,6 @@ class LocalEngine:
         """Send a signal to a running command's first process; KeeperError when it does not run."""
         self._request(self._store.get_command(command_id), {"op": "signal", "signal": number})
 
-    def write_stdin(self, command_id: int, write_id: str, data: bytes, *, close: bool = False) -> None:
-        """Write to a running command's stdin; each id is applied once. Returns when the child's pipe has it all."""
-        with self._connect(self._store.get_command(command_id)) as connection:
-            connection.write_stdin(write_id, data)
-            if close:
-                connection.request({"op": "close_stdin"})
-
     @property
     def owner(self) -> str:
         """The name of this process in what it has claimed."""
@@ -225,12 +218,12 @@ class LocalEngine:
                 return
 
     def _request(self, command: Command, message: dict[str, Any]) -> None:
-        with self._connect(command) as connection:
+        with self.connect(command) as connection:
             reply = connection.request(message)
         if not reply["ok"]:
             raise KeeperError(f"command {command.id}: {reply['error']}")
 
-    def _connect(self, command: Command) -> KeeperConnection:
+    def connect(self, command: Command) -> KeeperConnection:
         """To its keeper: one that is about to start is waited for, and so is the socket of one that has just started.
 
         KeeperError at once when the command waits in the queue, or has ended.
@@ -263,6 +256,10 @@ class LocalEngine:
                 return command
             for event in self._feed.wait(after, min(left, _LOOK_AGAIN_SECONDS)):
                 after = event.seq
+
+    def is_at_work(self, command_id: int) -> bool:
+        """Whether this process still has something to do for a command, after its end, too."""
+        return command_id in self._at_work
 
     def wait_for_conclusion(self, command_id: int, seconds: float) -> None:
         """Its artifacts are collected after its end: whoever waited for it finds them."""

@@ -65,7 +65,8 @@ def same_secret(given: str, wanted: str) -> bool:
 def from_here(connection: HTTPConnection) -> bool:
     """Whether peer, Host and Origin are this machine's."""
     peer = connection.client.host if connection.client else None
-    return is_local(peer, connection.headers.get("host"), connection.headers.get("origin"))
+    headers = connection.headers
+    return is_local(peer, headers.get("host"), headers.get("origin"), headers.keys())
 
 
 def refuse_insecure(config: GatewayConfig, host: str) -> None:

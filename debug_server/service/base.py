@@ -18,7 +18,8 @@ from debug_server.service.quotas import Quotas
 from debug_server.service.wakeups import Wakeups
 from debug_server.store import MetadataStore
 
-_THREADS = 32  # opening a session may take minutes; a few of them must not hold up everybody's writes
+_THREADS = 32
+_GIT_THREADS = 32  # of their own: a fetch may take minutes, and who waits for a workspace waits for somebody's close
 
 _OWNERS = 10_000  # sessions whose owner is remembered
 
@@ -35,6 +36,7 @@ class ServicePart:
         self._sessions = sessions
         self._paths = paths
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="service")
+        self._git_threads = ThreadPoolExecutor(_GIT_THREADS, thread_name_prefix="service-git")
         self._wakeups = Wakeups(store, read=partial(self._read, store.read_events), last=self._last_event)
         self._quotas = Quotas(store, self._read)
         self._owners: dict[int, int | None] = {}
@@ -42,8 +44,12 @@ class ServicePart:
         self.draining = False
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run something that may block where it cannot make the server deaf."""
+        """Run something that may block for a moment where it cannot make the server deaf."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *args, **kwargs))
+
+    async def _call_git(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The same for what works on repositories and waits for workspaces."""
+        return await asyncio.get_running_loop().run_in_executor(self._git_threads, partial(function, *args, **kwargs))
 
     async def _read(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Read a few rows; here and now where that is quicker than waking a thread (20 us against 100)."""
@@ -62,7 +68,8 @@ class ServicePart:
     def close(self) -> None:
         """Let go of threads and listeners; calls that are under way end by themselves."""
         self._wakeups.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._git_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def _accepting(self) -> None:
         if self.draining:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import os
@@ -20,10 +21,13 @@ from debug_server.service import messages as m
 from debug_server.service import views
 from debug_server.service.caller import COMMANDS_WRITE, Caller
 from debug_server.service.sessions import SessionVerbs, require_open
+from debug_server.service.stdin import write_to
 from debug_server.service.wakeups import wait_for
 from debug_server.worktrees.collect import check_patterns
 
 _CANCEL_SECONDS = 10.0
+_OF_LINE = "\n"  # between a request's key and a line's number: no caller's key, of which each is a key too, can hold it
+_FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.001, 0.1
 
 
 class CommandVerbs(SessionVerbs):
@@ -46,7 +50,7 @@ class CommandVerbs(SessionVerbs):
         try:
             for number, line in enumerate(request.commands):
                 command = m.CommandRequest(argv=["/bin/sh", "-c", line])
-                await self._call(self._submit, session_id, command, key and f"{key}/{number}", {})
+                await self._call(self._submit, session_id, command, key and f"{key}{_OF_LINE}{number}", {})
         except DebugServerError:
             session = await self._call(self._store.get_session, session_id)
             await self._call(self._engine.close_session, session, SessionStatus.FAILED)
@@ -115,8 +119,15 @@ class CommandVerbs(SessionVerbs):
         deadline = time.monotonic() + seconds
         command = await self._terminal(command, deadline)
         if command.status.terminal and has_conclusion(command):
-            await self._call(self._engine.wait_for_conclusion, command.id, max(0.0, deadline - time.monotonic()))
+            await self._concluded(command, deadline)
         return command
+
+    async def _concluded(self, command: Command, deadline: float) -> None:
+        """Nobody holds a thread meanwhile: files may be many, those who wait for them too, and threads are not."""
+        pause = _FIRST_LOOK_SECONDS
+        while self._engine.is_at_work(command.id) and (left := deadline - time.monotonic()) > 0 and not self.draining:
+            await asyncio.sleep(min(pause, left))
+            pause = min(pause * 1.5, _LAST_LOOK_SECONDS)
 
     async def _terminal(self, command: Command, deadline: float) -> Command:
         if command.status.terminal:
@@ -150,7 +161,9 @@ class CommandVerbs(SessionVerbs):
         command = await self._command(caller, request.command_id)
         data = _data(request)
         async with self._alive(command):
-            await self._call(self._engine.write_stdin, command.id, request.write_id, data, close=request.close)
+            connection = await self._call(self._engine.connect, command)
+            with connection:
+                await write_to(connection, request.write_id, data, close=request.close)
         return m.Message(message=f"write {request.write_id} reached command {command.id}")
 
     @asynccontextmanager
@@ -169,7 +182,7 @@ class CommandVerbs(SessionVerbs):
         self._accepting()
         check_patterns(request.artifacts)
         async with self._quotas.room(caller, sessions=1, commands=1):
-            session = await self._call(self._open, caller, request, idempotency_key)
+            session = await self._call_git(self._open, caller, request, idempotency_key)
             return await self._run_in(session, request, idempotency_key)
 
     async def _run_in(self, session: Session, request: m.StartRun, key: str | None) -> m.RunReply:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from ipaddress import ip_address
 from urllib.parse import urlsplit
+
+# What a proxy says of whom it speaks for. Its own address, and as a rule its Host, are this machine's.
+_HANDED_ON = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"})
 
 
 def is_loopback(host: str) -> bool:
@@ -14,17 +18,22 @@ def is_loopback(host: str) -> bool:
         return host.lower().rstrip(".") == "localhost"
 
 
-def is_local(peer: str | None, host: str | None, origin: str | None) -> bool:
-    """Whether peer, ``Host`` and ``Origin`` are all of this machine.
+def is_local(peer: str | None, host: str | None, origin: str | None, headers: Collection[str] = ()) -> bool:
+    """Whether peer, ``Host`` and ``Origin`` are all of this machine, and no proxy says that it speaks for another.
 
     A page of another site reaches loopback through the reader's browser: its Origin tells, and after a rebound name
-    its Host does.
+    its Host does. ``headers`` are the names of those that came along, in lower case.
     """
-    if peer is None or not is_loopback(peer):
+    if peer is None or not is_loopback(peer) or is_handed_on(headers):
         return False
     if host is None or not is_loopback(_name(f"//{host}")):
         return False
     return origin is None or is_loopback(_name(origin))
+
+
+def is_handed_on(headers: Collection[str]) -> bool:
+    """Whether a request with headers of these names came by way of a proxy."""
+    return not _HANDED_ON.isdisjoint(headers)
 
 
 def _name(url: str) -> str:

@@ -28,7 +28,7 @@ class SessionVerbs(ServicePart):
     async def register_repository(self, caller: Caller, request: m.RegisterRepository) -> m.RepositoryReply:
         """Register a git remote; the same registration again is the one that is there."""
         check_name(request.name, what="repository name")
-        return views.repository(await self._call(self._register, request))
+        return views.repository(await self._call_git(self._register, request))
 
     def _register(self, request: m.RegisterRepository) -> Repository:
         remote = check_remote_url(request.remote_url)
@@ -80,7 +80,7 @@ class SessionVerbs(ServicePart):
         """Lease a workspace of a commit and a patch; the key is remembered with it."""
         self._accepting()
         async with self._quotas.room(caller, sessions=1):
-            return views.session(await self._call(self._open, caller, request, idempotency_key))
+            return views.session(await self._call_git(self._open, caller, request, idempotency_key))
 
     def _open(self, caller: Caller, request: m.OpenSession | m.StartRun, key: str | None) -> Session:
         repository = self._store.get_repository_by_name(request.repository)
@@ -132,7 +132,7 @@ class SessionVerbs(ServicePart):
         self._accepting()
         session = await self._session(caller, request.session_id)
         async with self._quotas.room(caller, sessions=request.count):
-            rows = await self._call(self._sessions.fork, session, request.count, owner=caller.name)
+            rows = await self._call_git(self._sessions.fork, session, request.count, owner=caller.name)
         return m.SessionList(items=[views.session(row) for row in rows])
 
     async def reset_session(self, caller: Caller, request: m.SessionId) -> m.SessionReply:
@@ -141,7 +141,7 @@ class SessionVerbs(ServicePart):
         running = [row for row in await self._call(self._store.list_commands, session.id) if not row.status.terminal]
         if running:
             raise ConflictError(f"session {session.id} has a command under way ({running[0].id}): cancel it first")
-        await self._call(self._sessions.reset, session)
+        await self._call_git(self._sessions.reset, session)
         return views.session(session)
 
     async def diff_session(self, caller: Caller, request: m.SessionId) -> m.SessionDiff:
@@ -156,7 +156,7 @@ class SessionVerbs(ServicePart):
     async def diff_bytes(self, caller: Caller, request: m.SessionId) -> bytes:
         """The same, byte for byte."""
         session = await self._session(caller, request.session_id)
-        return await self._call(self._sessions.diff, session)
+        return await self._call_git(self._sessions.diff, session)
 
     async def close_session(self, caller: Caller, request: m.SessionId) -> m.Message:
         """Cancel what runs and give the workspace back; a closed one stays as it is."""

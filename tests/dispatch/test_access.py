@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from debug_server.kanban import kanban_pb2 as pb
 from debug_server.kanban import kanban_pb2_grpc
 from debug_server.store import open_store
+from debug_server.surfaces.grpc.v1 import debug_server_pb2 as v1
 from tests.dispatch.conftest import ONE_RUNNER
 from tests.dispatch.governing import Governor, make_repository, repos_text
 
@@ -62,5 +64,26 @@ def test_a_caller_from_elsewhere_needs_a_token(governor: Governor, tmp_path: Pat
         assert governor.told() == []
         assert status(tokens["watcher"]) == ["PERMISSION_DENIED", "OK", "PERMISSION_DENIED"]
         assert status(tokens["all"]) == ["OK"] * 3
+        _sent_away(governor, events, channel)
     assert governor.emit("L", "work.do", "repo").ok
     governor.told()
+
+
+def _sent_away(governor: Governor, events: Any, channel: grpc.Channel) -> None:
+    """Who follows the stream does so no longer than the token is good."""
+    with open_store(str(governor.root / ".artifacts/data/metadata.db")) as store:
+        admin = store.create_token("admin", ["admin"])[1]
+        made, secret = store.create_token("short", ["sessions:read"])
+    following = events.Stream(
+        pb.StreamRequest(follow=True), metadata=(("authorization", f"Bearer {secret}"),), timeout=60
+    )
+    next(following)
+    revoke = channel.unary_unary(
+        "/debug_server.v1.DebugServer/RevokeToken",
+        request_serializer=v1.RevokeTokenRequest.SerializeToString,
+        response_deserializer=v1.Confirmation.FromString,
+    )
+    revoke(v1.RevokeTokenRequest(token_id=made.id), metadata=(("authorization", f"Bearer {admin}"),), timeout=20)
+    with pytest.raises(grpc.RpcError) as ended:
+        list(following)
+    assert ended.value.code() is grpc.StatusCode.UNAUTHENTICATED

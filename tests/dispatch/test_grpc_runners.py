@@ -34,6 +34,8 @@ def test_whatever_the_target_does_becomes_the_right_event(governor: Governor, tm
     path = make_repository(tmp_path / "repo")
     with ExitStack() as stack:
         garbage, calls = stack.enter_context(strange_probe(b"\xff\xff garbage"))
+        long = pb.SyncRepoResponse(ok=True, error="[" * 9000).SerializeToString()
+        brackets, _ = stack.enter_context(strange_probe(long))
         other, notes = stack.enter_context(not_grpc()), stack.enter_context(notebook())
         targets = {
             "garbage": (garbage, "ProbeSync.SyncRepo"),
@@ -45,6 +47,7 @@ def test_whatever_the_target_does_becomes_the_right_event(governor: Governor, tm
             "streams": (notes, "acme.Notebook.Watch"),
             "unknown": (notes, "acme.Diary.Add"),
             "silent": (garbage, "acme.Notebook.Add"),
+            "brackets": (brackets, "ProbeSync.SyncRepo"),
             "misfit": (notes, "acme.Notebook.Add"),
         }
         governor.configure(_runners(targets), repos_text({"repo": path}))
@@ -58,6 +61,8 @@ def test_whatever_the_target_does_becomes_the_right_event(governor: Governor, tm
             if event.event_type in TERMINAL
         }
     assert len(calls) == 1
+    # Too long to be kept whole, and what is kept looks like bottomless JSON: nobody's stream ends with it.
+    assert ends["brackets"] == ("runner.exited", {**ends["brackets"][1], "ok": True, "response": None})
     for name in ("reflected", "short"):
         assert ends[name] == ("runner.exited", {**ends[name][1], "ok": True, "response": {"said": "3 notes of repo"}})
     said = {

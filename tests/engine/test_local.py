@@ -174,7 +174,8 @@ def test_signals_and_stdin_of_a_running_command(bench: Bench) -> None:
         )
         command = engine.submit(session_id=bench.session.id, spec=spec)
         _await_running(bench, command)
-        engine.write_stdin(command.id, "w1", b"hello\n")
+        with engine.connect(bench.store.get_command(command.id)) as connection:
+            connection.write_stdin("w1", b"hello\n")
         eventually(lambda: b"got hello" in Path(str(bench.store.get_command(command.id).log_path)).read_bytes())
         engine.signal(command.id, 10)
         (ended,) = _await(engine, command)

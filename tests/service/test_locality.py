@@ -40,3 +40,10 @@ def test_this_machine_is_local(peer: str, host: str, origin: str | None) -> None
 def test_a_web_page_is_not_local(peer: str | None, host: str | None, origin: str | None) -> None:
     """Another machine, a rebound name and a foreign or hidden Origin are strangers."""
     assert not is_local(peer, host, origin)
+
+
+@pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "x-real-ip", "via"])
+def test_a_proxy_of_this_machine_speaks_for_others(header: str) -> None:
+    """A proxy's address and Host are this machine's; whom it speaks for is not, and without a token gets nothing."""
+    assert is_local("127.0.0.1", "127.0.0.1:8000", None, ["accept", "user-agent"])
+    assert not is_local("127.0.0.1", "127.0.0.1:8000", None, ["accept", header])

@@ -61,11 +61,12 @@ class Invocation:
     def report(self, error: DebugServerError) -> int:
         """One line on stderr; returns the exit status."""
         from debug_server.service.errors_table import mapping_of
+        from debug_server.surfaces.cli.output import harmless
 
         if self.as_json:
-            text = json.dumps({"error": {"code": error.code, "message": str(error)}}, ensure_ascii=False)
+            text = json.dumps({"error": {"code": error.code, "message": str(error)}})
         else:
-            text = f"debug-server: {error}"
+            text = harmless(f"debug-server: {error}")
         sys.stderr.write(text + "\n")
         return mapping_of(error).exit_status
 

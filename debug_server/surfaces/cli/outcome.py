@@ -16,6 +16,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from debug_server.model import ExitReason, ExitRecord
+from debug_server.surfaces.cli.output import harmless
 
 FAILURE = 125
 CANCELLED = 130
@@ -56,7 +57,7 @@ def summary(
         parts.append(f"log {log_path}")
     if session_id is not None:
         parts.append(f"session {session_id}")
-    sentence = f": {record.message}" if with_sentence else ""
+    sentence = f": {harmless(record.message)}" if with_sentence else ""
     return f"[debug-server] {record.reason.value}{sentence} ({', '.join(parts)})"
 
 

@@ -14,6 +14,7 @@ _GOOD = ("succeeded", "completed", "running", "ok", "idle", "ready")
 _BAD = ("failed", "cancelled", "missing", "degraded", "not ready")
 _PAINT = {"good": "\x1b[32m", "bad": "\x1b[31m", "head": "\x1b[1m"}
 _PLAIN = "\x1b[0m"
+_ESCAPED = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # controls that JSON itself leaves as they are
 Column = tuple[str, Callable[[Any], object]]
 
 
@@ -46,11 +47,11 @@ class Output:
         if self.as_json:
             self.json(plain(value))
         else:
-            write_line(text)
+            write_line(harmless(text))
 
     def json(self, data: object) -> None:
         """One line."""
-        write_line(json.dumps(data, ensure_ascii=False))
+        write_line(json.dumps(data, ensure_ascii=False).translate(_ESCAPED))
 
     def _aligned(self, rows: list[list[str]], *, head: bool) -> None:
         widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]))] if rows else []
@@ -74,7 +75,7 @@ def write_line(text: str) -> None:
 
 def tell(text: str) -> None:
     """Something beside the answer, to stderr."""
-    sys.stderr.write(f"[debug-server] {text}\n")
+    sys.stderr.write(f"[debug-server] {harmless(text)}\n")
     sys.stderr.flush()
 
 
@@ -104,4 +105,13 @@ def cell(value: object) -> str:
     if isinstance(value, datetime):
         return value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
     text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
+    return _printable(text)
+
+
+def harmless(text: str) -> str:
+    """Lines for a terminal in which names and words of others stand: they must not steer it."""
+    return "\n".join("\t".join(map(_printable, line.split("\t"))) for line in text.split("\n"))
+
+
+def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

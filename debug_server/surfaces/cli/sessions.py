@@ -21,6 +21,7 @@ from debug_server.runner.recovery import Adopted, recover
 from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor, session_number
 from debug_server.surfaces.cli.outcome import FAILURE, exit_status, summary
+from debug_server.surfaces.cli.output import tell
 from debug_server.surfaces.cli.parts import LocalParts
 from debug_server.surfaces.cli.passthrough import FOR_EVER, Printer
 
@@ -93,7 +94,7 @@ def _run(
             command, spec, lease, env_request=request, stream_observers=[Printer()], observer_seconds=FOR_EVER
         )
     except DebugServerError as error:
-        sys.stderr.write(f"[debug-server] {error}\n")
+        tell(str(error))
         ended = local.store.get_command(command.id).exit
         return FAILURE if ended is None else exit_status(ended)
     finally:

@@ -62,7 +62,7 @@ def _stream(service: Service, operation: Operation, called: Rpc) -> Stream:
             request = request_of(operation.request, parse(called.request, data))
             # Closed here and now: a peer that leaves during a write would leave the watch to the garbage collector.
             service.audience.check_room()
-            async with _leaving_with_token(service, caller), aclosing(verb(caller, request)) as replies:
+            async with leaving_with_token(service, caller), aclosing(verb(caller, request)) as replies:
                 async for reply in replies:
                     await context.write(message_of(called.reply, reply))
 
@@ -70,7 +70,7 @@ def _stream(service: Service, operation: Operation, called: Rpc) -> Stream:
 
 
 @asynccontextmanager
-async def _leaving_with_token(service: Service, caller: Caller) -> AsyncIterator[None]:
+async def leaving_with_token(service: Service, caller: Caller) -> AsyncIterator[None]:
     """A place among those who follow; AccessError as soon as the caller's token is no longer good."""
     dismissed = False
 

@@ -23,6 +23,7 @@ from debug_server.errors import DebugServerError, InvalidInputError, NotFoundErr
 from debug_server.kanban import kanban_pb2 as pb
 from debug_server.surfaces.grpc.calls import admitted
 from debug_server.surfaces.grpc.decoding import parse
+from debug_server.surfaces.grpc.handlers import leaving_with_token
 
 READ, WRITE, ADMIN = ("sessions:read",), ("commands:write", "sessions:write"), ("admin",)
 M = TypeVar("M", bound=Message)
@@ -93,7 +94,7 @@ class KanbanServices:
         return pb.StatusResponse(ok=True, message=sentence(outcomes))
 
     async def _stream(self, data: bytes, context: ServicerContext) -> None:
-        async with admitted(self._service, context, "/kanban/stream", READ, local=True):
+        async with admitted(self._service, context, "/kanban/stream", READ, local=True) as caller:
             asked = parse(pb.StreamRequest, data)
             wish = Wish(
                 repo_name=asked.repo_filter,
@@ -103,7 +104,9 @@ class KanbanServices:
                 cursor=asked.cursor,
                 from_now=asked.from_now,
             )
-            async with aclosing(self._governor.stream(wish).entries()) as entries:
+            stream = self._governor.stream(wish).entries()
+            self._service.audience.check_room()
+            async with leaving_with_token(self._service, caller), aclosing(stream) as entries:
                 async for entry in entries:
                     await context.write(
                         pb.IssueEventRequest(

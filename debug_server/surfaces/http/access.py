@@ -6,7 +6,7 @@ from starlette.requests import HTTPConnection
 
 from debug_server.errors import AccessError
 from debug_server.service import LOCAL, Caller, Service
-from debug_server.service.locality import is_local, is_loopback
+from debug_server.service.locality import is_handed_on, is_local, is_loopback
 from debug_server.surfaces.http.gate import notes_of
 
 
@@ -35,15 +35,18 @@ async def is_trusted(service: Service, connection: HTTPConnection) -> bool:
 
 
 def from_loopback(connection: HTTPConnection) -> bool:
-    """Whether the peer is this machine itself."""
-    return connection.client is not None and is_loopback(connection.client.host)
+    """Whether the peer is this machine itself, and speaks for nobody else."""
+    if connection.client is None:
+        return False
+    return is_loopback(connection.client.host) and not is_handed_on(connection.headers.keys())
 
 
 async def identify_or_local(service: Service, connection: HTTPConnection) -> Caller:
     """The holder of a token, or whoever calls from this machine without one; AccessError for anybody else."""
     headers = connection.headers
     peer = connection.client.host if connection.client else None
-    if _secret(connection) is None and is_local(peer, headers.get("host"), headers.get("origin")):
+    local = is_local(peer, headers.get("host"), headers.get("origin"), headers.keys())
+    if local and _secret(connection) is None:
         notes_of(connection).caller = LOCAL
         return LOCAL
     return await identify(service, connection)

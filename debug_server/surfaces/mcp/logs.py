@@ -6,7 +6,9 @@ import asyncio
 import codecs
 import time
 
+from debug_server.errors import AccessError
 from debug_server.service import messages as m
+from debug_server.service.audience import DISMISSED
 from debug_server.service.digest import Digest, Excerpt, LogDigest
 from debug_server.service.failures import shown
 from debug_server.surfaces.mcp.calls import Call
@@ -69,16 +71,26 @@ async def watch(call: Call, command_id: int, seconds: float) -> tuple[m.CommandR
     began = time.monotonic()
     follower = _Follower(call, command_id)
     following = asyncio.create_task(follower.follow())
+    dismissed = False
+
+    def dismiss() -> None:
+        nonlocal dismissed
+        dismissed = True
+        following.cancel()
+
     try:
-        await call.progress(0.0, f"command {command_id} is under way")
-        while not following.done() and (left := began + seconds - time.monotonic()) > 0:
-            await asyncio.wait({following}, timeout=min(_PROGRESS_SECONDS, left))
-            elapsed = time.monotonic() - began
-            told = f"command {command_id}: {elapsed:.0f} s, {follower.seen} bytes: {follower.newest_line()}"
-            await call.progress(elapsed, told)
+        with call.service.audience.counted(call.caller, dismiss):
+            await call.progress(0.0, f"command {command_id} is under way")
+            while not following.done() and (left := began + seconds - time.monotonic()) > 0:
+                await asyncio.wait({following}, timeout=min(_PROGRESS_SECONDS, left))
+                elapsed = time.monotonic() - began
+                told = f"command {command_id}: {elapsed:.0f} s, {follower.seen} bytes: {follower.newest_line()}"
+                await call.progress(elapsed, told)
     finally:
         following.cancel()
         await asyncio.wait({following})
+    if dismissed:
+        raise AccessError(DISMISSED)
     if following.cancelled():
         command = await call.service.get_command(call.caller, m.CommandId(command_id=command_id))
     else:

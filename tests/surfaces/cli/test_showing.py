@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from debug_server.client.replies import EventReply, LogPiece, Message
-from debug_server.errors import InvalidInputError
+from debug_server.errors import InvalidInputError, NotFoundError
 from debug_server.kanban import kanban_pb2
 from debug_server.surfaces.cli import event_stream, events
+from debug_server.surfaces.cli.invocation import Invocation
 from debug_server.surfaces.cli.log_lines import LineLog, RawLog, json_log, show, text_log
 from debug_server.surfaces.cli.main import hoisted
-from debug_server.surfaces.cli.output import Output, cell
+from debug_server.surfaces.cli.output import Output, cell, tell
 from debug_server.surfaces.cli.remotes import name_for
 from debug_server.surfaces.cli.words import duration, pairs, patch_text, signal_number, values
 
@@ -118,6 +119,19 @@ def test_lines_of_runners_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
         "now r T runner.stdout         three",
         "now r T runner.exited work status 1 | first | last",
     ]
+
+
+def test_names_of_others_do_not_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """A file's name may hold what moves a cursor or sets a title: sentences, errors and JSON show it harmlessly."""
+    name = "\x1b]0;owned\x07\x9b2Jreport\r.xml"
+    Output(as_json=False).say(f"{name} has 3 bytes\nand\tmore", {})
+    Output(as_json=True).say("", {"name": name})
+    tell(f"fetching {name}")
+    Invocation(programs=None, flags={}).report(NotFoundError(name))  # type: ignore[arg-type]
+    out, err = capsys.readouterr()
+    assert [part for part in out + err if not part.isprintable() and part not in "\n\t"] == []
+    assert "2Jreport\N{REPLACEMENT CHARACTER}.xml has 3 bytes\nand\tmore\n" in out
+    assert json.loads(out.splitlines()[-1]) == {"name": name}
 
 
 def test_cells_are_one_line() -> None:

@@ -47,6 +47,15 @@ def test_keys_belong_to_their_caller(shared: Served) -> None:
     assert (one["name"], two["name"]) == ("one", "two") and one["id"] != two["id"]
 
 
+def test_no_key_is_taken_for_that_of_a_line(shared: Served) -> None:
+    """The lines that came with a session have keys of their own: a command under any key of the caller's is new."""
+    body = {"repository": "repo", "commit": "HEAD", "commands": ["true"]}
+    session = answered(shared.admin.post("/sessions", json=body, headers=keyed("lines")), 201)["id"]
+    path = f"/sessions/{session}/commands"
+    answered(shared.admin.post(path, json={"argv": ["false"]}, headers=keyed("lines/0")), 201)
+    assert [row["command"] for row in commands(shared, session)] == [["/bin/sh", "-c", "true"], ["false"]]
+
+
 @pytest.mark.parametrize("key", ["", "x" * 256, "a\tb"])
 def test_bad_keys(shared: Served, key: str) -> None:
     """A key that is empty, endless or not printable is refused."""

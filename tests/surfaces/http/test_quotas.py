@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
+
 from tests.running import eventually
 from tests.surfaces.http.serving import Served, answered, refused
 
@@ -61,3 +63,25 @@ def test_requests_each_second(served: Served) -> None:
     late = eventually(lambda: (found := client.get("/whoami")).status_code == 429 and found, what="a refusal")
     refused(late, 429, "quota_exceeded")
     assert late.headers["retry-after"] == "1"
+
+
+def test_a_command_that_does_not_read_holds_up_nobody(served: Served) -> None:
+    """Any number of writes may wait for one command to read: others are answered, and its end ends the waiting."""
+    client = served.client(SCOPES, quotas={"commands": 1})
+    command = served.submit(served.session(client), "sleep", "600", client=client, stdin=True)
+    eventually(lambda: client.get(f"/commands/{command}").json()["status"] == "running")
+
+    sent = []
+
+    def write(number: int) -> httpx.Response:
+        sent.append(number)
+        body = {"write_id": f"w{number}", "data": "x" * (200_000 if number == 0 else 1)}
+        return client.post(f"/commands/{command}/stdin", json=body, timeout=100)
+
+    with ThreadPoolExecutor(48) as pool:
+        writes = [pool.submit(write, number) for number in range(48)]
+        eventually(lambda: len(sent) == 48)
+        answered(served.admin.post("/auth/tokens", json={"name": "another"}), 201)
+        answered(served.admin.post(f"/commands/{command}/cancel"), 200)
+        # Those that came before the large one had room in the pipe.
+        assert {item.result().status_code for item in writes} in ({409}, {200, 409})

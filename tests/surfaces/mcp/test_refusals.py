@@ -90,8 +90,29 @@ async def _strangers(folder: Path) -> None:
                 assert await _refused(client, "session_close", session_id=session["id"]) == "forbidden"
                 await call(admin, "revoke_token", token_id=reader["id"])
             await _unauthorized(server, _bearer(reader["token"]))
+            await _sent_away(server, admin)
             await call(admin, "wait_command", command_id=ran["command"]["id"])
             await call(admin, "session_close", session_id=session["id"])
+
+
+async def _sent_away(server: Http, admin: Client) -> None:
+    """Who waits for a command, and hears what it says meanwhile, does so no longer than the token is good."""
+    made = await call(admin, "create_token", name="short", scopes=["admin"])
+    session = await call(admin, "session_create", repository="sample", commit_sha="HEAD")
+    command = await call(admin, "submit_command", session_id=session["id"], argv=["sleep", "600"])
+    following = asyncio.Event()
+
+    async def told(progress: float, total: float | None, message: str | None) -> None:
+        following.set()
+
+    async with http_client(server, made["token"]) as client:
+        arguments = {"command_id": command["id"], "wait_seconds": 600}
+        waiting = asyncio.create_task(client.call_tool("wait_command", arguments, progress_callback=told))
+        await asyncio.wait_for(following.wait(), 60)
+        await call(admin, "revoke_token", token_id=made["id"])
+        result = await asyncio.wait_for(waiting, 60)
+    assert result.is_error and result.meta is not None and result.meta[ERROR_KEY]["code"] == "unauthorized"
+    await call(admin, "session_close", session_id=session["id"])
 
 
 async def _unauthorized(server: Http, headers: dict[str, str]) -> None:
