@@ -11,7 +11,7 @@ from tests.worktrees.places import open_pool
 
 base, remote, backend, threads, marks = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5]
 commits = sys.argv[6:]
-pool = open_pool(base, remote, backend, max_worktrees=6, acquire_timeout=90)
+pool = open_pool(base, remote, backend, max_worktrees=6, acquire_timeout=240)
 failures: list[str] = []
 
 
