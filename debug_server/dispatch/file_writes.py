@@ -44,7 +44,7 @@ def set_env_key(root: Path, key: str, value: str, relative: str = ".env") -> Pat
             lines.append(line)
         return "\n".join(lines) + "\n"
 
-    return _change(root, relative, changed)
+    return _change(root, relative, changed, mode=0o600)  # a new one: such files hold secrets
 
 
 def lines_of(text: str) -> list[str]:
@@ -63,14 +63,14 @@ def merged(text: str, lines: Sequence[str]) -> str:
     return text + gap + "".join(f"{line}\n" for line in new)
 
 
-def _change(root: Path, relative: str, change: Callable[[str], str]) -> Path:
+def _change(root: Path, relative: str, change: Callable[[str], str], *, mode: int = 0o644) -> Path:
     parts = _parts(relative)
     folder = _open_folder(root, parts[:-1], relative)
     try:
         content = change(_read(folder, parts[-1])).encode()
         if len(content) > MAX_BYTES:
             raise PayloadTooLargeError(f"{relative} would have {len(content)} bytes and {MAX_BYTES} may")
-        _replace(folder, parts[-1], content)
+        _replace(folder, parts[-1], content, mode)
     except OSError as error:
         raise InvalidInputError(f"{relative!r} cannot be written: {error.strerror}") from error
     except UnicodeError as error:
@@ -116,9 +116,8 @@ def _read(folder: int, name: str) -> str:
         return file.read(MAX_BYTES + 1).decode()
 
 
-def _replace(folder: int, name: str, content: bytes) -> None:
+def _replace(folder: int, name: str, content: bytes, mode: int) -> None:
     draft = f".{secrets.token_hex(8)}.draft"
-    mode = 0o644
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         mode = found.st_mode & 0o777

@@ -39,6 +39,8 @@ class ArtifactKeeper:
     ) -> tuple[list[Artifact], list[Refused]]:
         """Copy what the globs match in the workspace and record each file."""
         mark = self._mark(session.id, command_id)
+        with contextlib.suppress(OSError):  # what cannot be written is refused by name
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         found, refused = collect(workspace, patterns, mark.with_name(str(command_id)))
         kept = [
             self._store.add_artifact(

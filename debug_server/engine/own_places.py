@@ -68,6 +68,7 @@ class OwnPlaces:
     def _removal(self, session: Session, tree: BranchTree) -> Removal:
         target = self._root / "collected" / str(session.id) / PATCH_NAME
         try:
+            (self._root / "collected").mkdir(mode=0o700, parents=True, exist_ok=True)
             done = branches.remove(tree, locks_dir=self._locks, patch_path=target)
         except (DebugServerError, OSError) as error:
             return Removal(removed=False, message=f"could not be removed: {error}")

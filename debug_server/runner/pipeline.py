@@ -166,7 +166,7 @@ class Pipeline:
         """For a new log at ``path``; CommandExecutionError where a command of another store that runs writes there."""
         if path.parent not in self._log_dirs:
             if not self._log_dirs:
-                self._paths.logs_dir.mkdir(parents=True, exist_ok=True)
+                self._paths.logs_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
                 spread(self._paths.logs_dir)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._log_dirs.add(path.parent)

@@ -75,7 +75,7 @@ def empty_gitdir(folder: Path) -> Path:
     """A gitdir without objects that is kept in ``folder`` for work that reads no history."""
     git_dir = folder.absolute() / ".empty.git"  # git looks for it from the workspace
     if not git_dir.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=".empty-", dir=folder))
         write_gitdir(fresh / "git", objects=[], head=_NO_HEAD)
         with suppress(OSError):  # somebody else was faster

@@ -69,7 +69,7 @@ def store_patch(patch: SessionPatch, patches_dir: Path) -> Path:
         return path
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        patches_dir.mkdir(parents=True, exist_ok=True)
+        patches_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh.write_bytes(patch.data)
         fresh.rename(path)
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import stat
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ def test_writing_and_merging(tmp_path: Path) -> None:
     set_env_key(tmp_path, "A", "1")
     set_env_key(tmp_path, "B", "2")
     assert set_env_key(tmp_path, "A", "3").read_text() == "A=3\nB=2\n"
+    assert stat.S_IMODE((tmp_path / ".env").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", "", ".", ".git/config", "a/.GIT/hooks/x", "a\0b"])

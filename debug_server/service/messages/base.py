@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 COMMIT = Field(min_length=1, max_length=255, validation_alias=AliasChoices("commit_sha", "commit"))
@@ -16,6 +17,18 @@ PartNames = Annotated[
     list[Annotated[str, Field(max_length=255, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")]],
     Field(max_length=64),
 ]
+
+
+MAX_METADATA = 1 << 16  # characters of JSON; a page of a list holds a thousand of them
+
+
+def _bounded(value: dict[str, Any]) -> dict[str, Any]:
+    if (size := len(json.dumps(value))) > MAX_METADATA:
+        raise ValueError(f"it has {size} characters as JSON: at most {MAX_METADATA} are kept")
+    return value
+
+
+Metadata = Annotated[dict[str, Any], AfterValidator(_bounded)]  # the caller's own facts
 
 
 class Request(BaseModel):

@@ -9,7 +9,17 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from debug_server.service.messages.base import COMMIT, Identifier, OfCommit, Page, PartNames, Reply, Request, Text
+from debug_server.service.messages.base import (
+    COMMIT,
+    Identifier,
+    Metadata,
+    OfCommit,
+    Page,
+    PartNames,
+    Reply,
+    Request,
+    Text,
+)
 from debug_server.service.messages.sessions import SessionReply
 
 # As the settings and the command line call them, where sizes have units.
@@ -167,7 +177,7 @@ class StartRun(CommandRequest, OfCommit):
     python: Annotated[str, Field(max_length=64)] | None = None
     extras: PartNames = Field(default_factory=list)
     groups: PartNames = Field(default_factory=list)
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: Metadata = Field(default_factory=dict)
 
 
 class RunReply(Reply):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from debug_server.service.messages.base import COMMIT, Identifier, OfCommit, PartNames, Reply, Request, Text
+from debug_server.service.messages.base import COMMIT, Identifier, Metadata, OfCommit, PartNames, Reply, Request, Text
 
 ShellText = Annotated[str, Field(min_length=1, max_length=131_071)]  # a line for /bin/sh
 
@@ -54,7 +54,7 @@ class OpenSession(OfCommit):
     repository: Annotated[str, Field(min_length=1, max_length=128)]
     commit_sha: Annotated[str, COMMIT]
     patch: Annotated[str, Field(max_length=16 << 20)] | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: Metadata = Field(default_factory=dict)
     requested_by: Annotated[str, Field(max_length=255)] | None = None
     expires_in: Annotated[float, Field(ge=60, le=365 * 86400)] | None = None
     manifests: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)

@@ -101,9 +101,10 @@ async def watch(call: Call, command_id: int, seconds: float) -> tuple[m.CommandR
 
 
 async def digest_so_far(call: Call, command: m.CommandReply) -> Digest:
-    """What a log says now, whether or not its command has ended."""
+    """What a log says now, whether or not its command has ended; of an endless one, as much as the time allows."""
     digest, offset = LogDigest(), 0
-    while offset < command.log_bytes:
+    deadline = time.monotonic() + _SEARCH_SECONDS
+    while offset < command.log_bytes and time.monotonic() < deadline:
         page = await _page(call, command.id, offset, min(_PAGE, command.log_bytes - offset))
         if page.next_offset == offset:
             break

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.surfaces.http.serving import Served, answered
+from tests.surfaces.http.serving import Served, answered, refused
 
 
 def _every_name_of_ours(place: Path) -> dict[str, Any]:
@@ -50,3 +50,11 @@ def test_a_run_keeps_its_metadata(shared: Served, tmp_path: Path) -> None:
     done = answered(shared.admin.post("/runs?wait=60", json=body), 201)
     assert (done["session"]["metadata"], done["command"]["exit_reason"]) == (metadata, "exited")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_it_is_bounded(shared: Served) -> None:
+    """A thousand sessions fit on a page: what one may say of itself has a bound."""
+    body = {"repository": "repo", "commit_sha": "main", "metadata": {"note": "x" * 70_000}}
+    told = refused(shared.admin.post("/sessions", json=body), 422, "invalid_input")
+    assert told["field"] == "metadata" and "at most 65536" in told["message"]
+    refused(shared.admin.post("/runs", json={**body, "argv": ["true"]}), 422, "invalid_input")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import stat
 from datetime import datetime
 from pathlib import Path
 
@@ -318,6 +319,14 @@ def test_bodies_have_a_bound(shared: Served) -> None:
             yield b" " * 65536
 
     refused(shared.admin.post("/sessions", content=pieces()), 413, "payload_too_large")  # type: ignore[arg-type]
+
+
+def test_what_commands_said_and_left_is_closed_to_other_users(served: Served) -> None:
+    """Logs, artifacts and patches lie in folders that only the server's own user can enter."""
+    patch = "--- /dev/null\n+++ b/new.xml\n@@ -0,0 +1 @@\n+x\n"
+    served.run(served.session(patch=patch), "echo", "said", artifacts=["new.xml"])
+    folders = [served.root / "artifacts" / name for name in ("logs", "collected", "patches")]
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o700] * 3
 
 
 def test_the_log_among_the_artifacts_has_its_size(served: Served) -> None:
