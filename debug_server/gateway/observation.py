@@ -13,6 +13,7 @@ from debug_server.workers.turns import TokenUsage
 
 _LOG = logging.getLogger("debug_server.gateway")
 UNKNOWN = "unknown"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
 class Observed:
@@ -23,7 +24,7 @@ class Observed:
         self._started = time.perf_counter()
         self._first: float | None = None
         self.route = route
-        self.method = method
+        self.method = method if method in _METHODS else "other"  # each makes series that stay
         self.request_id = request_id
         self.model = UNKNOWN
         self.status = 0

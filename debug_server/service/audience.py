@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
-from debug_server.errors import TooManyFollowersError
+from debug_server.errors import DebugServerError, TooManyFollowersError
 from debug_server.service.caller import Caller
 
 DISMISSED = "the token has expired or was revoked"
@@ -17,14 +17,19 @@ MOST = 10_000
 _RESERVED = 512  # descriptors for everything else: the store, logs, keepers, requests
 _LEAST = 64
 _RETRY_SECONDS = 5.0
+_LOOK_SECONDS = 5.0  # between looks for tokens that another process, such as a command line, has revoked
+
+Revoked = Callable[[Collection[int]], Awaitable[Collection[int]]]  # those of the tokens that are
 
 
 class Audience:
     """Those who follow something in this process, whatever brought them here."""
 
-    def __init__(self, most: int | None = None) -> None:
+    def __init__(self, most: int | None = None, *, revoked: Revoked | None = None) -> None:
         self.most = seats() if most is None else most
         self._present: dict[object, tuple[int | None, Callable[[], object]]] = {}
+        self._revoked = revoked
+        self._looking: asyncio.Task[None] | None = None  # as long as somebody is here
 
     @property
     def size(self) -> int:
@@ -47,12 +52,25 @@ class Audience:
         if caller is not None and caller.expires_at is not None:
             left = (caller.expires_at - datetime.now(UTC)).total_seconds()
             expiry = asyncio.get_running_loop().call_later(max(0.0, left), leave)
+        if self._revoked is not None and (self._looking is None or self._looking.done()):
+            self._looking = asyncio.get_running_loop().create_task(self._look(self._revoked))
         try:
             yield
         finally:
             del self._present[seat]
             if expiry is not None:
                 expiry.cancel()
+            if self._looking is not None and not self._present:
+                self._looking.cancel()
+                self._looking = None
+
+    async def _look(self, revoked: Revoked) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            tokens = {token_id for token_id, _ in self._present.values() if token_id is not None}
+            with suppress(DebugServerError):  # the store is away for a moment
+                for token_id in await revoked(tokens):
+                    self.dismiss(token_id)
 
     def dismiss(self, token_id: int) -> None:
         """Send those away who came with a token that was revoked; call it in the loop."""

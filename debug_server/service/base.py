@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -40,7 +40,7 @@ class ServicePart:
         self._wakeups = Wakeups(store, read=partial(self._read, store.read_events), last=self._last_event)
         self._quotas = Quotas(store, self._read)
         self._owners: dict[int, int | None] = {}
-        self.audience = Audience()
+        self.audience = Audience(revoked=self._revoked)
         self.draining = False
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -56,6 +56,10 @@ class ServicePart:
         if self._store.reads_at_once:
             return function(*args, **kwargs)
         return await self._call(function, *args, **kwargs)
+
+    async def _revoked(self, token_ids: Collection[int]) -> list[int]:
+        rows = [await self._read(self._store.get_token, number) for number in token_ids]
+        return [row.id for row in rows if row.revoked_at is not None]
 
     async def _last_event(self) -> int:
         return await self._read(self._store.last_event)

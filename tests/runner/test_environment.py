@@ -12,8 +12,11 @@ import pytest
 
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environment import EnvironmentHandle, EnvironmentManager, EnvironmentRequest
+from debug_server.runner.environments.probes import ProbeCache
 from debug_server.runner.environments.requirements import references
+from debug_server.runner.keeper.linux import stat_fields
 from tests.runner.environment_support import Recording, environments, hook, make_wheel, requirements, run_python
+from tests.running import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -169,6 +172,16 @@ def test_includes_stay_in_the_project(tmp_path: Path, manager: EnvironmentManage
     (project / "requirements.txt").write_text(f"{line}\n")
     with pytest.raises(EnvironmentBuildError, match=message):
         manager.ensure(EnvironmentRequest("x", [project / "requirements.txt"]))
+
+
+def test_a_probe_leaves_nothing_running(tmp_path: Path) -> None:
+    """A program that a caller names as its Python may be anything: what it started is ended with it."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\nsleep 600 > /dev/null 2>&1 &\necho $! > {tmp_path}/pid\necho answer\n")
+    program.chmod(0o755)
+    assert ProbeCache(tmp_path / "probes.json").ask(str(program), ()) == "answer"
+    pid = int((tmp_path / "pid").read_text())
+    eventually(lambda: (fields := stat_fields(pid)) is None or fields[0] == "Z", what="the end of what it started")
 
 
 def test_requirements_that_want_to_keep_us_busy() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import secrets
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,15 +80,23 @@ def _identity(program: str) -> list[int] | None:
 
 def _run(program: str, argv: Sequence[str]) -> str | None:
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             [program, *argv],
             env=tool_environment(),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PROBE_SECONDS,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
-            check=False,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return None
-    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
+    with process:
+        try:
+            said, _ = process.communicate(timeout=_PROBE_SECONDS)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            # A program that somebody named may be anything: what it started goes with it, and nothing holds its pipe.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return said.decode("utf-8", "replace").strip() if process.returncode == 0 else None

@@ -169,18 +169,18 @@ def test_no_more_followers_than_there_is_room_for(shared: Served, monkeypatch: p
     eventually(lambda: shared.local.service.audience.size == 0, what="an empty house")
 
 
-@pytest.mark.parametrize("end", ["revoked", "expired"])
+@pytest.mark.parametrize("end", ["revoked", "revoked by another process", "expired"])
 def test_a_token_that_is_no_longer_good_follows_no_longer(shared: Served, end: str) -> None:
     """What is being followed with a token is cut off when that is revoked or expires, and going on is refused."""
     command = shared.submit(shared.session(), "sh", "-c", "echo up; sleep 600")
     eventually(lambda: shared.admin.get(f"/commands/{command}/log").content == b"up\n", what="something to follow")
     # A token whose time is over before it is used would show nothing: then the next one lasts longer.
     lives = (2, 8, 32) if end == "expired" else (3600,)
-    assert any(_cut_off_by_its_end(shared, command, seconds, revoked=end == "revoked") for seconds in lives)
+    assert any(_cut_off_by_its_end(shared, command, seconds, end) for seconds in lives)
     answered(shared.admin.post(f"/commands/{command}/cancel"), 200)
 
 
-def _cut_off_by_its_end(shared: Served, command: int, seconds: int, *, revoked: bool) -> bool:
+def _cut_off_by_its_end(shared: Served, command: int, seconds: int, end: str) -> bool:
     """Follow with a new token over its end; False when that came before both followers had heard something."""
     began = time.monotonic()
     wanted = {"name": "short", "scopes": ["admin"], "expires_in": seconds}
@@ -200,8 +200,10 @@ def _cut_off_by_its_end(shared: Served, command: int, seconds: int, *, revoked: 
         if response.is_error and time.monotonic() - began >= seconds:
             return False
         assert heard == (b"up\n", "up\n")
-        if revoked:
+        if end == "revoked":
             answered(shared.admin.delete(f"/auth/tokens/{made['id']}"), 200)
+        elif end != "expired":
+            shared.local.store.revoke_token(made["id"])
         with pytest.raises(httpx.RemoteProtocolError):
             next(pieces)
         with pytest.raises(ConnectionClosed) as closed:
