@@ -50,7 +50,7 @@ async def spawned(environ: Mapping[str, str] | None = None) -> AsyncIterator[Pip
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        await process.wait()
+        await process.communicate()  # reads what is left: a pipe that is too full to be read further never ends
 
 
 @contextlib.asynccontextmanager

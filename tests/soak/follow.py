@@ -204,7 +204,7 @@ async def _cli(server: Place, command: int, offset: int) -> AsyncGenerator[bytes
     finally:
         with suppress(ProcessLookupError):
             child.kill()
-        await child.wait()
+        await child.communicate()  # reads what is left: a pipe that is too full to be read further never ends
 
 
 TRANSPORTS: dict[str, Source] = {
