@@ -77,8 +77,8 @@ class Version1Nest(Nest):
 
     def __init__(self, tree: Version1Tree, parents: dict[str, str]) -> None:
         super().__init__(tree)
-        # The count of processes first: until `limits.tighten` it has room for the keeper.
-        self._leave = [f"{parents[name]}/tasks" for name in sorted(parents, key="pids".__ne__)]
+        # The count of processes last: from then on until `limits.tighten` there is room in it for one too many.
+        self._leave = [f"{parents[name]}/tasks" for name in sorted(parents, key="pids".__eq__)]
 
     def vacate(self, plan: limits.Plan, *, spotless: bool) -> None:
         """The next command has the groups, where nothing of this one shows in them."""
