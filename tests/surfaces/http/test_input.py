@@ -17,6 +17,7 @@ from debug_server.runner import pipeline
 from debug_server.runner.keeper.rundir import HANDLE
 from debug_server.runner.launch import launch, read_json, run_dir_for
 from debug_server.runner.launcher import KeeperConnection
+from debug_server.service import stdin
 from tests.running import eventually
 from tests.surfaces.http.serving import SECONDS, Served, answered, refused
 
@@ -80,12 +81,11 @@ def test_a_keeper_that_does_not_answer_is_no_defect_of_the_server(
 
 def test_input_that_nobody_reads(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than the pipe holds, to a command that reads later: an error that says so, and every byte arrives once."""
-    write = KeeperConnection.write_stdin
-    monkeypatch.setattr(KeeperConnection, "write_stdin", partialmethod(write, timeout=0.5))
+    monkeypatch.setattr(stdin, "_SECONDS", 0.5)
     script = f"while [ ! -e {served.root}/go ]; do sleep 0.05; done; wc -c"
     command = served.submit(served.session(), "sh", "-c", script, stdin=True)
     path, lines = f"/commands/{command}/stdin", {"write_id": "1", "data": "x" * 300_000}
-    assert "did not take its input" in refused(served.admin.post(path, json=lines), 409, "keeper_error")["message"]
+    assert "did not read for 0.5 s" in refused(served.admin.post(path, json=lines), 409, "keeper_error")["message"]
     (served.root / "go").touch()
     answered(served.admin.post(path, json={**lines, "close": True}), 200)
     answered(served.admin.get(f"/commands/{command}/wait"), 200)
