@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain, islice
@@ -110,12 +111,23 @@ def _members(workspace: Path, data: dict[str, Any]) -> Iterator[Path]:
 
 
 def _matched(workspace: Path, pattern: str) -> list[Path]:
-    """The folders that a glob names. Not ``Path.glob``: two links to their own folder are a way to 2^40 others."""
+    """The folders that a glob names, once. Not ``Path.glob``: two links to their own folder are 2^40 ways to it."""
     found = [workspace]
     for part in PurePosixPath(pattern).parts:
         step = _all_below if part == "**" else partial(_children, name=part)
-        found = list(dict.fromkeys(islice(chain.from_iterable(map(step, found)), _MOST_MEMBERS)))
+        found = list(islice(_distinct(chain.from_iterable(map(step, found))), _MOST_MEMBERS))
     return found
+
+
+def _distinct(folders: Iterable[Path]) -> Iterator[Path]:
+    """Without those that another path led to."""
+    seen = set()
+    for folder in folders:
+        with suppress(OSError):  # it may be gone, or closed to us
+            status = folder.stat()
+            if (place := (status.st_dev, status.st_ino)) not in seen:
+                seen.add(place)
+                yield folder
 
 
 def _all_below(folder: Path) -> Iterator[Path]:
@@ -125,7 +137,8 @@ def _all_below(folder: Path) -> Iterator[Path]:
 
 def _children(folder: Path, *, name: str) -> Iterator[Path]:
     try:
-        return (path for path in sorted(folder.iterdir()) if fnmatchcase(path.name, name) and path.is_dir())
+        found = [path for path in folder.iterdir() if fnmatchcase(path.name, name) and path.is_dir()]
+        return iter(sorted(found, key=lambda path: (path.is_symlink(), path)))  # a link to another of them comes later
     except OSError:  # it may be gone, or closed to us
         return iter(())
 
