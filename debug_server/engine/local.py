@@ -35,7 +35,7 @@ from debug_server.store.run_draft import RunDraft
 
 _LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_SECONDS = 1.0
-_DELIVER_SECONDS = 10.0
+_DELIVER_SECONDS = 5.0
 _DELIVER_RETRY = 0.01
 
 
@@ -224,10 +224,7 @@ class LocalEngine:
             raise KeeperError(f"command {command.id}: {reply['error']}")
 
     def connect(self, command: Command) -> KeeperConnection:
-        """To its keeper: one that is about to start is waited for, and so is the socket of one that has just started.
-
-        KeeperError at once when the command waits in the queue, or has ended.
-        """
+        """To its keeper, whose socket comes a moment after its row says that it runs."""
         deadline = time.monotonic() + _DELIVER_SECONDS
         while True:
             try:
@@ -235,10 +232,9 @@ class LocalEngine:
                 return KeeperConnection.connect(run_dir)
             except KeeperError as error:
                 command = self._store.get_command(command.id)
-                late = time.monotonic() > deadline
-                if command.status.terminal or command.owner is None or (late and command.status != "running"):
+                if command.status != "running":
                     raise KeeperError(f"command {command.id} is {command.status.value}: it does not run") from error
-                if late:
+                if time.monotonic() > deadline:
                     raise
             time.sleep(_DELIVER_RETRY)
 

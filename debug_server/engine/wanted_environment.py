@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,10 @@ class WantedEnvironment:
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any]) -> WantedEnvironment:
-        """From a session's row."""
-        return cls(**metadata.get(ENVIRONMENT, {}))
+        """From a session's row, whoever wrote it."""
+        asked = metadata.get(ENVIRONMENT)
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: asked[name] for name in known & asked.keys()} if isinstance(asked, dict) else {})
 
     def request(self, session_id: int, workspace: Path) -> EnvironmentRequest | None:
         """In terms of the runner."""

@@ -15,7 +15,7 @@ from typing import Any
 from debug_server.engine.artifacts import ARTIFACTS
 from debug_server.engine.sessions import CLOSES_SESSION, has_conclusion
 from debug_server.errors import ConflictError, DebugServerError, InvalidInputError, KeeperError
-from debug_server.model import Command, Limits, Session, SessionStatus
+from debug_server.model import Command, CommandStatus, Limits, Session, SessionStatus
 from debug_server.runner.spec import CommandSpec
 from debug_server.service import messages as m
 from debug_server.service import views
@@ -26,7 +26,8 @@ from debug_server.service.wakeups import wait_for
 from debug_server.worktrees.collect import check_patterns
 
 _CANCEL_SECONDS = 10.0
-_OF_LINE = "\n"  # between a request's key and a line's number: no caller's key, of which each is a key too, can hold it
+_START_SECONDS = 10.0  # for a command whose turn has come to start
+_OF_LINE = "\n"  # between a request's key and a line's number; a caller's own key cannot hold it
 _FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.001, 0.1
 
 
@@ -153,6 +154,7 @@ class CommandVerbs(SessionVerbs):
         """Send a signal to its first process."""
         command = await self._command(caller, request.command_id)
         async with self._alive(command):
+            await self._begun_by(command, time.monotonic() + _START_SECONDS)
             await self._call(self._engine.signal, command.id, request.signal)
         return m.Message(message=f"signal {request.signal} was sent to command {command.id}")
 
@@ -161,10 +163,23 @@ class CommandVerbs(SessionVerbs):
         command = await self._command(caller, request.command_id)
         data = _data(request)
         async with self._alive(command):
+            command = await self._begun_by(command, time.monotonic() + _START_SECONDS)
             connection = await self._call(self._engine.connect, command)
             with connection:
                 await write_to(connection, request.write_id, data, close=request.close)
         return m.Message(message=f"write {request.write_id} reached command {command.id}")
+
+    async def _begun_by(self, command: Command, deadline: float) -> Command:
+        """One whose turn has come, once it runs; who waits for that holds no thread. Others as they are."""
+        async with self._wakeups.of(("command", command.id)) as woken:
+            while command.status is CommandStatus.PENDING and command.owner is not None:
+                if (left := deadline - time.monotonic()) <= 0:
+                    break
+                woken.clear()
+                command = await self._read(self._store.get_command, command.id)
+                if command.status is CommandStatus.PENDING:
+                    await wait_for(woken, left)
+        return command
 
     @asynccontextmanager
     async def _alive(self, command: Command) -> AsyncIterator[None]:

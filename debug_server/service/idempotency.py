@@ -119,5 +119,5 @@ def _name(caller: Caller) -> str:
 
 
 def _fingerprint(operation: Operation, request: Request) -> str:
-    text = f"{operation.name}\n{request.model_dump_json()}"
+    text = f"{operation.name}\n{request.model_dump_json(exclude_defaults=True)}"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -55,7 +55,8 @@ def session(row: Session) -> m.SessionReply:
 def _metadata(row: Session) -> dict[str, Any]:
     """What the engine knows of it, and what the caller wrote, whatever names that has."""
     ours = {name: value for name, value in row.metadata.items() if name not in _HIDDEN}
-    return {**ours, **row.metadata.get(CALLER, {})}
+    theirs = row.metadata.get(CALLER)
+    return {**ours, **theirs} if isinstance(theirs, dict) else ours
 
 
 def command(row: Command) -> m.CommandReply:

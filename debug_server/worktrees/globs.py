@@ -28,9 +28,10 @@ def matches(root: Path, pattern: str, unread: Callable[[str, OSError], object]) 
     while waiting:
         folder, places, by_link = waiting.pop()
         linked += by_link
-        if linked > _MOST_LINKED:
-            unread(folder, OSError(errno.ELOOP, f"more than {_MOST_LINKED} folders lie behind links"))
-            return
+        if by_link and linked > _MOST_LINKED:
+            if linked == _MOST_LINKED + 1:
+                unread(folder, OSError(errno.ELOOP, f"more than {_MOST_LINKED} folders lie behind links"))
+            continue
         for entry in _entries(root, folder, unread):
             name = f"{folder}/{entry.name}" if folder else entry.name
             is_folder = entry.is_dir(follow_symlinks=False)

@@ -66,7 +66,17 @@ def test_a_caller_from_elsewhere_needs_a_token(governor: Governor, tmp_path: Pat
         assert status(tokens["all"]) == ["OK"] * 3
         _sent_away(governor, events, channel)
     assert governor.emit("L", "work.do", "repo").ok
+    _handed_on(governor, repo)
     governor.told()
+
+
+def _handed_on(governor: Governor, repo: pb.AddRepoRequest) -> None:
+    """What a proxy of this machine hands on is somebody else's."""
+    with grpc.insecure_channel(f"127.0.0.1:{governor.port}") as channel:
+        registry = kanban_pb2_grpc.RepoRegistryStub(channel)  # type: ignore[no-untyped-call]
+        with pytest.raises(grpc.RpcError) as refused:
+            registry.AddRepo(repo, metadata=(("x-forwarded-for", "192.0.2.7"),), timeout=60)
+    assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 def _sent_away(governor: Governor, events: Any, channel: grpc.Channel) -> None:

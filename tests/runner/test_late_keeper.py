@@ -70,14 +70,14 @@ def test_the_last_words_of_a_tree_are_kept_although_they_are_read_late(make_benc
     assert bench.log(result)["stdout"] == b"last words\n"
 
 
-def test_a_cancel_does_not_relabel_what_had_ended(bench: Bench) -> None:
+def test_a_cancel_does_not_relabel_what_had_ended(held: Bench) -> None:
     """The command has exited, its keeper has yet to notice, and then somebody cancels it: it has exited."""
     mark = new_mark("exits")
-    started = bench.start(["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done", mark])
+    started = held.start(["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done", mark])
     with _stopped(started):
-        (bench.workspace / "go").touch()
+        (held.workspace / "go").touch()
         eventually(lambda: not carrying(mark), what="its end")
-        bench.supervisor.pipeline.cancel(started.command.id)
+        held.supervisor.pipeline.cancel(started.command.id)
     assert started.result().exit_reason is ExitReason.EXITED
 
 

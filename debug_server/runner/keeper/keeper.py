@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 import time
 
@@ -261,6 +262,9 @@ class Keeper:
     def cancel(self, message: str) -> None:
         """Somebody asked; what has ended by itself, noticed or not, was not cancelled."""
         self._reap(self.wakeup, 0)
+        status = self.nest.status_pipe
+        if self.leader_ended is None and status is not None and select.select([status], [], [], 0)[0]:
+            self._read_status(status, 0)
         if self.leader_ended is None:
             self.end(Stop("cancelled", message))
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import sys
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -15,6 +16,7 @@ _BAD = ("failed", "cancelled", "missing", "degraded", "not ready")
 _PAINT = {"good": "\x1b[32m", "bad": "\x1b[31m", "head": "\x1b[1m"}
 _PLAIN = "\x1b[0m"
 _ESCAPED = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # controls that JSON itself leaves as they are
+_JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
 Column = tuple[str, Callable[[Any], object]]
 
 
@@ -114,4 +116,9 @@ def harmless(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+    return "".join(item if _is_harmless(item) else "\N{REPLACEMENT CHARACTER}" for item in text)
+
+
+def _is_harmless(character: str) -> bool:
+    """Spaces of any width and the joiners of scripts and pictures are part of people's names."""
+    return character.isprintable() or character in _JOINERS or unicodedata.category(character) == "Zs"

@@ -24,6 +24,7 @@ from debug_server.surfaces.cli.limit_options import (
     Timeout,
 )
 from debug_server.surfaces.cli.outcome import FAILURE
+from debug_server.surfaces.cli.output import harmless
 from debug_server.surfaces.cli.run import CheckoutOptions, RunOptions, run_command_line
 from debug_server.surfaces.cli.words import limits, listed
 
@@ -71,7 +72,7 @@ def run(
         options = RunOptions(argv=argv, limits=bounds, require=listed(require), tty=tty, quiet=quiet)
         checkout = _checkout(repo, commit, patch, wanted_environment(manifest, python, extra, group), artifact or [])
     except DebugServerError as error:
-        typer.echo(f"debug-server: {error}", err=True)
+        typer.echo(harmless(f"debug-server: {error}"), err=True)
         raise typer.Exit(FAILURE) from error
     raise typer.Exit(run_command_line(invocation(context).programs.open_local, options, checkout))
 

@@ -16,6 +16,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from debug_server.surfaces.cli.output import harmless
+
 _BACK = "\r\x1b[K"  # to the beginning of the line, which is emptied
 
 
@@ -28,13 +30,14 @@ def say(line: str, *, end: str = "\n") -> None:
 
 def stage(name: str, text: str) -> None:
     """A stage that is done, or begins."""
-    say(f"[debug-server] {name}: {text}")
+    say(f"[debug-server] {name}: {harmless(text)}")
 
 
 @contextlib.contextmanager
 def timed_stage(name: str, beginning: str) -> Iterator[Callable[[str], None]]:
     """A stage that takes a while; give what it yields the words for its end. On a terminal it is seen to begin."""
     live = sys.stderr is not None and sys.stderr.isatty()
+    beginning = harmless(beginning)
     begun, words = time.monotonic(), [beginning]
     if live:
         say(f"[debug-server] {name}: {beginning} …", end="")
@@ -43,4 +46,4 @@ def timed_stage(name: str, beginning: str) -> Iterator[Callable[[str], None]]:
     except BaseException:
         say(f"{_BACK if live else ''}[debug-server] {name}: {beginning} failed after {time.monotonic() - begun:.3f} s")
         raise
-    say(f"{_BACK if live else ''}[debug-server] {name}: {words[-1]} in {time.monotonic() - begun:.3f} s")
+    say(f"{_BACK if live else ''}[debug-server] {name}: {harmless(words[-1])} in {time.monotonic() - begun:.3f} s")

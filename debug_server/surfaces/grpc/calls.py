@@ -15,7 +15,7 @@ from grpc.aio import ServicerContext
 from debug_server.errors import DebugServerError
 from debug_server.service import LOCAL, Caller, Service, audit
 from debug_server.service.caller import STRANGER
-from debug_server.service.locality import is_loopback
+from debug_server.service.locality import is_handed_on, is_loopback
 from debug_server.surfaces.grpc.refusal import refuse, status_of
 
 _LOG = logging.getLogger(__name__)
@@ -84,7 +84,9 @@ def bearer(context: ServicerContext) -> str | None:
 
 
 def from_loopback(context: ServicerContext) -> bool:
-    """Whether the peer is this machine itself; ``ipv4:127.0.0.1:5`` and ``ipv6:[::1]:5`` are."""
+    """Whether the peer is this machine (``ipv4:127.0.0.1:5``, ``ipv6:[::1]:5``) and speaks for nobody else."""
+    if is_handed_on([name for name, _ in context.invocation_metadata() or ()]):
+        return False
     kind, _, rest = unquote(context.peer()).partition(":")
     return kind == "unix" or (kind in ("ipv4", "ipv6") and is_loopback(rest.rpartition(":")[0]))
 

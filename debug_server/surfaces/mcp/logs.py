@@ -68,6 +68,7 @@ class _Follower:
 
 async def watch(call: Call, command_id: int, seconds: float) -> tuple[m.CommandReply, Digest]:
     """The command once it has ended, or as it is at the deadline, and its log's digest; tells the progress."""
+    call.service.audience.check_room()
     began = time.monotonic()
     follower = _Follower(call, command_id)
     following = asyncio.create_task(follower.follow())

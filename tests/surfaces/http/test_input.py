@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partialmethod
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from debug_server.model import Command
 from debug_server.runner import pipeline
 from debug_server.runner.keeper.rundir import HANDLE
 from debug_server.runner.launch import launch, read_json, run_dir_for
 from debug_server.runner.launcher import KeeperConnection
 from debug_server.service import stdin
+from debug_server.service.commands import CommandVerbs
 from tests.running import eventually
 from tests.surfaces.http.serving import SECONDS, Served, answered, refused
 
@@ -26,20 +28,18 @@ LINE = {"write_id": "1", "data": "hello\n", "close": True}
 
 def test_a_command_about_to_start_is_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Input for a command that is claimed and not begun yet reaches it; one that waits for its turn can have none."""
-    asked, connect = threading.Event(), KeeperConnection.connect
+    asked, begun_by = threading.Event(), CommandVerbs._begun_by
 
-    def look(run_dir: Path) -> KeeperConnection:
-        try:
-            return connect(run_dir)
-        finally:
-            if run_dir.name.startswith(f"{first}-"):
-                asked.set()
+    async def look(verbs: CommandVerbs, command: Command, deadline: float) -> Command:
+        if command.id == first:
+            asyncio.get_running_loop().call_later(0.1, asked.set)
+        return await begun_by(verbs, command, deadline)
 
     def late(*arguments: Any) -> Any:
         assert asked.wait(60)
         return launch(*arguments)
 
-    monkeypatch.setattr(KeeperConnection, "connect", look)
+    monkeypatch.setattr(CommandVerbs, "_begun_by", look)
     monkeypatch.setattr(pipeline, "launch", late)
     session = served.session()
     first = served.submit(session, "cat", stdin=True)

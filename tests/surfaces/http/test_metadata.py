@@ -58,3 +58,12 @@ def test_it_is_bounded(shared: Served) -> None:
     told = refused(shared.admin.post("/sessions", json=body), 422, "invalid_input")
     assert told["field"] == "metadata" and "at most 65536" in told["message"]
     refused(shared.admin.post("/runs", json={**body, "argv": ["true"]}), 422, "invalid_input")
+
+
+def test_rows_that_others_have_written(shared: Served) -> None:
+    """Facts of another shape, as a program of this machine may have written them, break no list."""
+    for metadata in ({"caller": "ci", "environment": None}, {"environment": {"manifests": [], "more": 1}}):
+        session = shared.local.store.create_session(metadata=metadata)
+        told = answered(shared.admin.get(f"/sessions/{session.id}"), 200)["metadata"]
+        assert "environment" in told
+        assert shared.local.sessions.environment(session, Path("/")) is None
