@@ -209,8 +209,7 @@ def _started_late(connection: KeeperConnection, run_dir: Path, seconds: float, e
     """A keeper that says nothing for so long has taken the command, or never will."""
     if (handle := fence(run_dir)) is not None:
         return RunningCommand(connection, run_dir, handle, None)
-    connection.close()
-    remove_run_dir(run_dir)
+    _leave(connection, run_dir)
     raise KeeperError(f"its keeper did not start it within {seconds:g} s: the machine is overloaded") from error
 
 
@@ -218,7 +217,16 @@ def _call_off(connection: KeeperConnection, run_dir: Path) -> None:
     """A keeper that has not begun never will, one that has is cancelled."""
     if (handle := fence(run_dir)) is not None:
         RunningCommand(connection, run_dir, handle, None).end("interrupted")
-    connection.close()  # before the fence goes: the keeper looks whether we are there once it has the command's name
+    _leave(connection, run_dir)
+
+
+def _leave(connection: KeeperConnection, run_dir: Path) -> None:
+    """Hang up before the fence goes: the keeper looks whether we are there once it has the command's name.
+
+    To close is not enough: the fork server may not have closed its copy of a new keeper's connection yet.
+    """
+    connection.hang_up()
+    connection.close()
     remove_run_dir(run_dir)
 
 

@@ -50,8 +50,12 @@ def _name(pid: int) -> str:
 
 
 def test_a_stopped_keeper_is_given_up_and_never_begins(pool: KeeperPool, tmp_path: Path) -> None:
-    """Nothing within the deadline: an error that says so; set going again the keeper runs nothing and leaves."""
+    """Nothing within the deadline: an error that says so; set going again the keeper runs nothing and leaves.
+
+    It does so although the fork server has been stopped, too, before it closed its copy of our connection.
+    """
     keeper = pool.take()
+    copy = keeper._connection.dup()
     server = _fork_server(pool)
     spares = children(server)
     for pid in spares:
@@ -65,6 +69,7 @@ def test_a_stopped_keeper_is_given_up_and_never_begins(pool: KeeperPool, tmp_pat
         for pid in spares:
             os.kill(pid, signal.SIGCONT)
     eventually(lambda: not _name(server), what="the end of the fork server and its keepers")
+    copy.close()
     assert not (tmp_path / "ran").exists() and not [*(tmp_path / "keepers").iterdir()]
 
 
