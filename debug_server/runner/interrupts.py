@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,8 +21,10 @@ class _Held:
     def __init__(self, handlers: dict[int, Callable[[int, FrameType | None], Any]]) -> None:
         self.handlers = handlers
         self.pending: list[int] = []
+        self.inside = False  # of an interruptible part
         self.open = False
         self.over = False
+        self.tell = sys.unraisablehook
 
     def arrived(self, number: int, frame: FrameType | None) -> None:
         """Python calls it between any two instructions of the main thread."""
@@ -31,6 +34,12 @@ class _Held:
         self.open = False  # it may raise: whoever catches that must not be interrupted again
         self.handlers[number](number, frame)
         self.open = True
+
+    def dropped(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """Python calls it with an exception that had nowhere to go: nobody catches that one, and another may come."""
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            self.open = self.inside
+        self.tell(unraisable)
 
     def deliver(self) -> None:
         """Call the handlers of what has come meanwhile."""
@@ -54,13 +63,14 @@ def held() -> Iterator[None]:
     try:
         for number in holder.handlers:
             signal.signal(number, holder.arrived)
-        _held = holder
+        _held, sys.unraisablehook = holder, holder.dropped
         yield
     except KeyboardInterrupt:
         holder.pending.clear()
         raise
     finally:
         _held, holder.over = None, True  # first: one that raises now may keep the others from being put back
+        sys.unraisablehook = holder.tell
         for number, handler in holder.handlers.items():
             signal.signal(number, handler)
         holder.deliver()
@@ -74,11 +84,11 @@ def interruptible() -> Iterator[None]:
         yield
         return
     try:
-        holder.open = True
+        holder.open = holder.inside = True
         holder.deliver()
         yield
     finally:
-        holder.open = False
+        holder.open = holder.inside = False
 
 
 def await_readable(connection: socket.socket, timeout: float | None) -> None:

@@ -29,3 +29,36 @@ def test_an_interrupt_at_any_line_leaves_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     assert seen["all"] > seen["lines"] > 50 and seen["ends"] == ["cancelled"], seen
+
+
+DROPPED = """
+import os, signal, time
+from debug_server.runner.interrupts import held, interruptible
+from debug_server.surfaces.cli.dropped import send_dropped_again
+
+class Late:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000): pass
+
+send_dropped_again()
+try:
+    with held(), interruptible():
+        Late()
+        time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_that_python_drops_comes_again_in_a_held_stretch() -> None:
+    """Raised in a destructor it changes nothing; what is sent in its stead is not held back for it."""
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        timeout=110,
+        check=False,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
