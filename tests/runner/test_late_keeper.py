@@ -57,7 +57,8 @@ def test_the_last_words_of_a_tree_are_kept_although_they_are_read_late(make_benc
     """What a leftover has written before its end is in the log, however long the keeper did not look at its pipe."""
     bench = make_bench(kill_grace=60.0)
     mark = new_mark("stays")
-    stays = "(trap '' TERM; while [ ! -e go ]; do sleep 0.02; done; echo last words) & exit 0"
+    stays = "(trap '' TERM; touch deaf; while [ ! -e go ]; do sleep 0.02; done; echo last words) &"
+    stays += " while [ ! -e deaf ]; do sleep 0.02; done; exit 0"
     started = bench.start(["sh", "-c", stays, mark])
     keeper = started.handle()["keeper"]["pid"]
     eventually(lambda: len(carrying(mark)) == 1 and not _unreaped(keeper), what="an ended leader, noticed")
