@@ -7,6 +7,7 @@ session below a subreaper (stop everything that is seen until nothing new appear
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Callable
@@ -30,6 +31,21 @@ def send(pid: int, number: int) -> None:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
         pass
+
+
+def signal_member(tree: Tree, pid: int, number: int) -> None:
+    """Signal a process only while it belongs to ``tree``; ProcessLookupError when it does not any more.
+
+    The descriptor is opened before the look: if the number was given to another process in between, either that one is
+    no member, or the descriptor's process is gone.
+    """
+    process = os.pidfd_open(pid)
+    try:
+        if pid not in tree.pids():
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+        signal.pidfd_send_signal(process, number)
+    finally:
+        os.close(process)
 
 
 def descendants(root: int) -> list[int]:

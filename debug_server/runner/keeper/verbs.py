@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import struct
 import termios
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from debug_server.runner.keeper import frames
 from debug_server.runner.keeper.control import Client
 from debug_server.runner.keeper.linux import resident_bytes
+from debug_server.runner.keeper.tree import signal_member
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,12 +63,15 @@ def _cancel(keeper: Keeper, _: Client, message: dict[str, Any]) -> Reply:
 
 
 def _signal(keeper: Keeper, _: Client, message: dict[str, Any]) -> Reply:
-    number = int(message["signal"])
-    for pid in keeper.tree.pids() if message.get("all") else [keeper.leader()]:
+    number, everyone = int(message["signal"]), bool(message.get("all"))
+    if not everyone and keeper.leader_ended is not None:
+        return _refused("the command has ended")
+    for pid in keeper.tree.pids() if everyone else [keeper.leader()]:
         try:
-            os.kill(pid, number)
+            signal_member(keeper.tree, pid, number)
         except ProcessLookupError:
-            return _refused("the command has ended")
+            if not everyone:  # of many, some may end meanwhile
+                return _refused("the command has ended")
         except OSError as error:
             return _refused(f"signal {number}: {error.strerror}")
     return {"ok": True}
