@@ -249,9 +249,13 @@ class PatchApplicationError(DebugServerError, RuntimeError):
 
 
 class EnvironmentBuildError(DebugServerError, RuntimeError):
-    """The environment could not be built."""
+    """The environment could not be built; ``tool_output`` is what its tool said last, which the log has already."""
 
     code = "env_failed"
+
+    def __init__(self, message: str = "", *, tool_output: str = "") -> None:
+        super().__init__(f"{message}\nlast lines of its output:\n{tool_output}" if tool_output else message)
+        self.without_output = message
 
 
 class CommandExecutionError(DebugServerError, RuntimeError):

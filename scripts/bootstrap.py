@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -20,15 +20,7 @@ LOCK = ROOT / "requirements" / "dev.txt"
 PYTHON = VENV / "bin" / "python"
 UV = VENV / "bin" / "uv"
 
-# What pip calls it, and the variable from which uv takes it, with the separator uv wants in a list.
-PIP_TO_UV = {
-    "index-url": ("UV_DEFAULT_INDEX", " "),
-    "extra-index-url": ("UV_INDEX", " "),
-    "find-links": ("UV_FIND_LINKS", ","),
-    "trusted-host": ("UV_INSECURE_HOST", " "),
-    "no-index": ("UV_NO_INDEX", " "),
-    "cert": ("SSL_CERT_FILE", " "),
-}
+PACKAGE_INDEX = ROOT / "debug_server" / "runner" / "environments" / "package_index.py"
 
 
 def main() -> None:
@@ -119,19 +111,9 @@ def uv_environment() -> dict[str, str]:
     environ = {"UV_PYTHON_DOWNLOADS": "never", **os.environ}
     if not os.access(Path.home(), os.W_OK):
         environ.setdefault("UV_CACHE_DIR", str(ROOT / ".cache" / "uv"))
-    command = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "config", "list"]
-    listing = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    return uv_variables(listing) | environ
-
-
-def uv_variables(listing: str) -> dict[str, str]:
-    """uv's variables for what ``pip config list`` says about where packages come from."""
-    found = {}
-    for name, value in re.findall(r"^(?:global|install|:env:)\.([a-z-]+)=(.+)$", listing, re.MULTILINE):
-        if name in PIP_TO_UV:
-            variable, separator = PIP_TO_UV[name]
-            found[variable] = separator.join(ast.literal_eval(value).split())
-    return {variable: value for variable, value in found.items() if value}
+    # By path: nothing that the package needs is installed yet.
+    found: dict[str, str] = runpy.run_path(str(PACKAGE_INDEX))["uv_variables"](environ, prefix=VENV)
+    return found | environ
 
 
 if __name__ == "__main__":

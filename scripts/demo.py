@@ -39,6 +39,10 @@ GREEDY = ("sh", "-c", "head -c 1G /dev/zero | tail; echo the shell itself ends w
 TIMED_OUT, OUT_OF_MEMORY, REFUSED = 124, 137, 125
 
 
+class StepError(Exception):
+    """A step did not end as it should."""
+
+
 def main() -> int:
     """Run the demonstration; 0 when everything ended as it should."""
     print(f"debug-server on {ROOT.name}, in a temporary folder that is removed at the end", flush=True)
@@ -54,27 +58,30 @@ class Demo:
     environ: Mapping[str, str]
 
     def run(self) -> int:
-        """Four runs, and what is known of them afterwards."""
+        """Four runs, and what is known of them afterwards; the first that does not end as it should is the last."""
         write_patch(self.folder / "change.patch")
+        (self.folder / ".artifacts").mkdir()  # what is stored goes here, whatever the user has configured
         job = [*("--repo", str(ROOT), "--commit", "HEAD", "--patch", "change.patch", "--timeout", "300")]
         job += ["--manifest", "demo/requirements.txt", "--artifact", "junit*.xml", "--", *PYTEST]
-        first, cold = self.step("1. A commit, a patch and a manifest become a test run", job)
-        again, warm = self.step("2. The same once more: mirror, tree and environment are there", job)
-        timed, _ = self.step("3. A command that takes too long", ["--timeout", "1", "--", *HANGING])
         limit = ["--memory", "64M", "--require", "memory", "--", *GREEDY]
-        memory, _ = self.step("4. A command that takes too much memory", limit)
+        try:
+            _, cold = self.step("1. A commit, a patch and a manifest become a test run", job, 0)
+            _, warm = self.step("2. The same once more: mirror, tree and environment are there", job, 0)
+            self.step("3. A command that takes too long", ["--timeout", "1", "--", *HANGING], TIMED_OUT)
+            memory, _ = self.step("4. A command that takes too much memory", limit, OUT_OF_MEMORY, REFUSED)
+        except StepError as error:
+            print(f"\nThe demonstration stops: {error}")
+            return 1
         if memory == REFUSED:
             print("(no memory control group can be used here: refused before it was started, as --require asks)")
         heading("What is known afterwards")
         with open_store(str(self.folder / ".artifacts/data/metadata.db")) as store:
             report(store, self.folder)
-        print(f"\nThe first run took {cold:.1f} s, the second {warm:.1f} s.")
-        good = (first, again, timed) == (0, 0, TIMED_OUT) and memory in (OUT_OF_MEMORY, REFUSED)
-        print("Everything ended as it should." if good else "Something did NOT end as it should: see above.")
-        return 0 if good else 1
+        print(f"\nThe first run took {cold:.1f} s, the second {warm:.1f} s.\nEverything ended as it should.")
+        return 0
 
-    def step(self, title: str, arguments: Sequence[str]) -> tuple[int, float]:
-        """One ``debug-server run`` with its output passed through; returns its status and its seconds."""
+    def step(self, title: str, arguments: Sequence[str], *good: int) -> tuple[int, float]:
+        """One ``debug-server run`` with its output passed through; returns its status, one of ``good``, and seconds."""
         heading(title)
         print(f"$ debug-server run {shlex.join(arguments)}", flush=True)
         began = time.monotonic()
@@ -82,6 +89,9 @@ class Demo:
         # One stream, so that a captured demonstration reads in the order of events.
         done = subprocess.run(program, cwd=self.folder, env=self.environ, stderr=subprocess.STDOUT, check=False)
         print(f"-> exit status {done.returncode}", flush=True)
+        if done.returncode not in good:
+            wanted = " or ".join(map(str, good))
+            raise StepError(f"step {title!r} ended with status {done.returncode} instead of {wanted}")
         return done.returncode, time.monotonic() - began
 
 

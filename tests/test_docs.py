@@ -149,6 +149,18 @@ def test_the_demonstration_succeeds(tmp_path: Path, environ: dict[str, str]) -> 
     assert list(places.iterdir()) == []
 
 
+def test_the_demonstration_stops_at_its_first_failure(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Without packages its first step fails, which is told once, no other step is run, and its status is not 0."""
+    if not (ROOT / ".venv/bin/python").exists():
+        pytest.skip("the demonstration runs in .venv, which `make setup` makes")
+    environ |= {"UV_FIND_LINKS": str(tmp_path), "UV_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "scripts/demo.py"]
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 1
+    assert "== 1. " in done.stdout and "== 2. " not in done.stdout
+    assert done.stdout.count("UV_DEFAULT_INDEX") == 1, done.stdout
+
+
 def slug(heading: str) -> str:
     """The anchor of a heading."""
     return re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-")

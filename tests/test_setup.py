@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import runpy
 import shutil
 import subprocess
 import sys
@@ -77,24 +76,6 @@ def test_a_complete_environment_costs_nothing(checkout: Path, tmp_path: Path) ->
     assert counter.read_text() == "x\n" * 2
     run_setup(checkout.rename(tmp_path / "moved"), PYTHON=str(python))
     assert counter.read_text() == "x\n" * 3
-
-
-def test_uv_looks_where_pip_is_told_to_look() -> None:
-    """Each of pip's settings of place reaches uv's variable of the same meaning, lists in the form uv reads."""
-    listing = (
-        ":env:.find-links='wheels'\n"
-        "global.extra-index-url='\\nfile:///one\\nfile:///two'\n"
-        'global.index-url="file:///it\'s"\n'
-        "global.timeout='60'\n"
-        "install.find-links='a b'\n"
-        "install.trusted-host=''\n"
-    )
-    found = runpy.run_path(str(ROOT / "scripts/bootstrap.py"))["uv_variables"](listing)
-    assert found == {
-        "UV_FIND_LINKS": "a,b",
-        "UV_INDEX": "file:///one file:///two",
-        "UV_DEFAULT_INDEX": "file:///it's",
-    }
 
 
 def test_make_help_lists_every_target() -> None:

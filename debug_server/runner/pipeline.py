@@ -300,7 +300,7 @@ class Pipeline:
             log_path = log_path.with_suffix(f".{time.time_ns()}.log")
         log = StageLog(log_path)
         with contextlib.suppress(OSError):  # a full disk: the row still says it
-            log.write(f"[debug-server] {_reason(error).value}: {error or 'interrupted'}\n")
+            log.write(f"[debug-server] {_reason(error).value}: {_unlogged(error)}\n")
             log.close()
             seal_log(log_path)
         self._finish(command, ExitRecord(reason=_reason(error), message=str(error) or "interrupted"), log_path)
@@ -344,6 +344,11 @@ def _defect(command: Command, error: Exception) -> CommandExecutionError:
     return CommandExecutionError(
         f"command {command.id} could not be prepared: {type(error).__name__}: {str(error)[:_SAID]}"
     )
+
+
+def _unlogged(error: DebugServerError | KeyboardInterrupt) -> str:
+    """An error's words without the output of a build tool, which is in the log above them."""
+    return (error.without_output if isinstance(error, EnvironmentBuildError) else str(error)) or "interrupted"
 
 
 def _reason(error: DebugServerError | KeyboardInterrupt) -> ExitReason:

@@ -155,7 +155,7 @@ def _install_pip_section(plan: BuildPlan, bench: Workbench, uv: UvBuilder | None
     if uv is None or plan.manifests.local_projects:
         raise EnvironmentBuildError("the pip section needs uv, and only packages that are not local projects")
     arguments = [word for line in lines for word in (shlex.split(line) if line.startswith("-") else [line])]
-    uv.install_into(bench.target / "bin" / "python", arguments, bench, paths[0].parent)
+    uv.install_into(plan, bench.target / "bin" / "python", arguments, bench, paths[0].parent)
 
 
 def _python_spec(plan: BuildPlan) -> str | None:

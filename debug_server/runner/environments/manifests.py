@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.errors import EnvironmentBuildError
+from debug_server.runner.environments.package_index import names_default_index
 from debug_server.runner.environments.request import EnvironmentRequest
-from debug_server.runner.environments.requirements import ReferenceKind, has_hashes, references
+from debug_server.runner.environments.requirements import ReferenceKind, has_hashes, has_index, references
 from debug_server.worktrees.dependency_state import compute_dependency_hash
 
 _PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
@@ -41,6 +42,7 @@ class ManifestSet:
     digest: str  # of the contents of all files, the included ones too
     local_projects: bool  # a requirements file names a folder: its dependencies are wanted, not itself
     hashed: bool  # some requirement carries a hash, so all must
+    own_index: bool  # the project names its default index itself
 
     def of(self, *kinds: ManifestKind) -> list[Path]:
         """The files of these kinds, in the order given."""
@@ -67,6 +69,7 @@ def read_manifests(request: EnvironmentRequest) -> ManifestSet:
         digest=compute_dependency_hash(manifests, extra_inputs=closure.included),
         local_projects=closure.local_projects,
         hashed=closure.hashed,
+        own_index=closure.own_index or names_default_index(root),
     )
 
 
@@ -118,6 +121,7 @@ class _Closure:
         self.included: dict[str, str] = {}  # path under the root -> digest
         self.local_projects = False
         self.hashed = False
+        self.own_index = False
 
     def add(self, path: Path, *, label: str | None) -> ManifestKind:
         data = _read(self._contained(path, "manifest"))
@@ -130,6 +134,7 @@ class _Closure:
             self.included[label] = hashlib.sha256(data).hexdigest()
         if kind in (ManifestKind.REQUIREMENTS, ManifestKind.CONSTRAINTS) and path.suffix != ".toml":
             self.hashed = self.hashed or has_hashes(text)
+            self.own_index = self.own_index or has_index(text)
             self._follow(path, text)
         elif kind is ManifestKind.CONDA:
             self._follow(path, "\n".join(_pip_lines(text)))

@@ -66,8 +66,8 @@ class Workbench:
             raise EnvironmentBuildError("the environment was not ready before its deadline: allow more build time")
         return left
 
-    def run(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> None:
-        """Run one tool to its end; anything but status 0 is an EnvironmentBuildError with its last lines."""
+    def run(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None, hint: str = "") -> None:
+        """Run one tool to its end; a failure is an EnvironmentBuildError with ``hint`` and its last lines."""
         self.remaining()
         listener = _Listener(self.log)
         process = _spawn(argv, cwd, {**tool_environment(), **(env or {}), VARIABLE: self.target.name})
@@ -80,9 +80,10 @@ class Workbench:
                 kill_build(self.target.name)
         listener.close()
         if not in_time:
-            raise EnvironmentBuildError(_failure(argv, "did not end before the deadline and was killed", listener))
+            raise _failure(argv, "did not end before the deadline and was killed", listener)
         if process.returncode:
-            raise EnvironmentBuildError(_failure(argv, f"ended with status {process.returncode}", listener))
+            what = f"ended with status {process.returncode}"
+            raise _failure(argv, f"{what} ({hint})" if hint else what, listener)
 
 
 class _Listener:
@@ -170,7 +171,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
     process.stdout.close()
 
 
-def _failure(argv: Sequence[str], what: str, listener: _Listener) -> str:
+def _failure(argv: Sequence[str], what: str, listener: _Listener) -> EnvironmentBuildError:
     command = " ".join(Path(word).name if index == 0 else word for index, word in enumerate(argv))
     said = "\n".join(listener.last) or "(it said nothing)"
-    return _CREDENTIALS.sub("****@", f"`{command[:300]}` {what}; its last lines:\n{said}")
+    return EnvironmentBuildError(_CREDENTIALS.sub("****@", f"`{command[:300]}` {what}"), tool_output=said)

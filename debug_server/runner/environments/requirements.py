@@ -11,6 +11,7 @@ from pathlib import Path
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _INCLUDE = re.compile(r"(?:-r|-c|--requirements?|--constraints?)(?:\s*=\s*|\s*)(?P<target>\S.*)")
 _EDITABLE = re.compile(r"(?:-e|--editable)(?:\s*=\s*|\s+)(?P<target>\S.*)")
+_INDEX = re.compile(r"(?:-i|--index-url)[\s=].*")
 _OPTION_TAIL = re.compile(r"\s(--\S|;).*$")
 _EXTRAS = re.compile(r"\[[^][]*\]$")  # no "[" inside: each of a thousand would be tried to the end
 _NAMED_URL = re.compile(r"^[A-Za-z0-9._-]+(?:\s*\[[^\]]*\])?\s*@\s*")
@@ -73,6 +74,11 @@ def _unquote(text: str) -> str:
 def has_hashes(text: str) -> bool:
     """Whether a requirement of ``text`` is pinned by ``--hash``."""
     return "--hash" in text and any("--hash" in line for line in logical_lines(text))
+
+
+def has_index(text: str) -> bool:
+    """Whether ``text`` replaces the default index."""
+    return any(_INDEX.fullmatch(line) for line in logical_lines(text))
 
 
 def without_local_projects(text: str, root: Path) -> str:

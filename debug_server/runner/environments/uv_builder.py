@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from debug_server.runner.environments.manifests import ManifestKind
+from debug_server.runner.environments.package_index import HINT, uv_variables
 from debug_server.runner.environments.plan import BuildPlan
 from debug_server.runner.environments.processes import Workbench
 from debug_server.runner.environments.requirements import without_local_projects
@@ -55,10 +57,10 @@ class UvBuilder:
         """Clean these packages out of uv's cache, whose files ours are hard links to."""
         bench.run([self.program, "cache", "clean", *packages], cwd=bench.target.parent)
 
-    def install_into(self, python: Path, arguments: list[str], bench: Workbench, cwd: Path) -> None:
+    def install_into(self, plan: BuildPlan, python: Path, arguments: list[str], bench: Workbench, cwd: Path) -> None:
         """``uv pip install`` into an environment that exists."""
         argv = [self.program, "pip", "install", "--python", str(python), *arguments]
-        bench.run(argv, cwd=cwd, env=_variables(bench))
+        bench.run(argv, cwd=cwd, env=_variables(bench, plan), hint=HINT)
 
     def _sync(self, plan: BuildPlan, bench: Workbench, folder: Path) -> None:
         # Local packages stay out: they would be shared with workspaces that hold other versions of them.
@@ -66,15 +68,14 @@ class UvBuilder:
         argv += ["--no-editable", "--inexact", "--python", plan.interpreter.path]
         argv += [word for group in plan.request.groups for word in ("--group", group)]
         argv += [word for extra in plan.request.extras for word in ("--extra", extra)]
-        bench.run(
-            [self.program, *argv], cwd=folder, env={**_variables(bench), "UV_PROJECT_ENVIRONMENT": str(bench.target)}
-        )
+        variables = {**_variables(bench, plan), "UV_PROJECT_ENVIRONMENT": str(bench.target)}
+        bench.run([self.program, *argv], cwd=folder, env=variables, hint=HINT)
 
     def _install(self, plan: BuildPlan, bench: Workbench, sources: list[Path]) -> None:
         arguments = _source_arguments(plan, sources)
         python = bench.target / "bin" / "python"
         if not plan.manifests.local_projects:
-            self.install_into(python, arguments, bench, plan.manifests.root)
+            self.install_into(plan, python, arguments, bench, plan.manifests.root)
             return
         pins = bench.target / ".requirements.txt"
         compile_ = ["pip", "compile", "--quiet", "--python", str(python), "--no-header", "--no-annotate"]
@@ -83,12 +84,13 @@ class UvBuilder:
         try:
             text = pins.read_text("utf-8")
             pins.write_text(without_local_projects(text, plan.manifests.root), "utf-8")
-            self.install_into(python, ["-r", str(pins)], bench, plan.manifests.root)
+            self.install_into(plan, python, ["-r", str(pins)], bench, plan.manifests.root)
         finally:
             pins.unlink()
 
     def _run(self, bench: Workbench, argv: list[str], plan: BuildPlan) -> None:
-        bench.run([self.program, *argv], cwd=plan.manifests.root, env=_variables(bench))
+        hint = "" if argv[0] == "venv" else HINT
+        bench.run([self.program, *argv], cwd=plan.manifests.root, env=_variables(bench, plan), hint=hint)
 
 
 def _source_arguments(plan: BuildPlan, sources: list[Path]) -> list[str]:
@@ -103,9 +105,13 @@ def _source_arguments(plan: BuildPlan, sources: list[Path]) -> list[str]:
     return arguments
 
 
-def _variables(bench: Workbench) -> Mapping[str, str]:
+def _variables(bench: Workbench, plan: BuildPlan) -> Mapping[str, str]:
+    indexes = uv_variables(os.environ, prefix=Path(sys.prefix))
+    if plan.manifests.own_index:
+        indexes.pop("UV_DEFAULT_INDEX", None)
     # A real interpreter is always named, so a download could only be a surprise.
     return {
+        **indexes,
         **({"UV_NO_CACHE": "1"} if bench.past_cache else {}),
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_LINK_MODE": os.environ.get("UV_LINK_MODE", "hardlink"),

@@ -225,7 +225,8 @@ def _tell_end(local: LocalParts, session: Session, printer: Printer) -> int:
     if ended is None:
         return FAILURE
     log_path = commands[-1].log_path
-    sentence = not printer.has_said(ended.message)
+    # Its first line is enough: what a build tool said stands above it, not in it.
+    sentence = not printer.has_said((ended.message or "").partition("\n")[0])
     say(summary(ended, Path(log_path) if log_path else None, session.id, with_sentence=sentence))
     return exit_status(ended)
 
