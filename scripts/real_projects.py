@@ -5,7 +5,6 @@ Each check is one `debug-server run --repo … --patch … --manifest … -- pyt
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -13,6 +12,8 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from debug_server.disk import remove_tree
 
 PROGRAM = Path(sys.executable).with_name("debug-server")
 GIT = ["git", "-c", "user.name=check", "-c", "user.email=check@example.invalid", "-c", "init.defaultBranch=main"]
@@ -83,7 +84,7 @@ def main() -> int:
         pip = _pip(work)
         wrong = [project.name for project in PROJECTS if not _check(project, work, pip)]
     finally:
-        shutil.rmtree(work)
+        remove_tree(work)
     print(f"{len(PROJECTS) - len(wrong)} of {len(PROJECTS)} projects failed with the fault and passed with its repair")
     return len(wrong)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import shutil
 import sys
 import tempfile
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from debug_server.disk import remove_tree
 from tests.soak.campaign import Campaign
 from tests.soak.check import Result, check
 from tests.soak.tenancy import Tenancy
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     if result.violations:
         print(f"everything is kept in {root}")
     elif options.root is None:
-        shutil.rmtree(root)
+        remove_tree(root)
     return int(bool(result.violations))
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import shutil
 from pathlib import Path
 from typing import Any
 
+from debug_server.disk import remove_tree
 from debug_server.errors import DebugServerError, WorktreePoolError
 from debug_server.model import ArtifactKind, Session
 from debug_server.runner.aftermath import run_after
@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 SCRATCH = "scratch"  # True: an empty folder, removed at the end
 BRANCH_TREE = "branch_tree"  # {"repository", "path", "branch", "cleanup"}
 AFTER = "after"  # argv of a program that is run when the session closes
-CLEANUP = "cleanup"  # what became of the branch's tree: {"attempted", "succeeded", "message"}
+CLEANUP = "cleanup"  # of the branch's tree, or a directory that resists: {"attempted", "succeeded", "message"}
 PATCH_NAME = "uncommitted.patch"
 _AFTER_SECONDS = 30.0
 
@@ -58,12 +58,22 @@ class OwnPlaces:
         if (argv := session.metadata.get(AFTER)) and (said := run_after(argv, seconds=_AFTER_SECONDS)):
             _LOG.info("after_program", extra={"session_id": session.id, "said": said})
         if session.metadata.get(SCRATCH):
-            shutil.rmtree(self._scratch(session), ignore_errors=True)
+            return self._leave_scratch(session)
         asked = session.metadata.get(BRANCH_TREE)
         if not asked or not asked["cleanup"]:
             return {}
         done = self._removal(session, _tree(asked))
+        if not done.removed:
+            _LOG.warning("removal_incomplete", extra={"session_id": session.id, "reason": done.message})
         return {CLEANUP: {"attempted": True, "succeeded": done.removed, "message": done.message}}
+
+    def _leave_scratch(self, session: Session) -> dict[str, Any]:
+        """No other session ever gets the folder: what resists can stay where it is."""
+        place = self._scratch(session)
+        if not (left := remove_tree(place)):
+            return {}
+        _LOG.warning("removal_incomplete", extra={"session_id": session.id, "left": [str(item) for item in left]})
+        return cleanup_told(f"{place} could not be removed: {'; '.join(map(str, left))}")
 
     def _removal(self, session: Session, tree: BranchTree) -> Removal:
         target = self._root / "collected" / str(session.id) / PATCH_NAME
@@ -93,6 +103,11 @@ class OwnPlaces:
     @property
     def _locks(self) -> Path:
         return self._root / "locks"
+
+
+def cleanup_told(trouble: str | None) -> dict[str, Any]:
+    """What a session's metadata says of a directory that stays."""
+    return {} if trouble is None else {CLEANUP: {"attempted": True, "succeeded": False, "message": trouble}}
 
 
 def _tree(asked: dict[str, Any]) -> BranchTree:

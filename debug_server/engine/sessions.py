@@ -21,7 +21,7 @@ from typing import Any, Self
 from debug_server.config import WorkspacesConfig
 from debug_server.engine.artifacts import ARTIFACTS, ArtifactKeeper
 from debug_server.engine.attempts import attempt
-from debug_server.engine.own_places import OwnPlaces
+from debug_server.engine.own_places import OwnPlaces, cleanup_told
 from debug_server.engine.wanted_environment import WantedEnvironment
 from debug_server.engine.workspace import SessionWorkspace, session_workspace
 from debug_server.errors import ConflictError, InvalidInputError, LeaseLostError
@@ -339,12 +339,15 @@ class Sessions:
 
     def _close(self, session: Session, status: SessionStatus) -> Session:
         """A lease that was lost, or a session that another process closed meanwhile, is nobody's loss."""
+        facts = {}
         if session.worktree_id is not None:
             try:
-                self.lease(session).release()
+                lease = self.lease(session)
+                lease.release()
+                facts = cleanup_told(lease.left)
             except LeaseLostError as error:
                 _LOG.info("lease_lost", extra={"session_id": session.id, "error": str(error)})
-        facts = self._own.leave(session)
+        facts |= self._own.leave(session)
         metadata = {**session.metadata, **facts} if facts else None
         try:
             return self._store.update_session(session.id, status=status, metadata=metadata)

@@ -124,6 +124,12 @@ class Worktrees(StorePart):
             f" it is {current.status}, generation {current.generation}, owner {current.owner!r}"
         )
 
+    def move_worktree(self, worktree_id: int, lease_token: str, generation: int, path: str) -> bool:
+        """Give the row another directory; False if the lease is no longer the caller's."""
+        sql = f"UPDATE worktrees SET path = ?, updated_at = ? {_HELD}"
+        with self._database.write() as transaction:
+            return transaction.run(sql, (path, self._now(), worktree_id, lease_token, generation)) == 1
+
     def list_expired_leases(self, now: datetime) -> list[Worktree]:
         """Workspaces whose holder let its time run out."""
         sql = f"SELECT {_COLUMNS} FROM worktrees WHERE status <> 'idle' AND lease_expires_at <= ? ORDER BY id"

@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from debug_server.disk import Leftover, empty_folder, remove_tree
 from debug_server.errors import ConflictError, InvalidInputError, WorktreePoolError
 from debug_server.worktrees.git import GitPlace, GitResult, require, run_git
 from debug_server.worktrees.locks import file_lock
 from debug_server.worktrees.snapshots import diff_workspace
-from debug_server.worktrees.trash import remove_tree
 
 KEPT_REFS = "refs/debug-server/kept"
 _HEADS = "refs/heads/"
@@ -152,32 +152,19 @@ def remove(tree: BranchTree, *, locks_dir: Path, patch_path: Path) -> Removal:
 
 def _removed(tree: BranchTree, patch: Path | None, *, directory: bool) -> Removal:
     place = GitPlace(git_dir=common_dir(tree.repository))
-    if directory:
-        done = run_git("worktree", "remove", "--force", "--force", str(tree.path), place=place, timeout=_TIMEOUT)
-        failure = done.complaint if not done.ok and tree.path.exists() else None
-    else:
-        failure = _emptied(tree.path)
-        run_git("worktree", "unlock", str(tree.path), place=place)  # a lock would keep its record from the pruning
-        run_git("worktree", "prune", place=place, timeout=_TIMEOUT)
-    if failure is not None:
-        return Removal(removed=False, message=f"could not be removed: {failure}", patch=patch)
+    # Not by `git worktree remove`, which deletes through mounts.
+    left = remove_tree(tree.path, real=True) if directory else empty_folder(tree.path, real=True)
+    run_git("worktree", "unlock", str(tree.path), place=place)  # a lock would keep its record from the pruning
+    run_git("worktree", "prune", place=place, timeout=_TIMEOUT)
+    if left:
+        return Removal(removed=False, message=f"could not be removed: {_told(left)}", patch=patch)
     kept = f"; what was not committed is kept in {patch.name}" if patch is not None else ""
     told = "removed" if directory else "removed; its directory was there before and is empty again"
     return Removal(removed=True, message=f"{told}{kept}", patch=patch)
 
 
-def _emptied(path: Path) -> str | None:
-    """Remove what is in a directory, and not itself; what went wrong, if something did."""
-    try:
-        for child in path.iterdir():
-            if child.is_dir() and not child.is_symlink():
-                remove_tree(child)
-            else:
-                child.unlink(missing_ok=True)
-        left = next(path.iterdir(), None)
-    except OSError as error:
-        return f"{error.filename}: {error.strerror}"
-    return None if left is None else f"{left} cannot be removed"
+def _told(left: list[Leftover]) -> str:
+    return "; ".join(map(str, left))
 
 
 def _keep(tree: BranchTree, known: _Registered, patch_path: Path) -> Path | None:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from debug_server.disk import remove_tree
 from debug_server.worktrees.copying import copy_below
 from debug_server.worktrees.index_dates import tracked, untouched
-from debug_server.worktrees.trash import remove_tree
 
 Throw = Callable[[Path], None]
 
@@ -136,5 +136,6 @@ def _remove(path: Path, throw: Throw) -> None:
         return
     try:
         throw(path)
-    except PermissionError:  # a folder that may not be written cannot be moved either
-        remove_tree(path)
+    except OSError:  # a folder that may not be written cannot be moved either
+        if left := remove_tree(path):
+            raise OSError(errno.EBUSY, str(left[0]), str(path)) from None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from debug_server.disk import detach_below, release_entry
 from debug_server.errors import WorktreePoolError
 from debug_server.worktrees import checkout_tree
 from debug_server.worktrees.git import GitPlace, GitResult, error_for, require, run_git
@@ -73,6 +74,7 @@ class CheckoutBackend:
         path.mkdir(exist_ok=True)
 
     def _vacate(self, path: Path, *, released: bool) -> None:
+        release_entry(path)  # whatever its holder mounted there, and attributes that forbid the renaming
         git_dir = self._place(path).git_dir
         present = path.is_dir() and not path.is_symlink()
         if present and read_head(git_dir) and (git_dir / "index").is_file():  # else git was killed in it
@@ -86,6 +88,7 @@ class CheckoutBackend:
 
     def renew(self, path: Path, commit: str, finish: Callable[[Path], None]) -> None:
         """Put the old directory aside until the new one is complete."""
+        release_entry(path)
         git_dir = self._place(path).git_dir
         with private_folder(self._aside) as aside:
             path.rename(aside / "tree")
@@ -190,6 +193,8 @@ class CheckoutBackend:
         head, tree = read_head(place.git_dir), _tree(place)
         # A process that stayed behind would write into the next holder's files: it keeps the old directory.
         if head is None or not tree.is_dir() or processes_under(tree):
+            return False
+        if detach_below(tree):  # git would write and delete through what stays mounted
             return False
         like = place.git_dir / "like"
         like.mkdir(exist_ok=True)

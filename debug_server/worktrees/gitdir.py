@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from debug_server.disk import remove_tree
 from debug_server.worktrees.locks import private_folder
 
 _NO_HEAD = "ref: refs/heads/none"
@@ -64,11 +64,19 @@ def scratch_gitdir(objects: Sequence[Path], *, folder: Path | None = None) -> It
     It is made in ``folder``, if given: a caller that may be killed has it swept there. Else it lies by itself among the
     machine's temporary files: below a name that is known before, it would lie in the folder of whoever made that first.
     """
-    holder = tempfile.TemporaryDirectory(prefix="debug-server-git-") if folder is None else private_folder(folder)
-    with holder as place:
-        git_dir = Path(place) / "git"
+    with _temporary_folder() if folder is None else private_folder(folder) as place:
+        git_dir = place / "git"
         write_gitdir(git_dir, objects=objects, head=_NO_HEAD)
         yield git_dir
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    place = Path(tempfile.mkdtemp(prefix="debug-server-git-"))
+    try:
+        yield place
+    finally:
+        remove_tree(place)
 
 
 def empty_gitdir(folder: Path) -> Path:
@@ -80,7 +88,7 @@ def empty_gitdir(folder: Path) -> Path:
         write_gitdir(fresh / "git", objects=[], head=_NO_HEAD)
         with suppress(OSError):  # somebody else was faster
             (fresh / "git").rename(git_dir)
-        shutil.rmtree(fresh)
+        remove_tree(fresh)
     return git_dir
 
 

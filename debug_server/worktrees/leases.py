@@ -66,6 +66,9 @@ class WorktreeStore(Protocol):
     ) -> bool:
         """Back to idle; False if it is idle already, ConflictError if somebody else holds it."""
 
+    def move_worktree(self, worktree_id: int, lease_token: str, generation: int, path: str) -> bool:
+        """Give the row another directory, if the lease is still ours."""
+
     def list_expired_leases(self, now: datetime) -> list[Worktree]:
         """Leased rows whose time is over."""
 
@@ -86,6 +89,7 @@ class WorktreeLease:
     pool: WorktreePool = field(repr=False)
     generation: int
     released: bool = False
+    left: str | None = None  # what could not be taken away when it was released
 
     def release(self, clean: bool = True) -> None:
         """Give the workspace back; a second call does nothing. LeaseLostError if it is no longer ours."""

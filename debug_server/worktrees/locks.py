@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from debug_server.disk import remove_tree
 from debug_server.errors import WorktreePoolError
-from debug_server.worktrees.trash import remove_tree
 
 # Between a folder and its lock lie microseconds. A maker that cannot be seen is dead, or in another pid namespace.
 _UNLOCKED_SECONDS, _UNSEEN_SECONDS = 60.0, 1.0

@@ -10,6 +10,7 @@ import time
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
+from debug_server.disk import remove_tree
 from debug_server.errors import InvalidInputError, RemoteUnreachableError, UnknownCommitError, WorktreePoolError
 from debug_server.worktrees.git import ALLOWED_PROTOCOLS, GitPlace, GitResult, error_for, require, run_git
 from debug_server.worktrees.gitdir import without_credentials
@@ -278,10 +279,10 @@ class Mirror:
                 self.bare_path.rename(old)
             fresh.rename(self.bare_path)
             self._stamp.write_text(repr(started))
-            shutil.rmtree(old, ignore_errors=True)
+            remove_tree(old)
             self._histories.clear()
         finally:
-            shutil.rmtree(fresh, ignore_errors=True)
+            remove_tree(fresh)
 
     def _clear_leftovers(self) -> None:
         """Remove what a killed git left: we hold the mirror's only write lock, so nobody else can own it."""
@@ -293,7 +294,7 @@ class Mirror:
 
     def _clear_drafts(self) -> None:
         for leftover in self.bare_path.parent.glob(f".{self.bare_path.name}.[no]*-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+            remove_tree(leftover)
 
     def _whole(self) -> bool:
         try:

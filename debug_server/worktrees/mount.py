@@ -1,30 +1,19 @@
-"""mount(2) and umount2(2) for overlays, and the kernel's own list of what is mounted."""
+"""mount(2) for overlays; unmounting and the kernel's list of mounts are ``disk``'s."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
 import os
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from debug_server.disk.mounts import Mount, detach, list_mounts
+
 _MS_NOSUID, _MS_NODEV = 2, 4
-_MNT_DETACH = 2
 _OPTION_BYTES = 4095  # one page less the final NUL: the kernel cuts the rest off
-_OCTAL = re.compile(r"\\([0-7]{3})")
 
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mount:
-    """One line of mountinfo."""
-
-    target: Path
-    kind: str
-    options: str  # of the file system; for an overlay its lowerdir and upperdir
 
 
 def overlay_options(lower: Sequence[Path], upper: Path, work: Path) -> str:
@@ -51,34 +40,9 @@ def mount_overlay(target: Path, *, lower: Sequence[Path], upper: Path, work: Pat
         raise OSError(code, os.strerror(code), str(target))
 
 
-def detach(target: Path) -> bool:
-    """Unmount everything at ``target`` lazily; False if nothing was mounted there."""
-    found = False
-    while _libc.umount2(os.fsencode(target), ctypes.c_int(_MNT_DETACH)) == 0:
-        found = True
-    code = ctypes.get_errno()
-    if code not in (errno.EINVAL, errno.ENOENT, errno.EPERM, errno.ENOTDIR):
-        raise OSError(code, os.strerror(code), str(target))
-    return found
-
-
-def list_mounts(below: Path) -> list[Mount]:
-    """What is mounted at or under ``below``, outermost first."""
-    found = []
-    root = below.resolve()
-    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
-        fields, _, rest = line.partition(" - ")
-        target = Path(_unescape(fields.split(" ")[4]))
-        if target.is_relative_to(root):
-            kind, _, options = rest.split(" ", 2)
-            found.append(Mount(target=target, kind=kind, options=_unescape(options)))
-    return found
-
-
 def _escape(path: Path, *, colon: bool = False) -> str:
     text = str(path).replace("\\", "\\\\").replace(",", "\\,")
     return text.replace(":", "\\:") if colon else text
 
 
-def _unescape(text: str) -> str:
-    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
+__all__ = ["Mount", "detach", "list_mounts", "mount_overlay", "overlay_options"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from debug_server.disk import remove_tree
 from debug_server.errors import InvalidInputError
 from debug_server.worktrees.git import GitPlace, require, run_git
 
@@ -30,7 +30,7 @@ def make_repository(path: Path, *, branch: str, files: Mapping[str, str]) -> boo
         except OSError:  # another process was first
             return False
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        remove_tree(draft)
     return True
 
 

@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from debug_server.disk import is_mounted, remove_tree
 from debug_server.errors import WorktreePoolError
 from debug_server.worktrees.copying import copy_whole
 from debug_server.worktrees.locks import file_lock
 from debug_server.worktrees.mirror import Mirror
 from debug_server.worktrees.mount import detach, mount_overlay
 from debug_server.worktrees.submodules import Submodules
-from debug_server.worktrees.trash import Trash, disk_bytes, remove_tree
+from debug_server.worktrees.trash import Trash, disk_bytes
 from debug_server.worktrees.trees import Tree, TreeCache
 
 _PROBE_TIMEOUT = 30.0
@@ -57,6 +58,8 @@ class OverlayBackend:
     def clean(self, path: Path) -> None:
         """Unmount; the upper directory is deleted in the background."""
         detach(path)
+        if is_mounted(path):
+            raise WorktreePoolError(f"{path} is still mounted: what is there cannot be unmounted")
         self._trash.throw(self._uppers / path.name)
         self._drop(self._draft(path))
 

@@ -6,7 +6,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -26,6 +26,7 @@ from debug_server.worktrees.leases import InUse, WorktreeLease, WorktreeStore
 from debug_server.worktrees.locks import file_lock, sweep_private
 from debug_server.worktrees.mirror import Mirror
 from debug_server.worktrees.patches import SessionPatch, apply_patch
+from debug_server.worktrees.set_aside import SetAside
 from debug_server.worktrees.settings import WorktreePoolSettings
 from debug_server.worktrees.snapshots import diff_workspace
 from debug_server.worktrees.submodules import Submodules
@@ -78,6 +79,10 @@ class WorktreePool:
         return choose_backend(self.settings, self.mirror, self._submodules)
 
     @cached_property
+    def _aside(self) -> SetAside:
+        return SetAside(self.settings.state_dir / "set-aside")
+
+    @cached_property
     def _line(self) -> WaitingLine:
         return WaitingLine(self.settings.state_dir / "waiting")
 
@@ -117,14 +122,14 @@ class WorktreePool:
         """Drop the holder's changes and offer the workspace to the next in line.
 
         With ``clean`` false they stay on the disk, to be looked at, until the workspace is leased again. They reach the
-        next holder only in a pool with ``clean_checkout=False``, and only one of the same commit.
+        next holder only in a pool with ``clean_checkout=False``, and only one of the same commit. What cannot be
+        dropped is set aside, and ``lease.left`` says what it is.
         """
         if lease.released:
             return
         self.renew(lease)  # fences, and leaves time for the cleaning
         if clean and self.settings.clean_checkout:
-            with _disk_errors(f"cleaning {lease.path}"):
-                self.backend.clean(lease.path)
+            self._clean(lease)
         self._give_back(lease, commit=lease.commit_sha, environment=lease.worktree.environment_hash)
 
     def renew(self, lease: WorktreeLease) -> None:
@@ -198,9 +203,10 @@ class WorktreePool:
             with self._lock():
                 lease = self._lease(row, _Request(commit=row.commit_sha or "", owner="recover", environment_hash=None))
             if lease is not None:
-                self.backend.clean(lease.path)
+                self._clean(lease)
                 self._give_back(lease, commit=row.commit_sha, environment=None)
                 paths.append(lease.path)
+        self._aside.retry(self.backend.discard)
         self.backend.recover()
         sweep_private(self._scratch)
         return paths
@@ -260,8 +266,7 @@ class WorktreePool:
                     return lease
             if len(rows) >= self.settings.max_worktrees:
                 return None
-            path = self.settings.worktree_root.absolute() / f"wt-{secrets.token_hex(5)}"
-            row = self._store.add_worktree(self.settings.repository_id, str(path), self.backend.name)
+            row = self._store.add_worktree(self.settings.repository_id, str(self._new_path()), self.backend.name)
             return self._lease(row, request)
 
     def _candidates(self, rows: list[Worktree], request: _Request) -> Iterator[Worktree]:
@@ -308,13 +313,28 @@ class WorktreePool:
             self.backend.prepare(lease.path, lease.commit_sha, keep=keep)
             busy = self._store.mark_busy(lease.worktree.id, lease.lease_token, lease.generation)
         except BaseException:
-            with suppress(OSError, WorktreePoolError):  # the next holder's preparation cleans whatever this could not
-                self.backend.clean(lease.path)
+            self._clean(lease)
             self._give_back(lease, commit=None, environment=None)
             raise
         if not busy:
             raise LeaseLostError(f"preparing {lease.path} took longer than the lease of {self.settings.lease_ttl}")
         return lease
+
+    def _clean(self, lease: WorktreeLease) -> None:
+        """Drop what the holder left; a directory that resists is set aside, and the workspace gets another one."""
+        try:
+            self.backend.clean(lease.path)
+        except (OSError, WorktreePoolError) as error:
+            lease.left = f"{lease.path} could not be cleaned and was set aside: {error}"
+            self._aside.add(lease.path, reason=str(error))
+            moved = self._store.move_worktree(
+                lease.worktree.id, lease.lease_token, lease.generation, str(self._new_path())
+            )
+            if not moved:
+                raise LeaseLostError(f"the lease of {lease.path} ended while it was being cleaned") from error
+
+    def _new_path(self) -> Path:
+        return self.settings.worktree_root.absolute() / f"wt-{secrets.token_hex(5)}"
 
     def _give_back(self, lease: WorktreeLease, *, commit: str | None, environment: str | None) -> None:
         lease.released = True

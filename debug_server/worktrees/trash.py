@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
-import shutil
-import subprocess
 import threading
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from debug_server.disk import release_entry, remove_tree
 from debug_server.worktrees.chores import Chores
+
+_LOG = logging.getLogger(__name__)
 
 
 class Trash:
@@ -22,14 +24,18 @@ class Trash:
         self._chores = Chores("worktree-trash", daemon=True)
         self._guard = threading.Lock()
         self._known: set[Path] = set()  # what waits to be deleted, or is being
+        self._told: set[Path] = set()  # what resists, and was logged
 
     def throw(self, path: Path) -> None:
-        """Make ``path`` vanish now; a missing one is fine."""
+        """Make ``path`` vanish now; a missing one is fine. OSError where it cannot be renamed."""
         grave = self._folder / secrets.token_hex(8)
         try:
             path.rename(grave)
         except FileNotFoundError:
             return
+        except OSError:  # something is mounted there, or its attributes forbid it
+            release_entry(path)
+            path.rename(grave)
         self._delete_later(grave)
 
     def empty(self) -> None:
@@ -46,26 +52,13 @@ class Trash:
 
     def _delete(self, grave: Path) -> None:
         try:
-            remove_tree(grave)
+            left = remove_tree(grave)
+            if left and grave not in self._told:
+                self._told.add(grave)
+                _LOG.warning("removal_incomplete", extra={"path": str(grave), "left": [str(item) for item in left]})
         finally:
             with self._guard:
                 self._known.discard(grave)
-
-
-def remove_tree(path: Path) -> None:
-    """Delete a directory, also one whose owner took away the right to, or what lies in the place of one.
-
-    Somebody else deleting too is fine.
-    """
-    with suppress(FileNotFoundError):
-        if path.is_symlink() or not path.is_dir():
-            path.unlink()
-            return
-        try:
-            shutil.rmtree(path)
-        except (OSError, RecursionError):  # rights, another process that deletes too, a thousand folders in each other
-            for line in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
-                subprocess.run([*line, "--", os.fspath(path)], capture_output=True, check=False)
 
 
 def disk_bytes(root: Path) -> int:

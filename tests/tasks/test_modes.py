@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from itertools import pairwise
@@ -234,3 +235,24 @@ def test_locks_survive_in_line(make_server: MakeServer, tmp_path: Path) -> None:
         server.accepted(f"t{number}", **shared(tmp_path, tmp_path))
     assert {server.ended(f"t{number}")["status"] for number in range(12)} == {"success"}
     eventually(lambda: not (tmp_path / "busy").exists())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting and chattr need root")
+def test_cleanup_never_crosses_a_mount(make_server: MakeServer, project: Path, tmp_path: Path) -> None:
+    """A task that bind-mounts the host's data into its folder and locks its files: all of that goes, the data stays."""
+    host = tmp_path / "host"
+    host.mkdir()
+    (host / "precious").write_text("data")
+    script = f"mkdir m d; mount --bind {host} m; touch d/f; chattr +i d/f d . 2>/dev/null; pwd"
+    server = make_server(executor="shell", cmd_template=script)
+    found = server.run("scratch")
+    place = Path(found["stdout"].strip())
+    assert not place.exists() and (host / "precious").read_text() == "data"
+    path = tmp_path / "wt"
+    found = server.run("branch", **isolated(project, path, "agent/1"))
+    assert found["worktree_cleanup_succeeded"] is True, found
+    assert not path.exists() and (host / "precious").read_text() == "data"
+    path.mkdir()
+    found = server.run("empty", **isolated(project, path, "agent/2"))
+    assert found["worktree_cleanup_succeeded"] is True, found
+    assert not any(path.iterdir()) and (host / "precious").read_text() == "data"

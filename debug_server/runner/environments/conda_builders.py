@@ -6,11 +6,11 @@ import asyncio
 import os
 import re
 import shlex
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from debug_server.disk import remove_tree
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environments.conda_manifest import parse_environment, parse_explicit
 from debug_server.runner.environments.manifests import ManifestKind
@@ -70,7 +70,7 @@ class RattlerBuilder:
         """Remove the unpacked packages from rattler's cache."""
         for package in packages:
             for folder in (_rattler_cache() / "pkgs").glob(f"{package.replace('==', '-')}-*"):
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_tree(folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,14 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
+
+from debug_server.disk import remove_tree
+
+_LOG = logging.getLogger(__name__)
 
 KEY_LENGTH = 20  # of the fingerprint's 64 digits: enough to be unique, short enough for a script's first line
 MARKER = ".debug-server-environment"
@@ -115,12 +119,6 @@ def key_of_directory(name: str) -> str:
 
 
 def delete_tree(path: Path) -> None:
-    """Delete a folder, also one with folders that were made read-only."""
-    try:
-        shutil.rmtree(path)
-    except FileNotFoundError:
-        return
-    except PermissionError:
-        for folder in (path, *(item for item in path.rglob("*") if item.is_dir() and not item.is_symlink())):
-            folder.chmod(0o700)
-        shutil.rmtree(path, ignore_errors=True)
+    """Delete a folder, also one with folders that were made read-only; what resists is logged."""
+    if left := remove_tree(path):
+        _LOG.warning("removal_incomplete", extra={"path": str(path), "left": [str(item) for item in left]})

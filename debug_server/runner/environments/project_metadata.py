@@ -10,13 +10,13 @@ import hashlib
 import json
 import re
 import secrets
-import shutil
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from debug_server.disk import remove_tree
 from debug_server.runner.environments.layout import Layout
 
 # Blanks of one line only: those of an empty page would be tried from each of its lines on.
@@ -114,7 +114,7 @@ def _write(folder: Path, project: _Project) -> None:
     try:
         draft.rename(folder)
     except OSError:  # another process was first; what it wrote is the same
-        shutil.rmtree(draft)
+        remove_tree(draft)
 
 
 def _entry_point_lines(project: _Project) -> Iterator[str]:

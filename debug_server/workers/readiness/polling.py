@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import itertools
 import os
-import shutil
 from collections.abc import Mapping
 from typing import Any
 
+from debug_server.disk import remove_tree
 from debug_server.model import ExitReason, ExitRecord, Limits
 from debug_server.runner import child_environment
 from debug_server.runner.launch import LaunchOrder, RunningCommand, launch
@@ -71,7 +71,7 @@ class ExecProbe(_PollingProbe):
     def open(self) -> None:
         """Its interval; what a killed server's probe left is removed."""
         self._interval = self._readiness.interval
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove_tree(self._folder)
 
     @property
     def _readiness(self) -> ExecReadiness:

@@ -1,0 +1,20 @@
+"""Files that others may have tampered with: opened without following links or mounts, unmounted, removed.
+
+Imported by every layer above ``ports``; imports the standard library only.
+"""
+
+from __future__ import annotations
+
+from debug_server.disk.mounts import Mount, detach_below, is_mounted, list_mounts
+from debug_server.disk.removal import Leftover, empty_folder, release_entry, remove_tree
+
+__all__ = [
+    "Leftover",
+    "Mount",
+    "detach_below",
+    "empty_folder",
+    "is_mounted",
+    "list_mounts",
+    "release_entry",
+    "remove_tree",
+]

@@ -1,0 +1,141 @@
+"""The kernel calls for files that Python's standard library lacks: openat2, mount, umount2, inode attributes."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import stat
+import struct
+from functools import cache
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_SYS_OPENAT2 = 437  # the same on every architecture
+_RESOLVE_NO_XDEV, _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x01, 0x02, 0x04, 0x08
+_ONE_NAME = _RESOLVE_NO_XDEV | _RESOLVE_NO_MAGICLINKS | _RESOLVE_NO_SYMLINKS
+_MS_REC, _MS_PRIVATE, _MNT_DETACH = 0x4000, 0x40000, 2
+_FS_IOC_GETFLAGS, _FS_IOC_SETFLAGS = 0x80086601, 0x40086602
+_FS_IMMUTABLE, _FS_APPEND = 0x10, 0x20
+_PATH_ONLY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
+
+
+def open_same_mount(folder: int, name: str, flags: int = FOLDER) -> int:
+    """Open one name (or ``..``) in a folder; OSError(EXDEV) if something is mounted there, ELOOP if it is a link."""
+    if _has_openat2():
+        return _openat2(folder, name, flags, _ONE_NAME)
+    descriptor = os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
+    # O_PATH opens a link itself; bind mounts of one file system share its device number, so the mount is compared.
+    if mount_id(descriptor) != mount_id(folder):
+        os.close(descriptor)
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
+    return descriptor
+
+
+def open_below(folder: int, path: str) -> int:
+    """A path-only descriptor of what is below ``folder``, also across mounts; never through a link."""
+    if _has_openat2():
+        return _openat2(folder, path, _PATH_ONLY, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS | _RESOLVE_NO_SYMLINKS)
+    current = os.dup(folder)
+    for name in path.split("/"):
+        try:
+            following = os.open(name, _PATH_ONLY, dir_fd=current)
+        finally:
+            os.close(current)
+        current = following
+    return current
+
+
+def open_real_folder(path: str) -> int:
+    """A path-only descriptor of an absolute path no part of which is a link."""
+    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return open_below(root, path.strip("/") or ".")
+    finally:
+        os.close(root)
+
+
+def open_entry(folder: int, name: str) -> int:
+    """A path-only descriptor of one name, whatever it is."""
+    return open_same_mount(folder, name, _PATH_ONLY)
+
+
+def path_of(descriptor: int) -> str:
+    """The name by which the kernel finds an open file again, whatever was renamed since."""
+    return f"/proc/self/fd/{descriptor}"
+
+
+def mount_id(descriptor: int) -> int:
+    """The mount on which a file was opened."""
+    with open(f"/proc/self/fdinfo/{descriptor}", "rb") as reader:  # noqa: PTH123  one of thousands
+        for line in reader:
+            if line.startswith(b"mnt_id:"):
+                return int(line.partition(b":")[2])
+    raise OSError(errno.ENOSYS, "the kernel does not tell mount ids", str(descriptor))
+
+
+def detach_mount(target: str) -> None:
+    """Unmount what is mounted at ``target``, also where it is in use; OSError when the kernel refuses.
+
+    First it leaves its peer group. In a group with the mount that it is a copy of (``mount --rbind /`` where ``/`` is
+    shared) the kernel would unmount everything below the original as well.
+    """
+    place = os.fsencode(target)
+    if _libc.mount(None, place, None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None):
+        raise _last_error(target)
+    if _libc.umount2(place, ctypes.c_int(_MNT_DETACH)):
+        raise _last_error(target)
+
+
+def clear_attributes(entry: int) -> bool:
+    """Take ``chattr +i`` and ``+a`` from what a path-only descriptor names; whether there was something to take."""
+    kind = os.fstat(entry).st_mode
+    if not (stat.S_ISDIR(kind) or stat.S_ISREG(kind)):  # nothing else can have them, and a device must not be opened
+        return False
+    try:
+        descriptor = os.open(path_of(entry), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        (flags,) = struct.unpack("i", fcntl.ioctl(descriptor, _FS_IOC_GETFLAGS, struct.pack("i", 0)))
+        if not flags & (_FS_IMMUTABLE | _FS_APPEND):
+            return False
+        fcntl.ioctl(descriptor, _FS_IOC_SETFLAGS, struct.pack("i", flags & ~(_FS_IMMUTABLE | _FS_APPEND)))
+    except OSError:  # a file system without them, or a user who may not
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+@cache
+def _has_openat2() -> bool:
+    """Linux 5.6 has it; the filters of some container engines refuse it."""
+    try:
+        os.close(_openat2(-100, "/", os.O_PATH | os.O_CLOEXEC, 0))
+    except OSError:
+        return False
+    return True
+
+
+def _openat2(folder: int, name: str, flags: int, resolve: int) -> int:
+    how = _OpenHow(flags=flags, resolve=resolve)
+    text = os.fsencode(name)
+    while True:
+        descriptor: int = _libc.syscall(_SYS_OPENAT2, folder, text, ctypes.byref(how), ctypes.sizeof(how))
+        if descriptor >= 0:
+            return descriptor
+        # EAGAIN: something was renamed or mounted during a lookup with ``..``, which the kernel does not judge then.
+        if ctypes.get_errno() not in (errno.EINTR, errno.EAGAIN):
+            raise _last_error(name)
+
+
+def _last_error(name: str) -> OSError:
+    code = ctypes.get_errno()
+    return OSError(code, os.strerror(code), name)

@@ -1,0 +1,121 @@
+"""What is mounted below a folder: the kernel's own list, and unmounting it without following links."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.disk import kernel
+
+_OCTAL = re.compile(r"\\([0-7]{3})")
+_ROUNDS = 100  # somebody who mounts as fast as we unmount must not keep us for ever
+# It lies under another mount, was renamed or is gone: the next look tells. Anything else will not change.
+_LOOK_AGAIN = (errno.ESTALE, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """One line of mountinfo."""
+
+    number: int
+    target: Path
+    kind: str
+    options: str  # of the file system; for an overlay its lowerdir and upperdir
+
+
+def list_mounts(below: Path) -> list[Mount]:
+    """What is mounted at or under ``below``, outermost first."""
+    return _list(below.resolve())
+
+
+def _list(root: Path) -> list[Mount]:
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
+        fields, _, rest = line.partition(" - ")
+        number, _, _, _, place = fields.split(" ")[:5]
+        target = Path(_unescape(place))
+        if target.is_relative_to(root):
+            kind, _, options = rest.split(" ", 2)
+            found.append(Mount(number=int(number), target=target, kind=kind, options=_unescape(options)))
+    return found
+
+
+def detach_below(path: Path) -> list[Path]:
+    """Unmount everything at and below ``path``; returns the mount points that resist."""
+    try:
+        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    try:
+        return detach_in(folder, path.name)
+    finally:
+        os.close(folder)
+
+
+def detach_in(folder: int, name: str) -> list[Path]:
+    """The same for a name in an open folder."""
+    root = Path(os.readlink(kernel.path_of(folder)))  # noqa: PTH115  the text as the kernel gives it
+    resisting: set[int] = set()
+    for _ in range(_ROUNDS):
+        found = [mount for mount in _list(root / name) if mount.number not in resisting]
+        if not found:
+            break
+        done = 0
+        # The outermost first: it takes along what is mounted in it, after that has left its peer group with it. Of
+        # several at one place the last one lies over the others.
+        for mount in sorted(found, key=lambda item: (len(item.target.parts), -item.number)):
+            try:
+                _detach(folder, os.fspath(mount.target.relative_to(root)), mount.number)
+                done += 1
+            except OSError as error:
+                if error.errno not in _LOOK_AGAIN:
+                    resisting.add(mount.number)
+        if not done:
+            break
+    return [mount.target for mount in _list(root / name)]
+
+
+def _detach(folder: int, place: str, number: int) -> None:
+    """Found from an open folder and compared by its number: a link in its path cannot lead to another mount."""
+    entry = kernel.open_below(folder, place)
+    try:
+        if kernel.mount_id(entry) != number:
+            raise OSError(errno.ESTALE, "another mount lies over it", place)
+        kernel.detach_mount(kernel.path_of(entry))
+    finally:
+        os.close(entry)
+
+
+def detach(target: Path) -> bool:
+    """Unmount everything at ``target``, a folder of ours, lazily; False if nothing was mounted there."""
+    found = False
+    while True:
+        try:
+            kernel.detach_mount(os.fspath(target))
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOENT, errno.EPERM, errno.ENOTDIR):
+                raise OSError(error.errno, error.strerror, str(target)) from error
+            return found
+        found = True
+
+
+def is_mounted(path: Path) -> bool:
+    """Whether something is mounted at ``path``; ``Path.is_mount`` does not see a bind mount of the same file system."""
+    try:
+        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        os.close(kernel.open_entry(folder, path.name))
+    except OSError as error:
+        return error.errno == errno.EXDEV
+    finally:
+        os.close(folder)
+    return False
+
+
+def _unescape(text: str) -> str:
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)

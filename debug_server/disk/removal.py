@@ -1,0 +1,265 @@
+"""Removes folders that others could write to: never through a link, never across a mount, however deep they are.
+
+    unmount what is mounted at and below -> walk by descriptors, one open at a time -> what resists stays and is told
+
+A name is opened relative to its open folder, without following a link, and only on the same mount (a bind mount of the
+same file system has the same device number, so the kernel compares the mount). A mount that appears meanwhile is
+unmounted in the next round. Missing permissions and the attributes of ``chattr`` are taken back when they hinder.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from debug_server.disk import kernel
+from debug_server.disk.mounts import detach_in
+
+_ROUNDS = 5  # a process that goes on writing or mounting there must not keep us for ever
+_TOLD = 10  # leftovers that are named
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """Something that could not be removed."""
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+def remove_tree(path: Path, *, real: bool = False) -> list[Leftover]:
+    """Remove a folder with everything in it, or whatever else is at ``path``; returns what stays (the first few).
+
+    A missing one is fine, and so is somebody else who removes it too. With ``real`` no part of ``path`` may be a link.
+    """
+    return _in_folder_of(path, real=real, act=lambda folder: _remove(folder, path, keep_top=False))
+
+
+def empty_folder(path: Path, *, real: bool = False) -> list[Leftover]:
+    """Remove what is in a folder, and not itself; returns what stays."""
+    return _in_folder_of(path, real=real, act=lambda folder: _remove(folder, path, keep_top=True))
+
+
+def release_entry(path: Path) -> list[Leftover]:
+    """Make one entry ready to be renamed: nothing mounted at or below it, no attribute that forbids it."""
+
+    def act(folder: int) -> list[Leftover]:
+        mounted = detach_in(folder, path.name)
+        with suppress(OSError):
+            _clear(folder, path.name)
+        return [Leftover(path=target, reason="it is mounted and cannot be unmounted") for target in mounted[:_TOLD]]
+
+    return _in_folder_of(path, real=False, act=act)
+
+
+def _in_folder_of(path: Path, *, real: bool, act: Callable[[int], list[Leftover]]) -> list[Leftover]:
+    parent = os.path.abspath(path.parent)  # noqa: PTH100  resolve() would follow links
+    try:
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+        folder = kernel.open_real_folder(parent) if real else os.open(parent, flags)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        return [Leftover(path=path, reason=_reason(error))]
+    try:
+        return act(folder)
+    finally:
+        os.close(folder)
+
+
+def _remove(folder: int, path: Path, *, keep_top: bool) -> list[Leftover]:
+    walk = _Walk(path, folder, keep_top=keep_top)
+    for _ in range(_ROUNDS):
+        detach_in(folder, path.name)
+        walk.left.clear()
+        walk.run()
+        if not any(item.again for item in walk.left):
+            break
+    return [Leftover(path=item.path, reason=item.reason) for item in walk.left[:_TOLD]]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Level:
+    """A folder on the way down to the one that is open."""
+
+    name: str
+    identity: tuple[int, int]
+    folders: list[str]  # still to be removed
+    left: int = 0  # entries that stay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Left:
+    path: Path
+    reason: str
+    again: bool  # whether another round may help
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One removal: at most two descriptors are open, however deep the tree is."""
+
+    path: Path
+    folder: int  # the one that holds ``path``
+    keep_top: bool
+    left: list[_Left] = field(default_factory=list)
+    current: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.current = self.folder
+
+    def run(self) -> None:
+        """Remove what can be removed; ``left`` says what stays."""
+        try:
+            self.current = self._open(self.folder, self.path.name)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP) and not self.keep_top:
+                self._unlink(self.path.name, [])
+            else:
+                self._stays([], self.path.name, error)
+            return
+        levels = [_Level(name=self.path.name, identity=_identity(self.current), folders=[])]
+        try:
+            self._empty(levels)
+            while levels:
+                if levels[-1].folders:
+                    self._descend(levels)
+                else:
+                    self._ascend(levels)
+        except _MovedError:  # somebody renames folders under us: begin again at the top
+            self.left.append(_Left(path=self.path, reason="folders in it are being moved", again=True))
+        finally:
+            self._move(self.folder)
+
+    def _descend(self, levels: list[_Level]) -> None:
+        name = levels[-1].folders.pop()
+        try:
+            below = self._open(self.current, name)
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):  # another kind of thing by now
+                self._unlink(name, levels)
+            elif error.errno != errno.ENOENT:
+                self._stays(levels, name, error)
+            return
+        self._move(below)
+        levels.append(_Level(name=name, identity=_identity(below), folders=[]))
+        self._empty(levels)
+
+    def _ascend(self, levels: list[_Level]) -> None:
+        """Back to the folder above, and remove the one that is done."""
+        level = levels.pop()
+        self._move(self._above(levels) if levels else self.folder)
+        if level.left:
+            if levels:
+                levels[-1].left += 1
+        elif levels or not self.keep_top:
+            self._forced(level.name, levels, lambda: os.rmdir(level.name, dir_fd=self.current))
+
+    def _above(self, levels: list[_Level]) -> int:
+        try:
+            above = kernel.open_same_mount(self.current, "..")
+        except OSError as error:
+            raise _MovedError from error
+        if _identity(above) != levels[-1].identity:
+            os.close(above)
+            raise _MovedError
+        return above
+
+    def _move(self, descriptor: int) -> None:
+        before, self.current = self.current, descriptor
+        if before not in (self.folder, descriptor):
+            os.close(before)
+
+    def _open(self, folder: int, name: str) -> int:
+        """A folder's descriptor, with the right to list and change it where that can be had."""
+        try:
+            descriptor = kernel.open_same_mount(folder, name)
+        except PermissionError:
+            entry = kernel.open_entry(folder, name)
+            try:
+                os.chmod(kernel.path_of(entry), 0o700)  # noqa: PTH101  the file itself, whatever its name is by now
+            finally:
+                os.close(entry)
+            descriptor = kernel.open_same_mount(folder, name)
+        found = os.fstat(descriptor)
+        if stat.S_IMODE(found.st_mode) & 0o700 != 0o700:
+            with suppress(OSError):  # another user's: what hinders is told where it does
+                os.fchmod(descriptor, 0o700)
+        return descriptor
+
+    def _empty(self, levels: list[_Level]) -> None:
+        """Remove the files and note the folders."""
+        try:
+            with os.scandir(self.current) as found:
+                entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+        except OSError as error:
+            self._stays(levels[:-1], levels[-1].name, error)
+            levels[-1].left += 1
+            return
+        for name, is_folder in entries:
+            if is_folder:
+                levels[-1].folders.append(name)
+            else:
+                self._unlink(name, levels)
+
+    def _unlink(self, name: str, levels: list[_Level]) -> None:
+        self._forced(name, levels, lambda: os.unlink(name, dir_fd=self.current))
+
+    def _forced(self, name: str, levels: list[_Level], act: Callable[[], None]) -> None:
+        """Remove an entry of the open folder, a second time without the attributes that forbid it."""
+        try:
+            try:
+                act()
+            except PermissionError:
+                _clear(self.current, name)
+                if levels:  # the folder around the whole is not ours to change
+                    kernel.clear_attributes(self.current)
+                act()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._stays(levels, name, error)
+
+    def _stays(self, levels: list[_Level], name: str, error: OSError) -> None:
+        if levels:
+            levels[-1].left += 1
+            names = [level.name for level in levels]
+            place = Path(self.path.parent, *(names if len(names) <= _TOLD else [*names[:_TOLD], "…"]), name)
+        else:
+            place = self.path
+        again = error.errno in (errno.EXDEV, errno.EBUSY, errno.ENOTEMPTY, errno.EISDIR)
+        self.left.append(_Left(path=place, reason=_reason(error), again=again))
+
+
+class _MovedError(Exception):
+    """A folder is no longer where it was opened."""
+
+
+def _clear(folder: int, name: str) -> None:
+    """Take the attributes that forbid a removal or a renaming from an entry."""
+    entry = kernel.open_entry(folder, name)
+    try:
+        kernel.clear_attributes(entry)
+    finally:
+        os.close(entry)
+
+
+def _identity(descriptor: int) -> tuple[int, int]:
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
+
+
+def _reason(error: OSError) -> str:
+    if error.errno in (errno.EXDEV, errno.EBUSY):
+        return "it is mounted and cannot be unmounted, or in use by the kernel"
+    return error.strerror or str(error)

@@ -1,0 +1,1 @@
+"""Tests of opening, unmounting and removing what others could tamper with."""
