@@ -12,6 +12,7 @@ import asyncio
 import fcntl
 import gc
 import logging
+import math
 import os
 import secrets
 import signal
@@ -31,23 +32,24 @@ from debug_server.app import Local
 from debug_server.errors import ConfigurationError, EngineBusyError
 from debug_server.parts import API, GATEWAY, NAMES, has_gateway, parts_of
 from debug_server.ports import Part
+from debug_server.runner.open_files import connection_room, raise_limit
 from debug_server.service.locality import is_loopback
-from debug_server.service.wakeups import wait_for
 from debug_server.store import MetadataStore
 
 if TYPE_CHECKING:
     import uvicorn
 
+    from debug_server.config import ServerConfig
     from debug_server.surfaces.grpc import GrpcServer
     from debug_server.surfaces.http.app import HttpApp, Lifespan
+    from debug_server.surfaces.http.connections import ConnectionLimits, Connections
 
 _LOG = logging.getLogger(__name__)
 _BACKLOG = 2048
 _ENGINE_SECONDS = 1.0  # for what is about to end by itself
 _FOLDER_MARK = "folder"  # in the artifacts folder
-_MAX_FRAME = 1 << 20  # of a WebSocket's client, which has little to say
 _SWITCH_SECONDS = 0.0005
-_KEEP_ALIVE_SECONDS = 75  # longer than most clients keep one: theirs to close, not ours while they send
+_GRPC_SHARE = 4  # gRPC holds its connections itself: one in so many is its
 ADMIN_NAME = "admin"
 
 
@@ -107,6 +109,7 @@ async def running(app: HttpApp) -> AsyncGenerator[None, None]:
 
 def serve(local: Local, options: ServeOptions, *, announce: Callable[[str], None] | None = None) -> int:
     """Serve until a signal; returns the exit status. EngineBusyError when another process serves the same store."""
+    raise_limit()  # before anything counts on it
     gc.disable()  # it would look at every module and class again and again: a quarter of the start
     try:
         with held_lock(local.server_lock_path, local.store.address):
@@ -215,12 +218,17 @@ def _listening(options: ServeOptions) -> Iterator[socket.socket]:
         yield listener
 
 
-def uvicorn_config(app: HttpApp, options: ServeOptions) -> uvicorn.Config:
+def uvicorn_config(app: HttpApp, options: ServeOptions, connections: Connections | None = None) -> uvicorn.Config:
     """How the HTTP server treats its connections."""
     import uvicorn
 
+    from debug_server.surfaces.http.connections import ConnectionLimits, Connections
+    from debug_server.surfaces.http.hosting import MAX_FRAME, protocols
+
+    connections = connections or Connections(ConnectionLimits(most=connection_room()))
     return uvicorn.Config(
         app,
+        **protocols(connections),
         loop="asyncio",
         lifespan="off",
         log_config=None,
@@ -228,8 +236,8 @@ def uvicorn_config(app: HttpApp, options: ServeOptions) -> uvicorn.Config:
         access_log=False,  # it would show the query, and so a WebSocket's token
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        ws_max_size=_MAX_FRAME,
+        timeout_keep_alive=math.ceil(connections.limits.idle_seconds),
+        ws_max_size=MAX_FRAME,
         ws_per_message_deflate=False,  # a window for each of thousands of watchers
         ws_ping_interval=20.0,
         ws_ping_timeout=60.0,
@@ -239,11 +247,28 @@ def uvicorn_config(app: HttpApp, options: ServeOptions) -> uvicorn.Config:
     )
 
 
+def connection_limits(settings: ServerConfig, *, grpc: bool) -> tuple[int, ConnectionLimits]:
+    """How many connections are gRPC's, and the limits of HTTP's, which has the others."""
+    from debug_server.surfaces.http.connections import ConnectionLimits
+
+    room = connection_room()
+    most = room if settings.max_connections is None else min(room, settings.max_connections)
+    of_grpc = max(1, most // _GRPC_SHARE) if grpc else 0
+    limits = ConnectionLimits(
+        most=max(1, most - of_grpc),
+        head_seconds=settings.head_timeout,
+        body_seconds=settings.body_timeout,
+        idle_seconds=settings.keep_alive,
+    )
+    return of_grpc, limits
+
+
 class _Run:
     """One life of the event loop."""
 
     def __init__(self, local: Local, options: ServeOptions, listener: socket.socket) -> None:
-        import uvicorn
+        from debug_server.surfaces.http.connections import Connections
+        from debug_server.surfaces.http.hosting import HttpServer
 
         self._local = local
         self._options = options
@@ -252,14 +277,16 @@ class _Run:
         self._app = http_app(local, parts=self._parts, api=API in options.parts)
         self._signalled_at = 0.0
         self._live = asyncio.Event()  # every part's life has begun
-        config = uvicorn_config(self._app, options)
+        self._grpc_connections, limits = connection_limits(local.settings.server, grpc=options.grpc_port is not None)
+        connections = Connections(limits)
+        config = uvicorn_config(self._app, options, connections)
         try:
             config.load()
         except OSError as error:  # of which ssl's errors are a kind
             raise ConfigurationError(
                 f"the TLS files {options.tls_cert}, {options.tls_key} cannot be used: {error}"
             ) from error
-        self._server = _ours(uvicorn.Server)(config)
+        self._server = HttpServer(config, connections)
         gc.freeze()
         gc.enable()
 
@@ -301,10 +328,19 @@ class _Run:
         module = await asyncio.to_thread(import_module, "debug_server.surfaces.grpc")
         cert, key = self._options.tls_cert, self._options.tls_key
         tls = module.Tls(certificate=cert.read_bytes(), key=key.read_bytes()) if cert and key else None
+        settings = self._local.settings.server
+        bounds = module.ConnectionBounds(
+            most=self._grpc_connections, handshake_seconds=settings.head_timeout, idle_seconds=settings.keep_alive
+        )
         found = [await asyncio.to_thread(part.grpc_services) for part in self._parts]
         more = {name: handler for services in found for name, handler in services.items()}
         server: GrpcServer = module.build_server(
-            self._local.service, host=self._options.host, port=port, tls=tls, more=more
+            self._local.service,
+            host=self._options.host,
+            port=port,
+            tls=tls,
+            more=more,
+            bounds=bounds,
         )
         await server.start()
         return server
@@ -323,33 +359,6 @@ class _Run:
     def _leave(self) -> None:
         self._app.state.followers.leave()
         self._server.should_exit = True
-
-
-def _ours(base: type) -> type:
-    """uvicorn's server without signal handlers, as ours drain first, and awake once a second instead of ten times."""
-
-    class Server(base):  # type: ignore[misc]
-        def __init__(self, config: uvicorn.Config) -> None:
-            self._asked_to_exit = asyncio.Event()
-            super().__init__(config)
-
-        @property
-        def should_exit(self) -> bool:
-            return self._asked_to_exit.is_set()
-
-        @should_exit.setter
-        def should_exit(self, value: bool) -> None:
-            (self._asked_to_exit.set if value else self._asked_to_exit.clear)()
-
-        @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield
-
-        async def main_loop(self) -> None:
-            while not await self.on_tick(0):  # 0: with the date of the answers' headers
-                await wait_for(self._asked_to_exit, 1.0)
-
-    return Server
 
 
 def _leave_threads(deadline: float) -> None:

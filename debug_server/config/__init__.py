@@ -12,6 +12,7 @@ from debug_server.config.runner import (
     RunnerOptions,
     WorkspacesConfig,
 )
+from debug_server.config.server import ServerConfig
 from debug_server.config.workers import WorkerConfig, load_worker, load_workers
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "PathsConfig",
     "RunnerConfig",
     "RunnerOptions",
+    "ServerConfig",
     "Setting",
     "WorkerConfig",
     "WorkspacesConfig",

@@ -8,6 +8,7 @@ from typing import Any
 
 from debug_server.config.declare import Derived, section, setting
 from debug_server.config.kinds import FLAG, PATH, TEXT, choice, number, size, whole
+from debug_server.config.server import ServerConfig
 from debug_server.model.limits import MIN_MEMORY_BYTES, Limits
 
 _DAY = 86400.0
@@ -127,3 +128,4 @@ class RunnerConfig:
     limits: LimitsConfig = section(LimitsConfig)
     workspaces: WorkspacesConfig = section(WorkspacesConfig)
     environments: EnvironmentsConfig = section(EnvironmentsConfig)
+    server: ServerConfig = section(ServerConfig)

@@ -22,10 +22,11 @@ from debug_server.runner.interrupts import await_readable
 from debug_server.runner.keeper import frames
 from debug_server.runner.keeper.rundir import SOCKET
 from debug_server.runner.limits import Capabilities
+from debug_server.runner.open_files import limit_of_commands
 
 _BOOT = (
     "import sys; sys.path.insert(0, sys.argv[3]); from debug_server.runner.keeper.forkserver import main; "
-    "main(int(sys.argv[1]), sys.argv[2])"
+    "main(int(sys.argv[1]), sys.argv[2], int(sys.argv[4]))"
 )
 _START_SECONDS = 20.0
 _SPARE_SECONDS = 30.0
@@ -236,8 +237,9 @@ class KeeperPool:
         ours, theirs = socket.socketpair()
         root = str(Path(debug_server.__file__).resolve().parent.parent)
         try:
+            arguments = [str(theirs.fileno()), self._containment, root, str(limit_of_commands())]
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT, str(theirs.fileno()), self._containment, root],
+                [sys.executable, "-I", "-S", "-c", _BOOT, *arguments],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

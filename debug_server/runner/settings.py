@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from debug_server.config import EnvironmentsConfig, RunnerConfig, WorkspacesConfig, load
+from debug_server.config import EnvironmentsConfig, RunnerConfig, ServerConfig, WorkspacesConfig, load
 from debug_server.model import Limits
 
 
@@ -49,6 +49,7 @@ class RunnerSettings:
     limits: Limits = field(default_factory=Limits, kw_only=True)
     workspaces: WorkspacesConfig = field(default_factory=WorkspacesConfig, kw_only=True)
     environments: EnvironmentsConfig = field(default_factory=EnvironmentsConfig, kw_only=True)
+    server: ServerConfig = field(default_factory=ServerConfig, kw_only=True)
     disk_reserve: int = field(default=256 << 20, kw_only=True)  # bytes that logs leave free on their disk
 
     @classmethod
@@ -72,4 +73,5 @@ class RunnerSettings:
             limits=config.limits.to_limits(),
             workspaces=config.workspaces,
             environments=config.environments,
+            server=config.server,
         )

@@ -4,18 +4,16 @@ descriptors."""
 from __future__ import annotations
 
 import asyncio
-import resource
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 from debug_server.errors import DebugServerError, TooManyFollowersError
+from debug_server.runner.open_files import connection_room
 from debug_server.service.caller import Caller
 
 DISMISSED = "the token has expired or was revoked"
 MOST = 10_000
-_RESERVED = 512  # descriptors for everything else: the store, logs, keepers, requests
-_LEAST = 64
 _RETRY_SECONDS = 5.0
 _LOOK_SECONDS = 5.0  # between looks for tokens that another process, such as a command line, has revoked
 
@@ -80,6 +78,5 @@ class Audience:
 
 
 def seats() -> int:
-    """How many this process has room for, by its limit of open files."""
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return MOST if soft == resource.RLIM_INFINITY else min(MOST, max(_LEAST, soft - _RESERVED))
+    """How many this process has room for: every fourth connection stays free for requests that are answered at once."""
+    return max(1, min(MOST, connection_room() * 3 // 4))

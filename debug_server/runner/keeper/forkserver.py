@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -137,9 +138,13 @@ def _drain(fd: int) -> None:
         pass
 
 
-def main(connection_fd: int, wanted: str) -> None:
-    """Probe, say hello, serve. ``connection_fd`` is a Unix stream socket to the server."""
+def main(connection_fd: int, wanted: str, open_files: int) -> None:
+    """Probe, say hello, serve.
+
+    ``connection_fd`` is a Unix stream socket to the server, ``open_files`` the soft limit that commands inherit.
+    """
     connection = socket.socket(fileno=connection_fd)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     set_process_name("ds-forkserver")
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the thread that started us may block what keepers must hear
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -161,4 +166,4 @@ def main(connection_fd: int, wanted: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

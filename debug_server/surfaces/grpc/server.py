@@ -28,6 +28,7 @@ _OPTIONS = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.max_concurrent_streams", 1024),  # of one connection; what is followed is bounded for all of them together
 )
 
 
@@ -37,6 +38,26 @@ class Tls:
 
     certificate: bytes
     key: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionBounds:
+    """How many connections there may be, and how long one may do nothing.
+
+    There is no greatest age: it would cut off whoever follows a long command.
+    """
+
+    most: int = 1024
+    handshake_seconds: float = 20.0
+    idle_seconds: float = 75.0
+
+    def options(self) -> tuple[tuple[str, int], ...]:
+        """The same as the library's options."""
+        return (
+            ("grpc.max_allowed_incoming_connections", self.most),
+            ("grpc.server_handshake_timeout_ms", round(self.handshake_seconds * 1000)),
+            ("grpc.max_connection_idle_ms", round(self.idle_seconds * 1000)),
+        )
 
 
 class GrpcServer:
@@ -65,12 +86,13 @@ def build_server(
     port: int = DEFAULT_PORT,
     tls: Tls | None = None,
     more: Mapping[str, Any] | None = None,
+    bounds: ConnectionBounds | None = None,
 ) -> GrpcServer:
     """A server that is bound (port 0: to a free one) but does not answer yet; call it where its loop runs.
 
     ``more`` are generic handlers of further services by their full names.
     """
-    server = aio.server(options=_OPTIONS)
+    server = aio.server(options=(*_OPTIONS, *(bounds or ConnectionBounds()).options()))
     ours = grpc.method_handlers_generic_handler(SERVICE.full_name, handlers(service))
     services = {SERVICE.full_name: ours, **(more or {})}
     server.add_generic_rpc_handlers(tuple(services.values()))

@@ -14,6 +14,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from debug_server.errors import DebugServerError, PayloadTooLargeError, UnavailableError
 from debug_server.service import audit
+from debug_server.surfaces.http.connections import CONNECTION
 from debug_server.surfaces.http.refusals import refusal
 
 MAX_BODY = 17 << 20  # a patch of 16 MiB and what comes with it
@@ -61,6 +62,8 @@ class Gate:
             return
         notes = scope[_NOTES] = Notes(request_id=_request_id(scope))
         audit.begin(notes)
+        if (connection := scope.get("state", {}).get(CONNECTION)) is not None:
+            connection.notes = notes  # whose caller decides which connection makes room for another
         own_shape = scope["path"].startswith(OWN_SHAPE)
         passage = _Passage(notes, receive, send, bounded=not own_shape)
         try:

@@ -27,10 +27,10 @@ PROGRAM = Path(__file__).with_name("serve_program.py")
 SECONDS = 60.0  # for what does happen; a client waits longer than the server does for it
 
 
-def open_local(root: Path) -> Local:
+def open_local(root: Path, **settings: Any) -> Local:
     """Everything below one folder."""
-    settings = RunnerSettings(RunnerPaths.from_root(root / "artifacts"), kill_grace=0.2)
-    return Local(settings, f"sqlite:///{root}/data/metadata.db")
+    found = RunnerSettings(RunnerPaths.from_root(root / "artifacts"), kill_grace=0.2, **settings)
+    return Local(found, f"sqlite:///{root}/data/metadata.db")
 
 
 class Served:

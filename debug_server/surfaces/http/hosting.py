@@ -1,0 +1,66 @@
+"""uvicorn as this server uses it: our own accepting, our own signals, and awake once a second instead of ten times."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from socket import socket
+from typing import Any
+
+import uvicorn
+
+from debug_server.service.wakeups import wait_for
+from debug_server.surfaces.http.connections import Connections
+from debug_server.surfaces.http.listener import Listener
+from debug_server.surfaces.http.protocol import GuardedHttp, GuardedSocket
+
+MAX_FRAME = 1 << 20  # of a WebSocket's client, which has little to say
+
+
+class HttpServer(uvicorn.Server):
+    """Serves one application over sockets that listen already."""
+
+    def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
+        self._asked_to_exit = asyncio.Event()
+        self._connections = connections
+        super().__init__(config)
+
+    @property
+    def should_exit(self) -> bool:
+        """Whether the server was asked to leave."""
+        return self._asked_to_exit.is_set()
+
+    @should_exit.setter
+    def should_exit(self, value: bool) -> None:
+        (self._asked_to_exit.set if value else self._asked_to_exit.clear)()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Ours drain first."""
+        yield
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        """Accept on the sockets, within the bound on connections."""
+        await self.lifespan.startup()
+        protocol: Any = self.config.http_protocol_class  # as ``protocols`` chose it
+        make = partial(protocol, self.config, self.server_state, self.lifespan.state)
+        listeners = [
+            Listener(item, lambda connection: make(connection=connection), self._connections, tls=self.config.ssl)
+            for item in sockets or ()
+        ]
+        self.servers = listeners  # type: ignore[assignment]
+        for listener in listeners:
+            listener.start()
+        self.started = True
+
+    async def main_loop(self) -> None:
+        """Until the server is asked to leave."""
+        while not await self.on_tick(0):  # 0: with the date of the answers' headers
+            await wait_for(self._asked_to_exit, 1.0)
+
+
+def protocols(connections: Connections) -> dict[str, Any]:
+    """The arguments of ``uvicorn.Config`` that choose our protocols."""
+    return {"http": partial(GuardedHttp, connections=connections), "ws": GuardedSocket}

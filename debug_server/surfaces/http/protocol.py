@@ -1,0 +1,134 @@
+"""The HTTP protocol of uvicorn, with bounds on how long a request may take to arrive and how large its head may be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from debug_server.surfaces.http.connections import CONNECTION, Connection, Connections, Phase
+
+if TYPE_CHECKING:
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
+
+MAX_HEAD = 64 << 10
+
+
+class GuardedHttp(HttpToolsProtocol):
+    """One connection; reports what it is doing to its ``Connection``."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        connections: Connections,
+        connection: Connection | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._connection = connection or connections.open()
+        self.app_state = {**app_state, CONNECTION: self._connection}
+        self._in_head = True
+        self._in_body = False
+        self._upgraded = False
+        self._head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """The connection is established, with TLS where that is used."""
+        super().connection_made(transport)
+        self._connection.drop, self._connection.end = transport.abort, self._end
+        self._connection.paused = lambda: self.flow.read_paused
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is closed."""
+        self._connection.leave()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a request, or of several."""
+        self._connection.heard(len(data))
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._upgraded:
+            return
+        if self._in_head and self._head_bytes > MAX_HEAD:
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head has more than {MAX_HEAD} bytes")
+        self._report()
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        super().on_message_begin()
+        self._in_head, self._in_body = True, False
+
+    def on_headers_complete(self) -> None:
+        """The head is complete."""
+        super().on_headers_complete()
+        self._in_head, self._in_body, self._head_bytes = False, True, 0
+
+    def on_message_complete(self) -> None:
+        """The body is complete."""
+        super().on_message_complete()
+        self._in_body, self._head_bytes = False, 0
+
+    def on_response_complete(self) -> None:
+        """The answer is complete; another request may have been waiting for that."""
+        super().on_response_complete()
+        self._report()
+
+    def handle_websocket_upgrade(self) -> None:
+        """From here on another protocol has the connection."""
+        self._upgraded = True
+        self._connection.enter(Phase.SERVING)
+        super().handle_websocket_upgrade()
+
+    def _report(self) -> None:
+        connection = self._connection
+        if self.cycle is not None and not self.cycle.response_complete:
+            connection.enter(Phase.BODY if self._in_body else Phase.SERVING)
+        elif self._in_head:
+            connection.enter(Phase.HEAD)
+        elif self._in_body:
+            connection.enter(Phase.BODY, answered=True)
+        else:
+            connection.enter(Phase.IDLE)
+
+    def _end(self) -> bool:
+        """The connection has been in its phase for too long."""
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if answering and self.cycle.response_started:
+            self.transport.abort()  # an answer that is cut off must not look like a complete one
+        elif answering or (self._in_head and self._head_bytes):
+            part = "head" if self._in_head else "body"
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the {part} of the request did not arrive in time")
+        else:
+            self.transport.close()
+        return True
+
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(plain_refusal(status, "invalid_input", message, retryable=False))
+            self.transport.close()
+
+
+class GuardedSocket(WebSocketsSansIOProtocol):
+    """The connection after its upgrade to a WebSocket."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is closed."""
+        self.app_state[CONNECTION].leave()
+        super().connection_lost(exc)
+
+
+def plain_refusal(status: HTTPStatus, code: str, message: str, *, retryable: bool) -> bytes:
+    """A whole response for a connection that no request could be read from; it says that the connection is closed."""
+    body = json.dumps({"error": {"code": code, "message": message, "retryable": retryable}}).encode()
+    head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n" % len(body)
+    retry = b"retry-after: 1\r\n" if retryable else b""
+    return STATUS_LINE[status] + head + retry + b"\r\n" + body
