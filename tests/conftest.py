@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.home import enter_private_home, left_marks, remove_private_home
 from tests.running import MECHANISMS, TAG, Bench, eventually, missing_mechanism, orphaned_groups, rooted_in, run_files
 
+_HOME = enter_private_home()
 _probe = cache(missing_mechanism)
 
 # A shell starts its background jobs with SIGINT ignored, and so would every command line that a test interrupts.
@@ -30,6 +32,26 @@ def pytest_collection_finish() -> None:
     """Collect garbage from here on, but not among the modules, which stay."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run in which something used the user's settings has failed."""
+    if _HOME is not None and left_marks(_HOME) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the settings that were used, and by whom."""
+    for name, whom in left_marks(_HOME).items() if _HOME is not None else ():
+        terminalreporter.section(f"the trap {name!r} in the user's home folder was entered by", red=True)
+        terminalreporter.write_line(whom)
+
+
+def pytest_unconfigure() -> None:
+    """The home folder goes with the run."""
+    if _HOME is not None:
+        remove_private_home(_HOME)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from debug_server.telemetry import METRICS
+from tests.home import plain_git
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "debug_server"
@@ -361,7 +362,7 @@ def repository_files() -> list[Path]:
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = subprocess.run(command, env=plain_git(), check=False, capture_output=True, text=True)
     if done.returncode:
         pytest.skip("the project is not in a git repository")
     return [path for name in done.stdout.split("\0") if name and (path := ROOT / name).is_file()]

@@ -377,7 +377,7 @@ async def _mcp_http(server: ServerProcess, folder: Path) -> AsyncIterator[Way]:
 
 @asynccontextmanager
 async def _mcp_stdio(server: ServerProcess, folder: Path) -> AsyncIterator[Way]:
-    environ = {**os.environ, **server.variables, "PYTHONPATH": str(ROOT)}
+    environ = {**os.environ, **server.variables, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_HOME": "/nonexistent"}
     child = StdioServerParameters(
         command=sys.executable, args=["-m", "debug_server", "mcp"], env=environ, cwd=server.root
     )

@@ -18,6 +18,7 @@ import grpc
 
 from debug_server.kanban import kanban_pb2 as pb
 from debug_server.kanban import kanban_pb2_grpc
+from tests.home import plain_git
 from tests.running import ROOT, eventually, lasting_port
 
 TERMINAL = ("runner.exited", "runner.timeout", "runner.error", "runner.skipped")
@@ -32,7 +33,7 @@ def make_repository(path: Path, files: dict[str, str] | None = None) -> Path:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text(text)
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
-        subprocess.run([*_GIT, "-C", str(path), *words], check=True)
+        subprocess.run([*_GIT, "-C", str(path), *words], env=plain_git(), check=True)
     return path
 
 

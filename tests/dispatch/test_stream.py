@@ -203,7 +203,7 @@ def test_a_schedule_runs_once_for_what_was_missed(governor: Governor, tmp_path: 
     database = governor.root / ".artifacts/data/metadata.db"
     subprocess.run(
         [
-            "python3",
+            sys.executable,
             "-c",
             f"import sqlite3; c = sqlite3.connect({str(database)!r}); "
             "c.execute('UPDATE schedules SET next_at = next_at - 3 * 366 * 86400'); c.commit()",

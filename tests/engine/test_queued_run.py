@@ -12,6 +12,7 @@ from debug_server.engine import LocalEngine, QueuedRun
 from debug_server.model import CommandStatus, SessionStatus
 from debug_server.runner.log_reader import LogReader
 from debug_server.runner.spec import CommandSpec
+from tests.home import plain_git
 from tests.running import MECHANISMS, Bench, eventually, missing_mechanism
 
 MakeBench = Callable[..., Bench]
@@ -45,10 +46,10 @@ def test_a_workspace_is_leased_when_the_turn_comes(bench: Bench, tmp_path: Path)
     """A run in a repository waits without a workspace, runs in a private checkout, and gives it back."""
     source = tmp_path / "source"
     git = ["git", "-C", str(source), "-c", "user.name=t", "-c", "user.email=t@example.invalid"]
-    subprocess.run(["git", "init", "-q", "-b", "main", str(source)], check=True)
+    subprocess.run(["git", "init", "-q", "-b", "main", str(source)], env=plain_git(), check=True)
     (source / "file").write_text("content\n")
-    subprocess.run([*git, "add", "."], check=True)
-    subprocess.run([*git, "commit", "-qm", "one"], check=True)
+    subprocess.run([*git, "add", "."], env=plain_git(), check=True)
+    subprocess.run([*git, "commit", "-qm", "one"], env=plain_git(), check=True)
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
     repository = bench.store.create_repository("source", str(source))
     spec = CommandSpec(["sh", "-c", "cat file && echo changed > file"])

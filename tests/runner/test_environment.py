@@ -209,6 +209,8 @@ def test_unresolvable_fails_with_the_tools_words(tmp_path: Path, wheels: Path, m
 def test_index_that_is_down(tmp_path: Path, manager: EnvironmentManager, monkeypatch: pytest.MonkeyPatch) -> None:
     """An index that refuses connections is an EnvironmentBuildError, without its password."""
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)  # it would be used instead
     (tmp_path / "requirements.txt").write_text("--index-url http://user:s3cret@127.0.0.1:9/simple\ntinya\n")
     log = Recording()
     with pytest.raises(EnvironmentBuildError, match=r"127\.0\.0\.1") as caught:

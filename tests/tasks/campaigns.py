@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 
+from tests.home import plain_git
 from tests.running import ROOT, carrying, eventually, lasting_port
 from tests.tasks.serving import Receiver, TaskServer
 
@@ -133,7 +134,7 @@ def _project(root: Path) -> Path:
         ["init", "-q", "-b", "main"],
         ["-c", "user.name=u", "-c", "user.email=u@localhost", "commit", "-q", "--allow-empty", "-m", "first"],
     ):
-        subprocess.run(["git", "-C", str(root), *command], check=True)
+        subprocess.run(["git", "-C", str(root), *command], env=plain_git(), check=True)
     return root
 
 

@@ -17,11 +17,17 @@ from tests.tasks.campaigns import ServerProcess
 from tests.tasks.serving import TaskServer
 
 
+def environment(server: str) -> dict[str, str]:
+    """That of somebody who has this server and no settings of his own."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_URL": server, "DEBUG_SERVER_HOME": "/nonexistent"}
+
+
 def tasks(server: str, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
     """One call of the program."""
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_URL": server, "DEBUG_SERVER_HOME": "/nonexistent"}
     argv = [sys.executable, "-m", "debug_server", *arguments]
-    return subprocess.run(argv, env=environ, input=text, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        argv, env=environment(server), input=text, capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 def test_the_commands(server: TaskServer, tmp_path: Path) -> None:
@@ -56,7 +62,7 @@ def test_a_follower_outlives_the_server(tmp_path: Path, number: int) -> None:
     try:
         with subprocess.Popen(
             [sys.executable, "-m", "debug_server", "tasks", "submit", "t", "x", "--follow"],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_URL": process.url},
+            env=environment(process.url),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

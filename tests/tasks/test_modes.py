@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.home import plain_git
 from tests.running import eventually
 from tests.tasks.serving import TaskServer
 
@@ -21,7 +22,8 @@ HOLD = {"executor": "shell", "cmd_template": 'echo {prompt}; while [ ! -e "$PWD/
 def git(folder: Path, *arguments: str) -> str:
     """git in somebody's own repository."""
     identity = ["-c", "user.name=u", "-c", "user.email=u@localhost"]
-    done = subprocess.run(["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True, text=True)
+    command = ["git", "-C", str(folder), *identity, *arguments]
+    done = subprocess.run(command, env=plain_git(), check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 

@@ -14,6 +14,7 @@ from debug_server.errors import DebugServerError, PatchApplicationError, Worktre
 from debug_server.worktrees import SessionPatch, WorktreePool, apply_patch
 from debug_server.worktrees.collect import collect
 from debug_server.worktrees.mount import detach, list_mounts
+from tests.home import plain_git
 from tests.worktrees.places import Remote, fingerprint, git, make_remote, open_pool, reference
 
 
@@ -99,4 +100,6 @@ def test_artifacts(base: Path, small: Path) -> None:
 
 
 def git_diff(path: Path) -> bytes:
-    return subprocess.run(["git", "diff", "--binary"], cwd=path, capture_output=True, check=True).stdout
+    return subprocess.run(
+        ["git", "diff", "--binary"], cwd=path, env=plain_git(), capture_output=True, check=True
+    ).stdout

@@ -54,7 +54,12 @@ def has_own_sources(environ: Mapping[str, str]) -> bool:
     """Whether uv itself was told where packages come from, by a variable or in its file."""
     if any(environ.get(name) for name in _SOURCES):
         return True
-    return any(name in table for path in _uv_files(environ) for table in _tables(path) for name in _TOML_SOURCES)
+    return any(name in table for table in uv_tables(environ) for name in _TOML_SOURCES)
+
+
+def uv_tables(environ: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The settings in uv's own files that say anything of an installation, each overruled by the next."""
+    return [table for path in _uv_files(environ) for table in _tables(path)]
 
 
 def names_default_index(folder: Path) -> bool:

@@ -32,7 +32,7 @@ class VenvBuilder:
                 "the project itself: install the uv package, or list the dependencies"
             )
         root = plan.manifests.root
-        bench.run([plan.interpreter.path, "-m", "venv", str(bench.target)], cwd=root)
+        bench.run([plan.interpreter.path, "-I", "-m", "venv", str(bench.target)], cwd=root)
         if arguments := _arguments(plan):
             pip = [str(bench.target / "bin" / "python"), "-m", "pip", "install", "--no-input", "--no-compile"]
             pip += ["--no-cache-dir"] if bench.past_cache else []

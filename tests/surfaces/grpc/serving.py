@@ -19,6 +19,7 @@ from debug_server.service import LOCAL, Service
 from debug_server.service.messages import Page, SessionId
 from debug_server.surfaces.grpc import build_server
 from debug_server.surfaces.grpc.schema import rpc
+from tests.home import plain_git
 
 SECONDS = 60.0
 
@@ -95,9 +96,9 @@ def make_repository(root: Path) -> Path:
     """A repository with one commit."""
     root.mkdir()
     (root / "file.txt").write_text("one\n")
-    who = ["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false"]
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
     for words in (["init", "-q", "-b", "main"], ["add", "."], [*who, "commit", "-q", "-m", "first"]):
-        subprocess.run(["git", *words], cwd=root, check=True)
+        subprocess.run(["git", *words], cwd=root, env=plain_git(), check=True)
     return root
 
 

@@ -40,8 +40,8 @@ class Http:
 
 
 def environment() -> dict[str, str]:
-    """What a child needs to find the package."""
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    """What a child needs to find the package, and no server that somebody has configured."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_HOME": "/nonexistent"}
 
 
 def remote(folder: Path) -> Remote:
