@@ -25,6 +25,7 @@ from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.spec import CommandResult, CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import open_store
+from debug_server.store.sqlite import BUSY_SECONDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = Path(__file__).parent / "runner" / "programs"
@@ -109,12 +110,20 @@ class Workspace:
 class Bench:
     """Everything that running commands needs, below one folder."""
 
-    def __init__(self, root: Path, containment: str = "auto", **settings: Any) -> None:
+    def __init__(
+        self,
+        root: Path,
+        containment: str = "auto",
+        *,
+        database_url: str | None = None,
+        busy_seconds: float = BUSY_SECONDS,
+        **settings: Any,
+    ) -> None:
         self.root = root
         self.workspace = root / "workspace"
         self.workspace.mkdir(parents=True, exist_ok=True)
-        self.database_url = f"sqlite:///{root}/data/metadata.db"
-        self.store = open_store(self.database_url)
+        self.database_url = database_url or f"sqlite:///{root}/data/metadata.db"
+        self.store = open_store(self.database_url, busy_seconds=busy_seconds)
         self.session = self.store.create_session(metadata={"workspace": str(self.workspace)})
         self.settings = RunnerSettings(
             RunnerPaths.from_root(root / "artifacts"), containment=containment, **{"kill_grace": 0.2, **settings}

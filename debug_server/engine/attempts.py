@@ -13,10 +13,17 @@ _TROUBLE = (DebugServerError, OSError, ValueError)  # of the world; anything els
 _Result = TypeVar("_Result")
 
 
-def attempt(event: str, step: Callable[[], _Result], /, **fields: object) -> _Result | None:
-    """What ``step`` returns; when it fails, ``event`` is logged with ``fields`` and the answer is None."""
+def attempt(
+    event: str, step: Callable[[], _Result], /, *, passing: type[DebugServerError] | tuple[()] = (), **fields: object
+) -> _Result | None:
+    """What ``step`` returns; when it fails, ``event`` is logged with ``fields`` and the answer is None.
+
+    ``passing`` errors are the caller's.
+    """
     try:
         return step()
+    except passing:
+        raise
     except _TROUBLE as error:
         _LOG.warning(event, extra={**fields, "error": str(error)})
     except Exception:  # noqa: BLE001 - the boundary of one of many: no defect in it may end a server or a ``run``

@@ -11,19 +11,23 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from debug_server.engine.forgotten import ForgottenClaims
 from debug_server.engine.housekeeping import Housekeeper
+from debug_server.engine.keeper_calls import KeeperCalls
 from debug_server.engine.queued_run import QueuedRun
 from debug_server.engine.schedules import Scheduler
 from debug_server.engine.sessions import Sessions
-from debug_server.errors import DebugServerError, KeeperError
+from debug_server.engine.settling import Settler
+from debug_server.errors import DebugServerError, StoreUnavailableError
 from debug_server.events import REPAIR_SECONDS, EventFeed
 from debug_server.model import Command, DueTime, NewEvent, Notice, Session, SessionStatus
 from debug_server.ports import Telemetry
-from debug_server.runner.launch import DetachedError, run_dir_for
+from debug_server.runner.endings import UnrecordedEndError
+from debug_server.runner.launch import DetachedError
 from debug_server.runner.launcher import KeeperConnection
 from debug_server.runner.limits import Capabilities
 from debug_server.runner.recovery import Adopted, recover
@@ -35,8 +39,7 @@ from debug_server.store.run_draft import RunDraft
 
 _LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_SECONDS = 1.0
-_DELIVER_SECONDS = 5.0
-_DELIVER_RETRY = 0.01
+_NO_WAIT = 0.0  # for a store that is away: the settler waits, and the place of the command is free
 
 
 class LocalEngine:
@@ -67,20 +70,28 @@ class LocalEngine:
         self._housekeeper = Housekeeper(
             store=store, sessions=self._sessions, supervisor=supervisor, cancel=self.cancel, wait=self.wait
         )
+        self._keepers = KeeperCalls(store=store, keepers_dir=supervisor.paths.keepers_dir)
+        self._settler = Settler(pipeline=supervisor.pipeline, conclude=self._conclude_settled, recover=self._recover)
+        self._forgotten = ForgottenClaims(store=store, supervisor=supervisor)
         self.schedules = Scheduler(store)
 
     def start(self) -> list[int]:
         """Recover, then begin to claim; returns the commands that were adopted."""
         adopted = self._recover()
-        self._housekeeper.start(self._recover)
+        self._settler.start()
+        self._housekeeper.start(self._look_around)
         self._dispatcher = threading.Thread(target=self._dispatch, name="engine", daemon=True)
         self._dispatcher.start()
         self.schedules.start()
         return adopted
 
-    def _recover(self) -> list[int]:
+    def _look_around(self) -> None:
+        self._settler.look()
+        self._recover(self._forgotten.find(busy=self._at_work))
+
+    def _recover(self, forgotten: Collection[int] = ()) -> list[int]:
         """Carry on what dead owners left; returns those that still run."""
-        adopted = recover(self._store, self._supervisor.paths, self._supervisor.owner)
+        adopted = recover(self._store, self._supervisor.paths, self._supervisor.owner, forgotten=forgotten)
         for item in adopted:
             self._spawn(self._follow, item)
         return [item.command.id for item in adopted]
@@ -186,12 +197,12 @@ class LocalEngine:
         if command.status.terminal and command.started_at is None:
             self._sessions.conclude_unstarted(command)
         if not command.status.terminal and not self._supervisor.pipeline.cancel(command_id, message):
-            self._deliver(command_id, {"op": "cancel", "message": message})
+            self._keepers.deliver(command_id, {"op": "cancel", "message": message})
         return self._store.get_command(command_id)
 
     def signal(self, command_id: int, number: int) -> None:
         """Send a signal to a running command's first process; KeeperError when it does not run."""
-        self._request(self._store.get_command(command_id), {"op": "signal", "signal": number})
+        self._keepers.request(self._store.get_command(command_id), {"op": "signal", "signal": number})
 
     @property
     def owner(self) -> str:
@@ -203,40 +214,9 @@ class LocalEngine:
         """What this machine can enforce."""
         return self._supervisor.pool.capabilities
 
-    def _deliver(self, command_id: int, message: dict[str, Any]) -> None:
-        """To a command of another process; one that has not started yet reads the mark in its row when it does."""
-        deadline = time.monotonic() + _DELIVER_SECONDS
-        while time.monotonic() < deadline:
-            command = self._store.get_command(command_id)
-            if command.status != "running":
-                return
-            try:
-                self._request(command, message)
-            except KeeperError:
-                time.sleep(_DELIVER_RETRY)
-            else:
-                return
-
-    def _request(self, command: Command, message: dict[str, Any]) -> None:
-        with self.connect(command) as connection:
-            reply = connection.request(message)
-        if not reply["ok"]:
-            raise KeeperError(f"command {command.id}: {reply['error']}")
-
     def connect(self, command: Command) -> KeeperConnection:
         """To its keeper, whose socket comes a moment after its row says that it runs."""
-        deadline = time.monotonic() + _DELIVER_SECONDS
-        while True:
-            try:
-                run_dir = run_dir_for(self._supervisor.paths.keepers_dir, command.id, command.attempt)
-                return KeeperConnection.connect(run_dir)
-            except KeeperError as error:
-                command = self._store.get_command(command.id)
-                if command.status != "running":
-                    raise KeeperError(f"command {command.id} is {command.status.value}: it does not run") from error
-                if time.monotonic() > deadline:
-                    raise
-            time.sleep(_DELIVER_RETRY)
+        return self._keepers.connect(command)
 
     def wait(self, command_id: int, timeout: float) -> Command:
         """The command once it is terminal, or as it is after ``timeout`` seconds."""
@@ -255,12 +235,14 @@ class LocalEngine:
 
     def is_at_work(self, command_id: int) -> bool:
         """Whether this process still has something to do for a command, after its end, too."""
-        return command_id in self._at_work
+        return command_id in self._at_work or self._settler.holds(command_id)
 
     def wait_for_conclusion(self, command_id: int, seconds: float) -> None:
         """Its artifacts are collected after its end: whoever waited for it finds them."""
+        deadline = time.monotonic() + seconds
         with self._lock:
             self._lock.wait_for(lambda: command_id not in self._at_work, max(seconds, 0.0))
+        self._settler.wait_for(command_id, deadline - time.monotonic())
 
     def close_session(self, session: Session, status: SessionStatus) -> None:
         """End a session's commands, wait for their trees to be empty, release its workspace."""
@@ -271,6 +253,7 @@ class LocalEngine:
         self._stopping = True
         self.schedules.stop()
         self._housekeeper.stop()
+        self._settler.stop()
         self._feed.close()
         self._unlisten()
         with self._lock:
@@ -284,6 +267,7 @@ class LocalEngine:
             self._supervisor.pipeline.detach_all()
             with self._lock:
                 self._lock.wait_for(lambda: not self._at_work, 0.05)
+        self._supervisor.pipeline.detach_all()
 
     # -- the dispatcher -------------------------------------------------------------------------------------------
 
@@ -351,6 +335,8 @@ class LocalEngine:
             work(item)
         except DetachedError:
             pass
+        except UnrecordedEndError:
+            self._settler.look()
         except DebugServerError as error:  # the row has its end; this is for the operator
             _LOG.info("command_failed", extra={"command_id": number, "code": error.code, "error": str(error)})
         finally:
@@ -368,22 +354,34 @@ class LocalEngine:
             spec = CommandSpec.from_command(command, *self._store.read_inputs(command.id))
             lease = self._sessions.prepare(session)
             request = self._sessions.environment(session, lease.path)
+        except StoreUnavailableError:
+            self._settler.give_back(command)
+            raise
         except Exception as error:  # also a defect: without its end the command would be under way for ever
-            self._supervisor.pipeline.refuse(command, error)
+            self._supervisor.pipeline.refuse(command, error, store_seconds=_NO_WAIT)
             self._sessions.conclude_unstarted(command)
             raise
         try:
-            self._supervisor.run_claimed(command, spec, lease, env_request=request)
+            self._supervisor.run_claimed(command, spec, lease, env_request=request, store_seconds=_NO_WAIT)
         finally:
             self._conclude(command)
 
     def _follow(self, item: Adopted) -> None:
-        self._supervisor.pipeline.follow_adopted(item.command, item.running, item.log_path)
+        follow = self._supervisor.pipeline.follow_adopted
+        follow(item.command, item.running, item.log_path, store_seconds=_NO_WAIT)
         self._conclude(item.command)
 
     def _conclude(self, command: Command) -> None:
-        """Not for a command that goes on without us: whoever adopts it does this."""
-        if not self._stopping or self._store.get_command(command.id).status.terminal:
+        try:
+            self._sessions.conclude(command)
+        except StoreUnavailableError:
+            self._settler.conclude_later(command)
+
+    def _conclude_settled(self, command: Command) -> None:
+        """The same for one whose end was recorded late; it may be one that was refused."""
+        if self._store.get_command(command.id).started_at is None:
+            self._sessions.conclude_unstarted(command)
+        else:
             self._sessions.conclude(command)
 
     def _gauge(self, name: str, value: float) -> None:

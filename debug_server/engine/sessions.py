@@ -24,7 +24,7 @@ from debug_server.engine.attempts import attempt
 from debug_server.engine.own_places import OwnPlaces, cleanup_told
 from debug_server.engine.wanted_environment import WantedEnvironment
 from debug_server.engine.workspace import SessionWorkspace, session_workspace
-from debug_server.errors import ConflictError, InvalidInputError, LeaseLostError
+from debug_server.errors import ConflictError, InvalidInputError, LeaseLostError, StoreUnavailableError
 from debug_server.model import Command, CommandStatus, Repository, Session, SessionStatus
 from debug_server.runner import ownership
 from debug_server.runner.environments.request import EnvironmentRequest
@@ -212,21 +212,25 @@ class Sessions:
         return WantedEnvironment.of(session.metadata).request(session.id, workspace)
 
     def conclude(self, command: Command) -> None:
-        """What a command asked for after its end: files to keep, its session to close; doing it twice is harmless."""
-        if not has_conclusion(command):
+        """What a command asked for after its end: files to keep, its session to close; doing it twice is harmless.
+
+        Nothing is done for one that has not ended: it goes on under another owner, or its end is yet to be recorded.
+        """
+        if not has_conclusion(command) or not (row := self._store.get_command(command.id)).status.terminal:
             return
         session = self._store.get_session(command.session_id)
         if is_open(session):
             self._keep_files(session, command)
             if command.metadata.get(CLOSES_SESSION) or self.is_abandoned(session):
-                self.close(session, status=SESSION_END[self._store.get_command(command.id).status])
+                self.close(session, status=SESSION_END[row.status])
 
     def _keep_files(self, session: Session, command: Command) -> None:
-        """A workspace that was lost has none of them."""
+        """A workspace that was lost has none of them; StoreUnavailableError when this is to be tried again."""
         if ARTIFACTS in command.metadata:
             attempt(
                 "artifacts_lost",
                 lambda: self.artifacts.keep_asked(session, command, self.workspace(session).path),
+                passing=StoreUnavailableError,
                 command_id=command.id,
             )
 

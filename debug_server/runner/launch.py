@@ -161,6 +161,10 @@ class RunningCommand:
             if self._connection is not None:
                 self._connection.hang_up()
 
+    def leave(self) -> None:
+        """Let go of it after its end; the record stays in its directory for whoever stores it."""
+        self._hang_up()
+
     def clean(self) -> None:
         """Have the run directory removed; call when the end is in the store.
 
@@ -313,16 +317,18 @@ def _empty(tree: Tree) -> list[int]:
 def reconnect(run_dir: Path, handle: dict[str, Any], patience: float = RECONNECT_SECONDS) -> KeeperConnection | None:
     """To the keeper of a handle; None when it has ended, well or badly, or cannot be reached."""
     deadline = time.monotonic() + patience
-    while True:
+    # A keeper that waits for its next command has a socket, too, and does not answer there.
+    while read_json(run_dir / EXIT) is None:
         try:
             return KeeperConnection.connect(run_dir)
         except KeeperError:
             # Its socket comes a moment after its handle, and goes a moment after its record. Without the directory
             # the keeper has gone on to another command.
-            over = not run_dir.is_dir() or read_json(run_dir / EXIT) is not None or not keeper_alive(handle)
+            over = not run_dir.is_dir() or not keeper_alive(handle)
             if over or time.monotonic() >= deadline:
                 return None
             time.sleep(_PASS_SECONDS)
+    return None
 
 
 def keeper_alive(handle: dict[str, Any]) -> bool:

@@ -7,22 +7,21 @@ import logging
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from debug_server.errors import (
     CommandExecutionError,
+    ConflictError,
     DebugServerError,
-    EnvironmentBuildError,
     KeeperError,
-    LeaseLostError,
-    PatchApplicationError,
     StoreUnavailableError,
 )
-from debug_server.model import Command, ExitReason, ExitRecord, status_for
+from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord
 from debug_server.ports import CommandStore, Telemetry
+from debug_server.runner.endings import STORE_RETRY, STORE_SECONDS, End, Endings, is_claim_of
 from debug_server.runner.interrupts import held, interruptible
 from debug_server.runner.launch import RunningCommand, launch, writer_of
 from debug_server.runner.launcher import KeeperPool
@@ -32,6 +31,7 @@ from debug_server.runner.log_reader import is_unused, seal_log
 from debug_server.runner.placement import spread
 from debug_server.runner.planning import Job, Planner
 from debug_server.runner.preparation import Preparation, StageLog
+from debug_server.runner.refusals import as_refusal, defects_told, reason_of, unlogged
 from debug_server.runner.settings import RunnerPaths
 from debug_server.runner.spec import CommandResult
 
@@ -41,11 +41,9 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _LOG = logging.getLogger(__name__)
-_STORE_SECONDS, _STORE_RETRY = 60.0, 0.25
 # A command that is over by then has its start and its end in one commit: a second one, and all who hear of it, would
 # cost a third of what a short command takes.
 _BRIEF_SECONDS = 0.005
-_SAID = 400  # characters of an error that is not ours
 
 
 class Pipeline:
@@ -69,6 +67,7 @@ class Pipeline:
             environments=environment_manager, patches_dir=paths.patches_dir, base_env=planner.base_env
         )
         self._telemetry = telemetry
+        self._endings = Endings(store)
         self._lock = threading.Lock()
         self._running: dict[int, RunningCommand] = {}
         self._starting: dict[int, str | None] = {}  # with why it is to end as soon as it runs
@@ -77,7 +76,8 @@ class Pipeline:
     def run(self, job: Job) -> CommandResult:
         """From a claimed command to its terminal state.
 
-        PatchApplicationError, EnvironmentBuildError and CommandExecutionError are raised after the row has ended.
+        PatchApplicationError, EnvironmentBuildError and CommandExecutionError are raised after the row has ended;
+        UnrecordedEndError when the store was away for longer than the job waits: ``settle`` records it later.
         """
         log_path = self.log_path(job.command)
         began = time.monotonic()
@@ -87,16 +87,17 @@ class Pipeline:
                 self._make_room(job.command, log_path)
                 stack.enter_context(self._span(job.command))
                 running = self._start(job, log_path, stack)
-                record, interrupted = self._attend(job, running, log_path)
             except OSError as error:
                 refusal = CommandExecutionError(f"command {job.command.id} could not be started: {error}")
-                self._fail(job.command, log_path, refusal)
+                self._fail(job.command, log_path, refusal, job.store_seconds)
                 raise refusal from error
             except (DebugServerError, KeyboardInterrupt) as error:
-                self._fail(job.command, log_path, error)
+                self._fail(job.command, log_path, error, job.store_seconds)
                 raise
-            result = self._finish(job.command, record, log_path, None if running.recorded else running.handle)
-            running.clean()
+            record, interrupted = self._attend(job, running, log_path)
+            handle = None if running.recorded else running.handle
+            end = End(command=job.command, record=record, log_path=log_path, handle=handle, running=running)
+            result = self._finish(end, job.store_seconds)
             if self._telemetry is not None:
                 overhead = time.monotonic() - began - record.wall_seconds
                 self._telemetry.observe("debug_server_command_overhead_seconds", overhead)
@@ -106,22 +107,43 @@ class Pipeline:
             raise CommandExecutionError(f"command {job.command.id} could not be started: {record.message}")
         return result
 
-    def refuse(self, command: Command, error: Exception) -> None:
+    def refuse(self, command: Command, error: Exception, *, store_seconds: float = STORE_SECONDS) -> None:
         """End a claimed command that cannot even be prepared."""
         if not isinstance(error, DebugServerError):
-            error = _defect(command, error)
+            error = as_refusal(command, error)
         log_path = self.log_path(command)
         with contextlib.suppress(OSError, CommandExecutionError):  # the row says it even where no log can be written
             self._make_room(command, log_path)
-        self._fail(command, log_path, error)
+        self._fail(command, log_path, error, store_seconds)
 
-    def follow_adopted(self, command: Command, running: RunningCommand, log_path: Path) -> CommandResult:
-        """Wait for a command that another process had started."""
+    def follow_adopted(
+        self, command: Command, running: RunningCommand, log_path: Path, *, store_seconds: float = STORE_SECONDS
+    ) -> CommandResult:
+        """Wait for a command that another process had started; UnrecordedEndError as ``run`` says."""
         with self._registered(command.id, running):
             record = running.wait()
-        result = self._finish(command, record, log_path)
-        running.clean()
-        return result
+        end = End(command=command, record=record, log_path=log_path, running=running)
+        return self._finish(end, store_seconds)
+
+    @property
+    def unsettled(self) -> list[int]:
+        """The commands that have ended here, and of whose end the store does not know."""
+        return self._endings.kept
+
+    def settle(self, commands: Collection[int]) -> list[Command]:
+        """Record the ends of these ``unsettled`` commands; returns those that the store has now.
+
+        StoreUnavailableError when it could take none.
+        """
+        settled: list[Command] = []
+        try:
+            for end in self._endings.settle(commands):
+                self._conclude(end)
+                settled.append(end.command)
+        except StoreUnavailableError:
+            if not settled:
+                raise
+        return settled
 
     def cancel(self, command_id: int, message: str = "cancelled on request") -> bool:
         """Ask for the end of a command that this process runs or is about to run; False when it does neither."""
@@ -144,10 +166,12 @@ class Pipeline:
 
     def close(self) -> None:
         """Let what was begun in the background come to its end."""
+        self._endings.leave()
         self._preparation.close()
 
     def detach_all(self) -> None:
-        """Let go of everything that runs here; it carries on and can be adopted."""
+        """Let go of everything that runs here or has ended unrecorded; another process can adopt it."""
+        self._endings.leave()
         with self._lock:
             for running in self._running.values():
                 running.detach()
@@ -186,7 +210,7 @@ class Pipeline:
         if job.observers:
             observed = observe_log(log_path, job.observers)
             stack.callback(_interruptibly, observed.finish, job.observer_seconds)
-        with _defects_told(job.command):
+        with defects_told(job.command):
             with interruptible():
                 if job.patch is not None:
                     self._preparation.patch(Path(job.lease.path), job.patch, log)
@@ -200,11 +224,15 @@ class Pipeline:
         except KeeperError as error:
             raise CommandExecutionError(f"command {job.command.id} could not be started: {error}") from error
         if environment is not None:  # the keeper may outlive us, and needs it until its end
-            environment.assign(running.handle["keeper"]["pid"])
+            try:
+                environment.assign(running.handle["keeper"]["pid"])
+            except OSError as error:  # it runs, and is held from here
+                _LOG.warning("environment_not_assigned", extra={"command_id": job.command.id, "error": str(error)})
         self._count("debug_server_commands_started_total")
         return running
 
     def _record_start(self, job: Job, running: RunningCommand, log_path: Path) -> None:
+        """ConflictError when the row is another owner's by now; StoreUnavailableError: try again."""
         command = job.command
         try:
             row = self._store.start_command(
@@ -214,28 +242,47 @@ class Pipeline:
                 handle=running.handle,
                 log_path=str(log_path),
             )
-            running.recorded = True
-            if row.cancel_requested:
-                running.cancel()
-            if job.on_start is not None:
-                job.on_start(running)
-        except BaseException:
-            # Nobody will know of it: end it. Its row is another owner's by now, or the store is gone.
-            running.end("its start could not be recorded")
-            running.clean()
-            raise
+        except ConflictError:  # or an earlier try was recorded, although its answer was lost
+            row = self._store.get_command(command.id)
+            if not (is_claim_of(row, command) and row.status is CommandStatus.RUNNING):
+                raise
+        running.recorded = True
+        if row.cancel_requested:
+            running.cancel()
+        if job.on_start is not None:
+            job.on_start(running)
 
     # -- the end --------------------------------------------------------------------------------------------------
 
     def _attend(self, job: Job, running: RunningCommand, log_path: Path) -> tuple[ExitRecord, bool]:
-        """The record, and whether the caller was interrupted meanwhile."""
-        record, interrupted = None, False
+        """The record, and whether the caller was interrupted meanwhile; whatever happens, the command did start."""
         with self._registered(job.command.id, running):
-            if job.on_start is None:
-                record, interrupted = _interruptible(running, lambda: running.ends_within(_BRIEF_SECONDS))
-            if record is None:
+            try:
+                return self._await_end(job, running, log_path)
+            except ConflictError:
+                # Another owner has the row and may have given the command to another keeper: two must not go on.
+                running.end("its row belongs to another owner")
+                running.clean()
+                raise
+            except OSError as error:  # a full disk under the log of a keeper that died, no more descriptors
+                return ExitRecord(reason=ExitReason.LOST, message=f"its end could not be read: {error}"), False
+
+    def _await_end(self, job: Job, running: RunningCommand, log_path: Path) -> tuple[ExitRecord, bool]:
+        """Its start is recorded while it runs, or with its end, if the store is away for so long."""
+        record, interrupted = None, False
+        if job.on_start is None:
+            record, interrupted = _interruptible(running, lambda: running.ends_within(_BRIEF_SECONDS))
+        while record is None and not running.recorded:
+            try:
                 self._record_start(job, running, log_path)
-                return _interruptible(running, running.wait)
+            except StoreUnavailableError as error:
+                _LOG.warning("start_postponed", extra={"command_id": job.command.id, "error": str(error)})
+                again = time.monotonic() + STORE_RETRY
+                record, interrupted = _interruptible(running, lambda: running.ends_within(STORE_RETRY))
+                if record is None:  # at once, if its keeper hung up
+                    time.sleep(max(0.0, again - time.monotonic()))
+        if record is None:
+            return _interruptible(running, running.wait)
         return record, interrupted
 
     @contextmanager
@@ -262,48 +309,36 @@ class Pipeline:
             with self._lock:
                 del self._running[command_id]
 
-    def _finish(
-        self, command: Command, record: ExitRecord, log_path: Path, handle: dict[str, Any] | None = None
-    ) -> CommandResult:
-        self._record_end(command, record, log_path, handle)
+    def _finish(self, end: End, store_seconds: float) -> CommandResult:
+        self._endings.record(end, seconds=store_seconds)
+        self._conclude(end)
+        return end.result
+
+    def _conclude(self, end: End) -> None:
+        """What follows once the store has the end."""
+        record = end.record
         self._count("debug_server_commands_ended_total", reason=record.reason.value)
         if self._telemetry is not None:
             self._telemetry.observe("debug_server_command_seconds", record.wall_seconds)
             self._telemetry.count("debug_server_log_bytes_total", record.stdout_bytes + record.stderr_bytes)
-        fields = {"command_id": command.id, "reason": record.reason.value, "seconds": record.wall_seconds}
+        fields = {"command_id": end.command.id, "reason": record.reason.value, "seconds": record.wall_seconds}
         _LOG.info("command_finished", extra=fields)
-        return CommandResult(command.id, status_for(record.reason), record.exit_code, log_path, exit=record)
+        if end.running is not None:
+            end.running.clean()
 
-    def _record_end(self, command: Command, record: ExitRecord, log_path: Path, handle: dict[str, Any] | None) -> None:
-        """A store that is full or locked is tried again: the record is on disk and the row must have its end."""
-        deadline = time.monotonic() + _STORE_SECONDS
-        while True:
-            try:
-                self._store.finish_command(
-                    command.id,
-                    attempt=command.attempt,
-                    owner=command.owner or "",
-                    record=record,
-                    log_path=str(log_path) if log_path.exists() else None,
-                    handle=handle,
-                )
-            except StoreUnavailableError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_STORE_RETRY)
-            else:
-                return
-
-    def _fail(self, command: Command, log_path: Path, error: DebugServerError | KeyboardInterrupt) -> None:
+    def _fail(
+        self, command: Command, log_path: Path, error: DebugServerError | KeyboardInterrupt, store_seconds: float
+    ) -> None:
         """End the row of a command that never started, with the error's words in its log."""
         if writer_of(self._paths.keepers_dir, command.id, log_path) is not None:
             log_path = log_path.with_suffix(f".{time.time_ns()}.log")
         log = StageLog(log_path)
         with contextlib.suppress(OSError):  # a full disk: the row still says it
-            log.write(f"[debug-server] {_reason(error).value}: {_unlogged(error)}\n")
+            log.write(f"[debug-server] {reason_of(error).value}: {unlogged(error)}\n")
             log.close()
             seal_log(log_path)
-        self._finish(command, ExitRecord(reason=_reason(error), message=str(error) or "interrupted"), log_path)
+        record = ExitRecord(reason=reason_of(error), message=str(error) or "interrupted")
+        self._finish(End(command=command, record=record, log_path=log_path), store_seconds)
 
     def _span(self, command: Command) -> AbstractContextManager[None]:
         if self._telemetry is None:
@@ -326,41 +361,6 @@ def _interruptible(running: RunningCommand, wait: Callable[[], R]) -> tuple[R | 
 def _interruptibly(wait: Callable[[float], object], seconds: float) -> None:
     with interruptible():
         wait(seconds)
-
-
-@contextmanager
-def _defects_told(command: Command) -> Iterator[None]:
-    """A workspace's files are anybody's and may hold what nobody thought of: the command has its end all the same."""
-    try:
-        yield
-    except (DebugServerError, OSError):
-        raise
-    except Exception as error:
-        raise _defect(command, error) from error
-
-
-def _defect(command: Command, error: Exception) -> CommandExecutionError:
-    _LOG.error("preparation_failed", extra={"command_id": command.id}, exc_info=error)
-    return CommandExecutionError(
-        f"command {command.id} could not be prepared: {type(error).__name__}: {str(error)[:_SAID]}"
-    )
-
-
-def _unlogged(error: DebugServerError | KeyboardInterrupt) -> str:
-    """An error's words without the output of a build tool, which is in the log above them."""
-    return (error.without_output if isinstance(error, EnvironmentBuildError) else str(error)) or "interrupted"
-
-
-def _reason(error: DebugServerError | KeyboardInterrupt) -> ExitReason:
-    if isinstance(error, KeyboardInterrupt):
-        return ExitReason.CANCELLED
-    if isinstance(error, PatchApplicationError):
-        return ExitReason.PATCH_FAILED
-    if isinstance(error, EnvironmentBuildError):
-        return ExitReason.ENV_FAILED
-    if isinstance(error, LeaseLostError):
-        return ExitReason.LEASE_LOST
-    return ExitReason.SPAWN_FAILED
 
 
 def _set_aside(log_path: Path) -> None:

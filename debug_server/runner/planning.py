@@ -12,6 +12,7 @@ from debug_server.errors import InvalidInputError
 from debug_server.model import Command, check_name
 from debug_server.ports import Lease
 from debug_server.runner import child_environment
+from debug_server.runner.endings import STORE_SECONDS
 from debug_server.runner.launch import LaunchOrder, RunningCommand
 from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.limits import plan_limits
@@ -42,6 +43,7 @@ class Job:
     terminal_size: Mapping[str, int] | None = None
     cwd: Path | None = None  # checked already
     on_start: Callable[[RunningCommand], None] | None = None  # called once the row says that it runs
+    store_seconds: float = STORE_SECONDS  # how long the caller waits for a store that cannot take the end
 
 
 class Planner:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,10 +60,12 @@ def recover(
     session_id: int | None = None,
     workers: bool = False,
     ended_only: bool = False,
+    forgotten: Collection[int] = (),
 ) -> list[Adopted]:
     """Settle every command (or every worker's life) of a dead owner; returns those that are to be waited for.
 
-    With ``ended_only`` what still runs is left to somebody who has the time to wait for it.
+    With ``ended_only`` what still runs is left to somebody who has the time to wait for it. ``forgotten`` commands of
+    this very owner are settled too: nothing in this process works on them.
     """
     adopted = []
     ownership.sweep(paths.owners_dir)
@@ -71,7 +74,10 @@ def recover(
             continue
         if command.owner is None or not ownership.is_ours(paths.owners_dir, command.owner):
             continue
-        if ownership.is_alive(paths.owners_dir, command.owner) or (ended_only and _goes_on(paths, command)):
+        is_forgotten = command.owner == owner and command.id in forgotten
+        if not is_forgotten and ownership.is_alive(paths.owners_dir, command.owner):
+            continue
+        if ended_only and _goes_on(paths, command):
             continue
         if store.take_over(command.id, attempt=command.attempt, owner=command.owner, new_owner=owner):
             found = _resume_or_give_back(store, paths, owner, command)

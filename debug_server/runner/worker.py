@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.model import Command
 from debug_server.ports import CommandStore, Lease, Telemetry
+from debug_server.runner.endings import STORE_SECONDS
 from debug_server.runner.interrupts import held
 from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.limits import plan_limits
@@ -160,6 +161,7 @@ class WorkerSupervisor:
         patch: SessionPatch | None = None,
         stream_observers: Sequence[ChunkCallback] | None = None,
         observer_seconds: float = OBSERVER_SECONDS,
+        store_seconds: float = STORE_SECONDS,
     ) -> CommandResult:
         """Run a command that this owner has claimed from the queue."""
         return self.pipeline.run(
@@ -171,6 +173,7 @@ class WorkerSupervisor:
                 patch=patch,
                 observers=tuple(stream_observers or ()),
                 observer_seconds=observer_seconds,
+                store_seconds=store_seconds,
             )
         )
 

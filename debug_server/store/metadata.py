@@ -25,7 +25,7 @@ from debug_server.store.runs import Runs
 from debug_server.store.schedules import Schedules
 from debug_server.store.sealing import Sealer
 from debug_server.store.sessions import Sessions
-from debug_server.store.sqlite import SqliteDatabase
+from debug_server.store.sqlite import BUSY_SECONDS, SqliteDatabase
 from debug_server.store.tokens import Tokens
 from debug_server.store.usage import Usage
 from debug_server.store.worktrees import Worktrees
@@ -82,10 +82,15 @@ class MetadataStore(
         self.close()
 
 
-def open_store(url: str | os.PathLike[str], *, now: Callable[[], datetime] | None = None) -> MetadataStore:
-    """Open, and bring up to date, the store that a URL or a plain path names (see ``address``)."""
+def open_store(
+    url: str | os.PathLike[str], *, now: Callable[[], datetime] | None = None, busy_seconds: float = BUSY_SECONDS
+) -> MetadataStore:
+    """Open, and bring up to date, the store that a URL or a plain path names (see ``address``).
+
+    ``busy_seconds`` is how long a writer waits for another process that has locked an SQLite file.
+    """
     address = os.fspath(url)
-    database = open_database(address)
+    database = open_database(address, busy_seconds=busy_seconds)
     try:
         return MetadataStore(database, Sealer(seal_key_path(address, os.environ)), now or utc_now)
     except BaseException:
@@ -93,10 +98,10 @@ def open_store(url: str | os.PathLike[str], *, now: Callable[[], datetime] | Non
         raise
 
 
-def open_database(url: str) -> Database:
+def open_database(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Database:
     """The database alone, as it is: for migrations and repair."""
     if not is_postgres(url):
-        return SqliteDatabase(sqlite_path(url))
+        return SqliteDatabase(sqlite_path(url), busy_seconds=busy_seconds)
     try:
         from debug_server.store.postgres import PostgresDatabase
     except ImportError as error:

@@ -17,6 +17,7 @@ from typing import Any
 
 from debug_server.errors import DebugServerError
 from debug_server.model import ExitReason, ExitRecord
+from debug_server.runner.endings import UnrecordedEndError
 from debug_server.runner.launch import DetachedError, RunningCommand, reconnect
 from debug_server.runner.planning import Job
 from debug_server.runner.recovery import INLINE, WORKER, Adopted
@@ -93,6 +94,8 @@ class Life:
                 record = work()
             except DetachedError:
                 record = ExitRecord(reason=ExitReason.LOST, message="this server let go of it")
+            except UnrecordedEndError as error:
+                record = error.result.exit
             except DebugServerError as error:
                 record = ExitRecord(reason=ExitReason.SPAWN_FAILED, message=str(error))
             except Exception as error:  # noqa: BLE001 - the thread's boundary: a supervisor must hear of every end

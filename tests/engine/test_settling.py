@@ -1,0 +1,131 @@
+"""A store that is away when commands start and end: nothing of them is lost, and nothing waits for a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from debug_server.engine import LocalEngine
+from debug_server.engine.artifacts import ARTIFACTS
+from debug_server.engine.queued_run import QueuedRun
+from debug_server.model import ArtifactKind, Command, CommandStatus, ExitReason, SessionStatus
+from debug_server.runner.launch import run_dir_for
+from debug_server.runner.spec import CommandSpec
+from tests.running import Bench, eventually
+from tests.store.away import away
+
+MakeBench = Callable[..., Bench]
+BUSY = 0.1  # seconds that a writer waits for a locked database
+WAITING = "echo begun; until [ -e go ]; do sleep 0.02; done; echo result > out.txt; exit 3"
+
+
+@contextmanager
+def _running(bench: Bench) -> Iterator[LocalEngine]:
+    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
+    engine.start()
+    try:
+        yield engine
+    finally:
+        engine.stop()
+
+
+def _queue(engine: LocalEngine, bench: Bench, text: str) -> Command:
+    """A command in a session of its own, which is closed at its end, with a file to keep."""
+    run = QueuedRun(spec=CommandSpec(["sh", "-c", text]), directory=bench.workspace, metadata={ARTIFACTS: ["out.txt"]})
+    return engine.queue_run(run)
+
+
+def _await_running(bench: Bench, commands: list[Command]) -> None:
+    def running() -> bool:
+        return all(bench.store.get_command(row.id).status is CommandStatus.RUNNING for row in commands)
+
+    eventually(running, what="running commands")
+
+
+def _exit_record(bench: Bench, command: Command) -> Path:
+    return run_dir_for(bench.settings.paths.keepers_dir, command.id, 1) / "exit.json"
+
+
+def _await_no_record(bench: Bench, command: Command) -> None:
+    eventually(lambda: not _exit_record(bench, command).exists(), what="the removal of the run directory")
+
+
+def _kinds(bench: Bench, command: Command) -> list[str]:
+    return [event.kind for event in bench.store.read_events(0, 1000) if event.command_id == command.id]
+
+
+def test_ends_are_recorded_when_the_store_is_back(database_url: str, make_bench: MakeBench) -> None:
+    """Commands end while the store is away: their places are free at once; when it is back each has its end, once,
+    with its files, and its session is closed."""
+    bench = make_bench(database_url=database_url, busy_seconds=BUSY)
+    with _running(bench) as engine:
+        commands = [_queue(engine, bench, WAITING) for _ in range(3)]
+        _await_running(bench, commands)
+        with away(database_url):
+            (bench.workspace / "go").touch()
+            eventually(lambda: len(bench.supervisor.pipeline.unsettled) == 3, what="three ends that are kept")
+            assert all(_exit_record(bench, command).exists() for command in commands)
+            eventually(lambda: not engine._at_work, what="free places")
+        ended = [engine.wait(command.id, 60.0) for command in commands]
+        for command in ended:
+            assert (command.status, command.exit_code) == (CommandStatus.FAILED, 3)
+            assert bench.log(command)["stdout"] == b"begun\n"
+            kinds = {item.kind for item in bench.store.list_artifacts(command.session_id)}
+            assert kinds == {ArtifactKind.LOG, ArtifactKind.CUSTOM}
+            assert bench.store.get_session(command.session_id).status is SessionStatus.FAILED
+            assert _kinds(bench, command).count("command.finished") == 1
+            _await_no_record(bench, command)
+        assert not bench.supervisor.pipeline.unsettled
+
+
+def test_ends_of_a_server_that_left_meanwhile(make_bench: MakeBench) -> None:
+    """The store comes back after the server has gone: the next one records the end."""
+    bench = make_bench(busy_seconds=BUSY)
+    with _running(bench) as engine:
+        command = _queue(engine, bench, WAITING)
+        _await_running(bench, [command])
+        with away(bench.database_url):
+            (bench.workspace / "go").touch()
+            eventually(lambda: bench.supervisor.pipeline.unsettled, what="an end that is kept")
+            engine.stop()
+            bench.supervisor.close()
+    bench.supervisor = bench.new_supervisor()
+    with _running(bench) as engine:
+        ended = engine.wait(command.id, 60.0)
+    assert (ended.status, ended.exit_code) == (CommandStatus.FAILED, 3)
+    assert bench.store.get_session(command.session_id).status is SessionStatus.FAILED
+    names = {item.name for item in bench.store.list_artifacts(command.session_id, kind=ArtifactKind.CUSTOM)}
+    assert names == {"out.txt"}
+
+
+def test_a_refusal_is_recorded_when_the_store_is_back(make_bench: MakeBench) -> None:
+    """A command that cannot be prepared while the store is away is told so later; its session is closed."""
+    bench = make_bench(busy_seconds=BUSY)
+    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
+    run = QueuedRun(spec=CommandSpec(["true"]), directory=bench.root / "gone")
+    command = engine.queue_run(run)
+    claimed = bench.store.claim_next(engine.owner)
+    assert claimed is not None
+    with away(bench.database_url):
+        engine._work(engine._run, claimed, claimed.id)
+        assert bench.supervisor.pipeline.unsettled == [command.id]
+    engine.start()
+    ended = engine.wait(command.id, 60.0)
+    engine.stop()
+    assert ended.exit_reason is ExitReason.SPAWN_FAILED
+    assert bench.store.get_session(command.session_id).status is SessionStatus.FAILED
+
+
+def test_what_this_process_claimed_and_forgot_is_begun_anew(bench: Bench) -> None:
+    """A claim whose answer was lost leaves a command that nobody works on: it goes back to the queue and runs."""
+    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
+    command = engine.submit(session_id=bench.session.id, spec=CommandSpec(["sh", "-c", "echo once >> order"]))
+    assert bench.store.claim_next(engine.owner) is not None
+    engine.start()
+    for _ in range(2):
+        engine._look_around()
+    ended = engine.wait(command.id, 60.0)
+    engine.stop()
+    assert (ended.status, ended.attempt) == (CommandStatus.SUCCEEDED, 2)
+    assert (bench.workspace / "order").read_text() == "once\n"
