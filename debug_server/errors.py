@@ -5,6 +5,7 @@ DebugServerError
  |    +-- ConfigurationError      invalid_configuration  a file or variable of the operator's is wrong
  |    +-- UnmetRequirementError   requirement_unmet    `require` named a limit or layer this machine lacks
  |    +-- PayloadTooLargeError    payload_too_large    a request is larger than the surface takes
+ |    +-- UnsupportedMediaTypeError  unsupported_media_type  a body's content type is not taken here
  |    +-- RangeNotSatisfiableError  range_not_satisfiable  a range lies behind the end of a log
  +-- AccessError                  unauthorized         who the caller is, is not known
  |    +-- ForbiddenError          forbidden            it is known, and may not
@@ -73,6 +74,12 @@ class PayloadTooLargeError(InvalidInputError):
     """A request is larger than the surface takes."""
 
     code = "payload_too_large"
+
+
+class UnsupportedMediaTypeError(InvalidInputError):
+    """The content type of a request's body is not one that the surface takes."""
+
+    code = "unsupported_media_type"
 
 
 class RangeNotSatisfiableError(InvalidInputError):

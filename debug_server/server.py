@@ -176,7 +176,7 @@ def check_folder(store: MetadataStore, root: Path) -> None:
             path.unlink()
         raise ConfigurationError(
             f"the database {store.address} belongs to another folder than {root.absolute()}: serve with that one "
-            "(runner.artifacts_root), or use another database. If that folder is lost or was copied here, write "
+            "(paths.artifacts), or use another database. If that folder is lost or was copied here, write "
             f"{belongs} into {path}"
         )
 

@@ -238,8 +238,8 @@ def cancel_command(command_id: int) -> Call[r.CommandReply]:
     return _call("cancel_command", r.CommandReply, command_id=command_id, timeout=10.0)
 
 
-def signal_command(command_id: int, signal: int) -> Call[r.Message]:
-    """Send a signal to its first process."""
+def signal_command(command_id: int, signal: int | str) -> Call[r.Message]:
+    """Send a signal to its first process, by number or by name (``TERM`` or ``SIGTERM``)."""
     return _call("signal_command", r.Message, command_id=command_id, signal=signal)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from debug_server.engine.forgotten import ForgottenClaims
 from debug_server.engine.housekeeping import Housekeeper
 from debug_server.engine.keeper_calls import KeeperCalls
+from debug_server.engine.probe import verdict
 from debug_server.engine.queued_run import QueuedRun
 from debug_server.engine.schedules import Scheduler
 from debug_server.engine.sessions import Sessions
@@ -213,6 +214,14 @@ class LocalEngine:
     def capabilities(self) -> Capabilities:
         """What this machine can enforce."""
         return self._supervisor.pool.capabilities
+
+    def check(self) -> str:
+        """``ok``, or why nothing more would be run: for a probe of readiness."""
+        if self._dispatcher is not None and not self._dispatcher.is_alive() and not self._stopping:
+            return "the dispatcher has ended: restart the server"
+        with self._lock:
+            held = [] if self._has_room() else sorted(self._at_work)
+        return verdict(self._store, self._supervisor.paths.keepers_dir, held)
 
     def connect(self, command: Command) -> KeeperConnection:
         """To its keeper, whose socket comes a moment after its row says that it runs."""

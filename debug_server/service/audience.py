@@ -4,11 +4,11 @@ descriptors."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 
-from debug_server.errors import DebugServerError, TooManyFollowersError
+from debug_server.errors import AccessError, DebugServerError, TooManyFollowersError
 from debug_server.runner.open_files import connection_room
 from debug_server.service.caller import Caller
 
@@ -26,13 +26,14 @@ class Audience:
     def __init__(self, most: int | None = None, *, revoked: Revoked | None = None) -> None:
         self.most = seats() if most is None else most
         self._present: dict[object, tuple[int | None, Callable[[], object]]] = {}
+        self._waiting: set[object] = set()  # those of them that only wait for one answer
         self._revoked = revoked
         self._looking: asyncio.Task[None] | None = None  # as long as somebody is here
 
     @property
     def size(self) -> int:
-        """How many there are."""
-        return len(self._present)
+        """How many follow."""
+        return len(self._present) - len(self._waiting)
 
     def check_room(self) -> None:
         """TooManyFollowersError when nobody else can be served."""
@@ -43,10 +44,12 @@ class Audience:
             )
 
     @contextmanager
-    def counted(self, caller: Caller | None, leave: Callable[[], object]) -> Iterator[None]:
+    def counted(self, caller: Caller | None, leave: Callable[[], object], *, follows: bool = True) -> Iterator[None]:
         """Be one of them for the block; look for room first. ``leave`` is called when the token is no longer good."""
         seat, expiry = object(), None
         self._present[seat] = (caller.token_id if caller else None, leave)
+        if not follows:
+            self._waiting.add(seat)
         if caller is not None and caller.expires_at is not None:
             left = (caller.expires_at - datetime.now(UTC)).total_seconds()
             expiry = asyncio.get_running_loop().call_later(max(0.0, left), leave)
@@ -56,11 +59,31 @@ class Audience:
             yield
         finally:
             del self._present[seat]
+            self._waiting.discard(seat)
             if expiry is not None:
                 expiry.cancel()
             if self._looking is not None and not self._present:
                 self._looking.cancel()
                 self._looking = None
+
+    @asynccontextmanager
+    async def while_valid(self, caller: Caller, *, follows: bool = False) -> AsyncIterator[None]:
+        """AccessError as soon as the caller's token expires or is revoked; with ``follows``, counted as a follower."""
+        dismissed = False
+
+        def leave() -> None:
+            nonlocal dismissed
+            dismissed = True
+            bound.reschedule(asyncio.get_running_loop().time())
+
+        try:
+            async with asyncio.timeout(None) as bound:
+                with self.counted(caller, leave, follows=follows):
+                    yield
+        except TimeoutError as error:
+            if not dismissed:
+                raise
+            raise AccessError(DISMISSED) from error
 
     async def _look(self, revoked: Revoked) -> None:
         while True:

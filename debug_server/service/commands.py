@@ -103,14 +103,15 @@ class CommandVerbs(SessionVerbs):
     async def list_commands(self, caller: Caller, request: m.SessionPage) -> m.CommandList:
         """A session's commands by sequence."""
         session = await self._session(caller, request.session_id)
-        rows = await self._call(self._store.list_commands, session.id, after=request.after, limit=request.limit)
-        following = views.next_after(rows, request, lambda row: row.sequence)
+        rows = await self._call(self._store.list_commands, session.id, after=request.after, limit=request.limit + 1)
+        rows, following = views.one_page(rows, request.limit, lambda row: row.sequence)
         return m.CommandList(items=[views.command(row) for row in rows], next_after=following)
 
     async def wait_command(self, caller: Caller, request: m.WaitCommand) -> m.CommandReply:
         """The command once it has ended, or as it is at the deadline."""
         command = await self._command(caller, request.command_id)
-        return views.command(await self._ended(command, request.timeout))
+        async with self.audience.while_valid(caller):
+            return views.command(await self._ended(command, request.timeout))
 
     async def _ended(self, command: Command, seconds: float) -> Command:
         """The command once it has ended, or as it is after so many seconds or when the server leaves.

@@ -92,8 +92,8 @@ class LogVerbs(CommandVerbs):
     async def list_artifacts(self, caller: Caller, request: m.SessionPage) -> m.ArtifactList:
         """A session's artifacts."""
         session = await self._session(caller, request.session_id)
-        rows = await self._call(self._store.list_artifacts, session.id, after=request.after, limit=request.limit)
-        following = views.next_after(rows, request, lambda row: row.id)
+        rows = await self._call(self._store.list_artifacts, session.id, after=request.after, limit=request.limit + 1)
+        rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.ArtifactList(items=[views.artifact(row) for row in rows], next_after=following)
 
     async def get_artifact(self, caller: Caller, request: m.ArtifactId) -> m.ArtifactReply:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,7 @@ from debug_server.store import MetadataStore
 from debug_server.workers.workers import Workers
 
 _MIN_FREE_BYTES = 64 << 20
+_CHECK_SECONDS = 5.0
 _KEYED = frozenset({"open_session", "submit_command", "start_run"})  # the store knows what they made by their key
 
 
@@ -122,8 +124,8 @@ class Service(OutgoingVerbs, WorkerVerbs):
 
     async def list_tokens(self, caller: Caller, request: m.Page) -> m.TokenList:
         """The tokens, without secrets."""
-        rows = await self._call(self._store.list_tokens, after=request.after, limit=request.limit)
-        following = views.next_after(rows, request, lambda row: row.id)
+        rows = await self._call(self._store.list_tokens, after=request.after, limit=request.limit + 1)
+        rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.TokenList(items=[views.token(row) for row in rows], next_after=following)
 
     async def revoke_token(self, caller: Caller, request: m.TokenId) -> m.Message:
@@ -138,21 +140,38 @@ class Service(OutgoingVerbs, WorkerVerbs):
 
     async def list_leases(self, caller: Caller, request: m.Page) -> m.LeaseList:
         """The workspaces and who holds each."""
-        rows = await self._call(self._store.list_worktrees, after=request.after, limit=request.limit)
-        following = views.next_after(rows, request, lambda row: row.id)
+        rows = await self._call(self._store.list_worktrees, after=request.after, limit=request.limit + 1)
+        rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.LeaseList(items=[views.lease(row) for row in rows], next_after=following)
 
     async def health(self, caller: Caller | None, request: m.Nothing) -> m.Health:
         """Store, disk, keepers and the server's parts, checked now; a stranger does not learn why one fails."""
-        checks = {name: await self._call(check) for name, check in self._checks().items()}
+        checks = await self._checked()
         checks |= {part.name: part.readiness()[0] for part in self.parts}
         ok = all(result == "ok" for result in checks.values())
         if caller == STRANGER:
             checks = {name: "ok" if result == "ok" else "failed" for name, result in checks.items()}
         return m.Health(ok=ok, message="ready" if ok else "not ready", checks=checks)
 
-    def _checks(self) -> dict[str, Callable[[], str]]:
-        return {"store": self._check_store, "disk": self._check_disk, "keepers": self._check_keepers}
+    async def _checked(self) -> dict[str, str]:
+        """Every check by name, all at once; one that hangs is not ready."""
+        checks = {
+            "store": self._check_store,
+            "disk": self._check_disk,
+            "keepers": self._check_keepers,
+            "engine": self._engine.check,
+        }
+        found = await asyncio.gather(*map(self._verdict, checks.values()))
+        return dict(zip(checks, found, strict=True))
+
+    async def _verdict(self, check: Callable[[], str]) -> str:
+        try:
+            async with asyncio.timeout(_CHECK_SECONDS):
+                return await self._call(check)
+        except TimeoutError:
+            return f"no answer within {_CHECK_SECONDS:g} s"
+        except DebugServerError as error:
+            return str(error)
 
     def _check_store(self) -> str:
         try:

@@ -70,8 +70,8 @@ class SessionVerbs(ServicePart):
 
     async def list_repositories(self, caller: Caller, request: m.Page) -> m.RepositoryList:
         """A page of them."""
-        rows = await self._call(self._store.list_repositories, after=request.after, limit=request.limit)
-        following = views.next_after(rows, request, lambda row: row.id)
+        rows = await self._call(self._store.list_repositories, after=request.after, limit=request.limit + 1)
+        rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.RepositoryList(items=[views.repository(row) for row in rows], next_after=following)
 
     async def open_session(
@@ -122,9 +122,9 @@ class SessionVerbs(ServicePart):
         """The caller's, or everybody's."""
         owner = None if caller.is_admin else caller.token_id
         rows = await self._call(
-            self._store.list_sessions, owner_token_id=owner, after=request.after, limit=request.limit
+            self._store.list_sessions, owner_token_id=owner, after=request.after, limit=request.limit + 1
         )
-        following = views.next_after(rows, request, lambda row: row.id)
+        rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.SessionList(items=[views.session(row) for row in rows], next_after=following)
 
     async def fork_session(self, caller: Caller, request: m.ForkSession) -> m.SessionList:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,9 +15,14 @@ CALLER = "caller"
 _HIDDEN = frozenset({"lease_generation", "idempotency_key", "after", CALLER})
 
 
-def next_after(rows: Sequence[T], page: m.Page, cursor: Callable[[T], int]) -> int | None:
-    """The cursor of the page after this one; None when there is none."""
-    return cursor(rows[-1]) if len(rows) == page.limit else None
+def one_page(rows: list[T], limit: int, cursor: Callable[[T], int]) -> tuple[list[T], int | None]:
+    """The first ``limit`` rows, and the cursor of the page after them; None when there is none.
+
+    One row more than ``limit`` must have been read: only that tells a full last page from one that others follow.
+    """
+    if len(rows) <= limit:
+        return rows, None
+    return rows[:limit], cursor(rows[limit - 1])
 
 
 def repository(row: Repository) -> m.RepositoryReply:

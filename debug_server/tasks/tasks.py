@@ -17,7 +17,7 @@ from debug_server.service import LOCAL, Caller, Operation, Service
 from debug_server.service import messages as m
 from debug_server.service.caller import ARTIFACTS_READ, COMMANDS_WRITE, SESSIONS_READ, SESSIONS_WRITE
 from debug_server.service.own_runs import RunRows
-from debug_server.service.views import log_bytes
+from debug_server.service.views import log_bytes, one_page
 from debug_server.tasks import views
 from debug_server.tasks.executors import Executors, Plan
 from debug_server.tasks.models import (
@@ -134,9 +134,9 @@ class Tasks:
     async def list(self, caller: Caller, request: TaskPage) -> TaskList:
         """The caller's tasks, oldest first."""
         caller.require((SESSIONS_READ,))
-        rows = await self._service.list_runs(caller, views.PREFIX, after=request.after, limit=request.limit)
-        items = [views.task(row, tails=_NO_TAILS) for row in rows]
-        following = rows[-1].command.id if len(rows) == request.limit else None
+        rows = await self._service.list_runs(caller, views.PREFIX, after=request.after, limit=request.limit + 1)
+        page, following = one_page(rows, request.limit, lambda row: row.command.id)
+        items = [views.task(row, tails=_NO_TAILS) for row in page]
         wanted = [item for item in items if request.status in (None, item.status)]
         return TaskList(items=wanted, next_after=following)
 
@@ -144,7 +144,8 @@ class Tasks:
         """The task once it is over, or as it is at the deadline."""
         caller.require((SESSIONS_READ,))
         rows = await self._find(caller, request.task_id)
-        return await self._view(await self._service.run_over(rows, request.timeout))
+        async with self._service.audience.while_valid(caller):
+            return await self._view(await self._service.run_over(rows, request.timeout))
 
     async def cancel(self, caller: Caller, request: TaskId, key: str | None = None) -> RunnerTask:
         """End a task; returns when its tree is empty and its places are free. One that is over stays as it is."""

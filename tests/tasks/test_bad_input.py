@@ -96,7 +96,8 @@ def test_every_rule_names_its_field(server: TaskServer) -> None:
     for missing in ("task_id", "run_id", "prompt"):
         body = {name: "x" for name in ("task_id", "run_id", "prompt") if name != missing}
         assert server.client.post("/tasks/submit", json=body).json()["error"]["field"] == missing
-    assert server.client.post("/tasks/submit", content=b"{").status_code == 422
+    as_json = {"Content-Type": "application/json"}
+    assert server.client.post("/tasks/submit", content=b"{", headers=as_json).status_code == 422
     assert server.client.get("/tasks").json()["items"] == []
 
 
@@ -142,3 +143,13 @@ def test_a_task_id_is_any_text_that_a_url_can_hold(server: TaskServer) -> None:
     found = server.ended(quote(task_id, safe=""))
     assert (found["task_id"], found["status"]) == (task_id, "success")
     assert server.client.get(found["log_url"]).text == "hello"
+
+
+def test_a_body_of_another_site_is_refused(server: TaskServer) -> None:
+    """Without a token only JSON is taken: a browser asks before it sends that to another site."""
+    body = b'{"task_id": "t", "run_id": "r", "prompt": "p"}'
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", None):
+        headers = {"Content-Type": kind} if kind else {}
+        answer = server.client.post("/tasks/submit", content=body, headers=headers)
+        assert answer.status_code == 415, f"{kind}: {answer.text}"
+    assert server.client.get("/tasks").json()["items"] == []

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from debug_server.model.signals import signal_number
 from debug_server.service.messages.base import (
     COMMIT,
     Identifier,
@@ -112,10 +113,14 @@ class CommandId(Request):
     command_id: Identifier
 
 
-class SignalCommand(CommandId):
-    """A signal for its first process."""
+def _numbered(given: object) -> object:
+    return signal_number(given) if isinstance(given, str) else given
 
-    signal: Annotated[int, Field(ge=1, le=64)]
+
+class SignalCommand(CommandId):
+    """A signal for its first process, by number or by name (``TERM`` or ``SIGTERM``)."""
+
+    signal: Annotated[int, BeforeValidator(_numbered, json_schema_input_type=int | str), Field(ge=1, le=64)]
 
 
 class WaitCommand(CommandId):

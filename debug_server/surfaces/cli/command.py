@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from debug_server.client import calls
+from debug_server.model.signals import signal_number
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
 from debug_server.surfaces.cli.following import follow_to_the_end, status_of, wait_for
 from debug_server.surfaces.cli.invocation import invocation
@@ -28,7 +29,7 @@ from debug_server.surfaces.cli.limit_options import (
 from debug_server.surfaces.cli.output import Column, progress
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
-from debug_server.surfaces.cli.words import duration, limits, listed, pairs, patch_text, signal_number
+from debug_server.surfaces.cli.words import duration, limits, listed, pairs, patch_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Commands in sessions.")
 CommandArgument = Annotated[int, typer.Argument(metavar="COMMAND", help="a command's number")]

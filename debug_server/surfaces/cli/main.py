@@ -43,7 +43,9 @@ Exit status: 0 done; 1 not found, in conflict or not well; 2 a wrong value; 75 t
 130 interrupted. Where a command's end is told (run, command run, command wait, --follow) it is the command's own,
 or 123 over a limit, 124 too long or too silent, 125 a failure of ours, 127 not started, 128 + n signal n."""
 INTERRUPTED = 130
-_TAKE_ARGV = ("run", "submit")  # what follows these may be somebody else's flag
+# What follows these commands may be another program's flag.
+_TAKE_ARGV = {("run",), ("command", "run"), ("command", "submit"), ("tasks", "submit")}
+_ROOT_VALUES = ("--base-url", "--token")  # options before the command whose next word is their value
 
 
 class LazyCommands(TyperGroup):
@@ -110,6 +112,21 @@ def run_cli(programs: Programs, argv: Sequence[str] | None = None, *, name: str 
 
 def hoisted(argv: Sequence[str]) -> list[str]:
     """``--json`` may stand anywhere before a program's own arguments."""
-    end = min((argv.index(word) for word in (*_TAKE_ARGV, "--") if word in argv), default=len(argv))
+    end = _own_words(argv)
     head = [word for word in argv[:end] if word != "--json"]
     return [*["--json"][: len(head) < end], *head, *argv[end:]]
+
+
+def _own_words(argv: Sequence[str]) -> int:
+    """How many words come before those of a program to run: a name such as ``repo add run`` is none."""
+    path: tuple[str, ...] = ()
+    value = False  # whether this word is an option's value
+    for index, word in enumerate(argv):
+        if word == "--":
+            return index
+        if not value and not word.startswith("-"):
+            path = (*path, word)
+            if path in _TAKE_ARGV:
+                return index
+        value = not path and word in _ROOT_VALUES
+    return len(argv)

@@ -35,7 +35,7 @@ def show_page(output: Output, page: Page, columns: Sequence[Column]) -> None:
     """A page as a table, and how to see the next."""
     output.table(page.items, columns)
     if page.next_after is not None:
-        tell(f"there may be more: --after {page.next_after}")
+        tell(f"there are more: --after {page.next_after}")
 
 
 def every_item(backend: Backend, page_after: Callable[[int], Call[P]]) -> list[Any]:

@@ -114,7 +114,7 @@ def list_all(
         page = client.send("GET", "/tasks", params=params)
     call.output().table(page["items"], COLUMNS)
     if page["next_after"] is not None:
-        tell(f"there may be more: --after {page['next_after']}")
+        tell(f"there are more: --after {page['next_after']}")
 
 
 @app.command()

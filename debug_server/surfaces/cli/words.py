@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,17 +47,6 @@ def duration(text: str | None, *, flag: str) -> float | None:
     if match is None:
         raise InvalidInputError(f"{flag} {text!r} must be a number of seconds, or such as 15m, 2h, 7d")
     return float(match[1]) * _SECONDS[match[2]]
-
-
-def signal_number(text: str) -> int:
-    """From ``9``, ``KILL`` or ``SIGKILL``."""
-    if text.isdigit():
-        return int(text)
-    name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
-    try:
-        return signal.Signals[name].value
-    except KeyError as error:
-        raise InvalidInputError(f"signal {text!r} is not known: use a number or a name such as INT") from error
 
 
 def patch_bytes(path: Path) -> bytes:

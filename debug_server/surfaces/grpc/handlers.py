@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 
 import grpc
 from google.protobuf.message import Message
 from grpc.aio import ServicerContext
 
-from debug_server.errors import AccessError
-from debug_server.service import OPERATIONS, Caller, Operation, Service
-from debug_server.service.audience import DISMISSED
+from debug_server.service import OPERATIONS, Operation, Service
 from debug_server.surfaces.grpc.byte_streams import Stream, fetch_artifact, fetch_diff
 from debug_server.surfaces.grpc.calls import admitted, metadata
 from debug_server.surfaces.grpc.decoding import parse, request_of
@@ -62,28 +59,8 @@ def _stream(service: Service, operation: Operation, called: Rpc) -> Stream:
             request = request_of(operation.request, parse(called.request, data))
             # Closed here and now: a peer that leaves during a write would leave the watch to the garbage collector.
             service.audience.check_room()
-            async with leaving_with_token(service, caller), aclosing(verb(caller, request)) as replies:
+            async with service.audience.while_valid(caller, follows=True), aclosing(verb(caller, request)) as replies:
                 async for reply in replies:
                     await context.write(message_of(called.reply, reply))
 
     return stream
-
-
-@asynccontextmanager
-async def leaving_with_token(service: Service, caller: Caller) -> AsyncIterator[None]:
-    """A place among those who follow; AccessError as soon as the caller's token is no longer good."""
-    dismissed = False
-
-    def leave() -> None:
-        nonlocal dismissed
-        dismissed = True
-        bound.reschedule(asyncio.get_running_loop().time())
-
-    try:
-        async with asyncio.timeout(None) as bound:
-            with service.audience.counted(caller, leave):
-                yield
-    except TimeoutError as error:
-        if not dismissed:
-            raise
-        raise AccessError(DISMISSED) from error

@@ -23,7 +23,6 @@ from debug_server.errors import DebugServerError, InvalidInputError, NotFoundErr
 from debug_server.kanban import kanban_pb2 as pb
 from debug_server.surfaces.grpc.calls import admitted
 from debug_server.surfaces.grpc.decoding import parse
-from debug_server.surfaces.grpc.handlers import leaving_with_token
 
 READ, WRITE, ADMIN = ("sessions:read",), ("commands:write", "sessions:write"), ("admin",)
 M = TypeVar("M", bound=Message)
@@ -106,7 +105,7 @@ class KanbanServices:
             )
             stream = self._governor.stream(wish).entries()
             self._service.audience.check_room()
-            async with leaving_with_token(self._service, caller), aclosing(stream) as entries:
+            async with self._service.audience.while_valid(caller, follows=True), aclosing(stream) as entries:
                 async for entry in entries:
                     await context.write(
                         pb.IssueEventRequest(

@@ -8,9 +8,10 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.requests import HTTPConnection, Request
 
-from debug_server.errors import InvalidInputError
+from debug_server.errors import InvalidInputError, UnsupportedMediaTypeError
 
 M = TypeVar("M", bound=BaseModel)
+_WITH_TOKEN = frozenset({"", "application/x-www-form-urlencoded"})  # taken from a caller that sends a token
 _DIGITS = 19  # of the largest number that a path may hold
 
 
@@ -37,6 +38,7 @@ async def json_object(request: Request) -> dict[str, Any]:
     data = await request.body()
     if not data:
         return {}
+    _check_type(request)
     try:
         value = from_json(data, allow_inf_nan=False)
     except ValueError as error:
@@ -44,6 +46,22 @@ async def json_object(request: Request) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidInputError(f"the body must be a JSON object, not a {type(value).__name__}")
     return value
+
+
+def _check_type(request: Request) -> None:
+    """UnsupportedMediaTypeError for a body that may come from a page of another site.
+
+    A browser sends text/plain, forms and bodies without a type to any site without asking it first, but never with a
+    token in a header. ``curl -d`` says that its JSON is a form: with a token that is taken.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
+        return
+    if kind in _WITH_TOKEN and "authorization" in request.headers:
+        return
+    raise UnsupportedMediaTypeError(
+        f"the body's content type is {kind or 'missing'}: send `Content-Type: application/json`"
+    )
 
 
 def _number(text: str) -> int | str:

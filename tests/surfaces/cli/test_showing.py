@@ -12,13 +12,14 @@ import pytest
 from debug_server.client.replies import EventReply, LogPiece, Message
 from debug_server.errors import InvalidInputError, NotFoundError
 from debug_server.kanban import kanban_pb2
+from debug_server.model.signals import signal_number
 from debug_server.surfaces.cli import event_stream, events
 from debug_server.surfaces.cli.invocation import Invocation
 from debug_server.surfaces.cli.log_lines import LineLog, RawLog, json_log, show, text_log
 from debug_server.surfaces.cli.main import hoisted
 from debug_server.surfaces.cli.output import Output, cell, tell
 from debug_server.surfaces.cli.remotes import name_for
-from debug_server.surfaces.cli.words import duration, pairs, patch_text, signal_number, values
+from debug_server.surfaces.cli.words import duration, pairs, patch_text, values
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -179,4 +180,6 @@ def test_json_may_stand_anywhere_before_somebody_elses_flags() -> None:
     assert hoisted(["session", "list", "--json"]) == ["--json", "session", "list"]
     assert hoisted(["run", "--", "tool", "--json"]) == ["run", "--", "tool", "--json"]
     assert hoisted(["command", "submit", "1", "tool", "--json"]) == ["command", "submit", "1", "tool", "--json"]
+    assert hoisted(["repo", "add", "run", "--json"]) == ["--json", "repo", "add", "run"]
+    assert hoisted(["--token", "run", "token", "list", "--json"]) == ["--json", "--token", "run", "token", "list"]
     assert hoisted([]) == []

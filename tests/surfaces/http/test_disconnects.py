@@ -12,6 +12,7 @@ import socket as sockets
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -259,4 +260,18 @@ def test_garbage_on_a_websocket(shared: Served) -> None:
             polite.recv(timeout=SECONDS)
     eventually(lambda: shared.followers == 0, what="the end of the followers")
     assert shared.admin.get("/readyz").status_code == 200
+    answered(shared.admin.post(f"/commands/{command}/cancel"), 200)
+
+
+def test_waiting_ends_with_the_token(shared: Served) -> None:
+    """A pending wait is answered 401 soon after its token is revoked."""
+    command = shared.submit(shared.session(), "sleep", "600")
+    made = answered(shared.admin.post("/auth/tokens", json={"name": "short", "scopes": ["admin"]}), 201)
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    with httpx.Client(base_url=shared.url, headers=headers, timeout=SECONDS) as client, ThreadPoolExecutor() as threads:
+        pending = threads.submit(client.get, f"/commands/{command}/wait", params={"timeout": 600})
+        eventually(lambda: shared.local.service.audience._waiting, what="somebody who waits")
+        answered(shared.admin.delete(f"/auth/tokens/{made['id']}"), 200)
+        refused(pending.result(SECONDS), 401, "unauthorized")
+    assert not shared.followers
     answered(shared.admin.post(f"/commands/{command}/cancel"), 200)

@@ -7,12 +7,13 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partialmethod
 from typing import Any
 
 import pytest
 
+from debug_server.engine import probe
 from debug_server.model import Command
 from debug_server.runner import pipeline
 from debug_server.runner.keeper.rundir import HANDLE
@@ -90,3 +91,53 @@ def test_input_that_nobody_reads(served: Served, monkeypatch: pytest.MonkeyPatch
     answered(served.admin.post(path, json={**lines, "close": True}), 200)
     answered(served.admin.get(f"/commands/{command}/wait"), 200)
     assert served.admin.get(f"/commands/{command}/log").text.strip() == "300000"
+
+
+@pytest.mark.parametrize("name", ["TERM", "SIGTERM", "term", 15, "15"])
+def test_signals_by_name_and_number(shared: Served, name: object) -> None:
+    """A signal is named as in a shell, or numbered."""
+    session = shared.session()
+    command = shared.submit(session, "sleep", "600")
+    answered(shared.admin.post(f"/commands/{command}/signal", json={"signal": name}), 200)
+    ended = answered(shared.admin.get(f"/commands/{command}/wait", params={"timeout": SECONDS}), 200)
+    assert (ended["exit_reason"], ended["exit"]["signal"]) == ("signaled", signal.SIGTERM)
+    answered(shared.admin.delete(f"/sessions/{session}"), 200)
+
+
+@pytest.mark.parametrize("wrong", ["NOPE", 0, 65, "0", True, 1.5, None, ""])
+def test_unknown_signals_are_refused(shared: Served, wrong: object) -> None:
+    """Whatever is no signal is refused by the name of its field."""
+    error = refused(shared.admin.post("/commands/1/signal", json={"signal": wrong}), 422, "invalid_input")
+    assert error["field"] == "signal"
+
+
+def test_bodies_that_another_site_could_send_are_refused(shared: Served) -> None:
+    """A body is JSON by its content type; what ``curl -d`` sends is taken with a token, as no page can send one."""
+    body = b'{"name": "repo", "remote_url": "x"}'
+    kinds = {"application/json": 409, "application/merge-patch+json; charset=utf-8": 409, "text/plain": 415}
+    kinds |= {"multipart/form-data; boundary=x": 415, "application/x-www-form-urlencoded": 409}
+    for kind, status in kinds.items():
+        answer = shared.admin.post("/repository/init", content=body, headers={"Content-Type": kind})
+        assert answer.status_code == status, f"{kind}: {answer.text}"
+    told = refused(
+        shared.admin.post("/repository/init", content=body, headers={"Content-Type": "text/plain"}),
+        415,
+        "unsupported_media_type",
+    )
+    assert "Content-Type: application/json" in told["message"]
+
+
+def test_a_server_whose_slots_are_stuck_is_not_ready(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While every slot is held by a keeper that does not answer, /readyz says so, and says ok again afterwards."""
+    monkeypatch.setattr(probe, "_SECONDS", 0.5)
+    slots = served.local.settings.max_concurrency
+    commands = [served.submit(served.session(), "sleep", "600") for _ in range(slots)]
+    with ExitStack() as frozen:
+        for command in commands:
+            frozen.enter_context(_frozen_keeper(served, command))
+        told = answered(served.admin.get("/readyz"), 503)
+        assert f"all {slots} slots are held by keepers that do not answer" in told["checks"]["engine"]
+    monkeypatch.undo()  # a busy machine may need longer than half a second
+    assert answered(served.admin.get("/readyz"), 200)["checks"]["engine"] == "ok"
+    for command in commands:
+        answered(served.admin.post(f"/commands/{command}/cancel"), 200)

@@ -1,0 +1,41 @@
+"""Whether commands that hold all slots go on, or their keepers have stopped answering."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from debug_server.errors import KeeperError
+from debug_server.runner.launch import run_dir_for
+from debug_server.runner.launcher import KeeperConnection
+from debug_server.store import MetadataStore
+
+_SECONDS = 2.0  # for one keeper of all to answer
+
+
+def verdict(store: MetadataStore, keepers_dir: Path, held: list[int]) -> str:
+    """``ok``, or why nothing more would be run while these commands hold every slot."""
+    if not held or _any_goes_on(store, keepers_dir, held):
+        return "ok"
+    return f"all {len(held)} slots are held by keepers that do not answer (commands {', '.join(map(str, held))})"
+
+
+def _any_goes_on(store: MetadataStore, keepers_dir: Path, command_ids: Iterable[int]) -> bool:
+    """Whether one of the commands is being prepared or concluded, or has a keeper that answers."""
+    with ExitStack() as opened:
+        asked: list[KeeperConnection] = []
+        for command_id in command_ids:
+            command = store.get_command(command_id)
+            if command.status != "running":
+                return True
+            try:
+                run_dir = run_dir_for(keepers_dir, command.id, command.attempt)
+                connection = opened.enter_context(KeeperConnection.connect(run_dir, _SECONDS))
+                connection.send({"op": "status", "n": 1})
+            except KeeperError:
+                continue
+            asked.append(connection)
+        # Only a keeper that runs says anything, whatever it is.
+        return bool(asked) and bool(select.select([item.detach() for item in asked], [], [], _SECONDS)[0])
