@@ -145,6 +145,9 @@ class Part(Protocol):
     def drain(self) -> None:
         """A signal came: take nothing new, finish what is under way. Called once, in the server's loop."""
 
+    async def drained(self) -> None:
+        """Return when that is finished, within a deadline of the part's own; the server answers until then."""
+
     def health(self) -> Mapping[str, Any]:
         """What ``/healthz`` shows of it, beside what the server says of itself."""
 

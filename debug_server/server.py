@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _BACKLOG = 2048
+_LEAST_SECONDS = 1.0  # to send what parts had to say at the end of a long grace of their own
 _ENGINE_SECONDS = 1.0  # for what is about to end by itself
 _FOLDER_MARK = "folder"  # in the artifacts folder
 _SWITCH_SECONDS = 0.0005
@@ -115,10 +116,10 @@ def serve(local: Local, options: ServeOptions, *, announce: Callable[[str], None
         with held_lock(local.server_lock_path, local.store.address):
             if local.shares_database:
                 check_folder(local.store, local.settings.paths.artifacts_root)
-            signalled_at = _serve(local, options, announce or _print)
+            deadline = _serve(local, options, announce or _print)
     finally:
         gc.enable()
-    _leave_threads(signalled_at + options.grace_seconds)
+    _leave_threads(deadline)
     return 0
 
 
@@ -277,6 +278,7 @@ class _Run:
         self._app = http_app(local, parts=self._parts, api=API in options.parts)
         self._signalled_at = 0.0
         self._live = asyncio.Event()  # every part's life has begun
+        self._draining: asyncio.Task[None] | None = None
         self._grpc_connections, limits = connection_limits(local.settings.server, grpc=options.grpc_port is not None)
         connections = Connections(limits)
         config = uvicorn_config(self._app, options, connections)
@@ -291,7 +293,7 @@ class _Run:
         gc.enable()
 
     async def until_signal(self, say: Callable[[str], None]) -> float:
-        """Serve; returns when the first signal came, on the monotonic clock."""
+        """Serve; returns by when the process must be gone, on the monotonic clock."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
@@ -308,8 +310,8 @@ class _Run:
             self._server.should_exit |= grpc is None and self._options.grpc_port is not None
             await serving
             if grpc is not None:
-                await grpc.stop(max(0.0, self._signalled_at + self._options.grace_seconds - time.monotonic()) / 2)
-        return self._signalled_at
+                await grpc.stop(max(0.0, self._deadline() - time.monotonic()) / 2)
+        return self._deadline()
 
     async def _serve(self) -> None:
         async with running(self._app):
@@ -354,10 +356,23 @@ class _Run:
         self._local.service.drain()
         for part in self._parts:
             part.drain()
-        asyncio.get_running_loop().call_later(self._options.drain_seconds, self._leave)
+        self._draining = asyncio.get_running_loop().create_task(self._drain())
+
+    async def _drain(self) -> None:
+        """Answer, with refusals mostly, until every part has finished what it had under way."""
+        try:
+            pause = asyncio.sleep(self._options.drain_seconds)
+            await asyncio.gather(pause, *(part.drained() for part in self._parts))
+        finally:
+            self._leave()
+
+    def _deadline(self) -> float:
+        """The server's grace is over; a part that took all of it, or more, leaves the others a moment."""
+        return max(self._signalled_at + self._options.grace_seconds, time.monotonic() + _LEAST_SECONDS)
 
     def _leave(self) -> None:
         self._app.state.followers.leave()
+        self._server.config.timeout_graceful_shutdown = math.ceil(self._deadline() - time.monotonic())
         self._server.should_exit = True
 
 

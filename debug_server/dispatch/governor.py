@@ -78,6 +78,9 @@ class Governor:
     def drain(self) -> None:
         """Emit refuses by itself once the service drains; streams end with it."""
 
+    async def drained(self) -> None:
+        """Nothing to wait for."""
+
     def health(self) -> Mapping[str, Any]:
         """What is in force, and why a newer file is not."""
         current = self.configuration.in_force  # no look at the files: a change would be taken up in the server's loop

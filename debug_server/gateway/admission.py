@@ -1,17 +1,32 @@
-"""How many requests are taken: a bounded house with slots for turns in it, and bounds for streams and rates."""
+"""Which requests are taken: a limit for all of them, slots for turns, limits for streams and rates, and a drain."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 from debug_server.config.gateway import GatewayConfig
+from debug_server.errors import WorkerNotReadyError
 from debug_server.gateway.refusals import Refusal
 
 QUEUE_FACTOR = 8  # requests that may wait, for each slot
 _MOST_CALLERS = 10_000  # whose rate is remembered
+
+
+class Place:
+    """One request that was taken; a drain refuses it as long as it has no worker."""
+
+    def __init__(self, waiting: set[asyncio.Timeout], scope: asyncio.Timeout) -> None:
+        self._waiting = waiting
+        self._scope = scope
+        waiting.add(scope)
+
+    def begun(self) -> None:
+        """A worker has it: how it ends is up to that worker's own drain."""
+        self._waiting.discard(self._scope)
 
 
 class Admission:
@@ -22,6 +37,7 @@ class Admission:
         config: GatewayConfig,
         *,
         streams_changed: Callable[[int], None] = lambda count: None,
+        worker_status: Callable[[], Mapping[str, Any]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._slots = asyncio.Semaphore(config.codex.max_concurrency)
@@ -31,6 +47,8 @@ class Admission:
         self._window = config.access.rate_window_ms / 1000
         self._clock = clock
         self._streams_changed = streams_changed
+        self._worker_status = worker_status
+        self._waiting: set[asyncio.Timeout] = set()
         self._callers: dict[str, tuple[float, int]] = {}  # -> start of the window, requests in it
         self.inside = 0
         self.running = 0
@@ -54,16 +72,33 @@ class Admission:
             self._callers.clear()
         self._callers[caller] = (since, count + 1)
 
-    @contextmanager
-    def arrived(self) -> Generator[None]:
+    @asynccontextmanager
+    async def arrived(self) -> AsyncGenerator[Place]:
         """A request for the block, before anything of it is read."""
         if self.inside >= self._most:
             raise Refusal("worker_busy", f"{self.inside} requests are under way or wait: try again later")
         self.inside += 1
+        scope = asyncio.timeout(None)
         try:
-            yield
+            async with scope:
+                place = Place(self._waiting, scope)
+                try:
+                    yield place
+                finally:
+                    place.begun()
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            told = "the server is shutting down: try again in a moment"
+            raise WorkerNotReadyError(told, status=self._worker_status()) from None
         finally:
             self.inside -= 1
+
+    def drain(self) -> None:
+        """Refuse those that wait in line, or whose body is still on its way."""
+        now = asyncio.get_running_loop().time()
+        for scope in self._waiting:
+            scope.reschedule(now)
 
     @contextmanager
     def streaming(self) -> Generator[None]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from debug_server.config.gateway import GatewayConfig
 from debug_server.errors import WorkerNotReadyError
-from debug_server.gateway.admission import Admission
+from debug_server.gateway.admission import Admission, Place
 from debug_server.gateway.refusals import Refusal
 from debug_server.ports import Telemetry
 from debug_server.workers.codex import CodexConversation
@@ -82,7 +82,7 @@ class Answering:
             return list(await generation.conversation.models())
 
     async def events(
-        self, request: TurnRequest, *, choices: int, patience: Patience
+        self, request: TurnRequest, place: Place, *, choices: int, patience: Patience
     ) -> AsyncGenerator[Heard | Pulse, None]:
         """Everything that is said, one choice after the other; leaving it interrupts the turn under way.
 
@@ -91,6 +91,7 @@ class Answering:
         async with self._admission.turn(patience.deadline):
             worker = self._pick()
             with worker.borrow() as generation:
+                place.begun()
                 for choice in range(choices):
                     async with aclosing(self._turn(worker, generation, request, patience)) as heard:
                         async for event in heard:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from debug_server.config.gateway import GatewayConfig
 from debug_server.errors import DebugServerError
 from debug_server.gateway.access import Access
-from debug_server.gateway.admission import Admission
+from debug_server.gateway.admission import Admission, Place
 from debug_server.gateway.answering import Answering, Patience
 from debug_server.gateway.chat import ChatAnswer, Events
 from debug_server.gateway.chat_request import ChatRequest
@@ -67,7 +67,7 @@ class Endpoints:
 
     async def chat(self, exchange: Exchange) -> None:
         """``POST /v1/chat/completions``."""
-        with self._admission.arrived():
+        async with self._admission.arrived() as place:
             answering = await self._admitted(exchange)
             request = ChatRequest.model_validate(await self._body(exchange))
             most = self._config.answers.max_choices
@@ -75,20 +75,20 @@ class Endpoints:
                 raise Refusal("invalid_request_error", f"n: must be 1 to {most}, not {request.n}", param="n")
             await self._check_model(exchange, answering, request.model)
             turn = chat_turn(request, self._base)
-            events = self._events(answering, turn, request.n, stream=self._streams(request.stream))
+            events = self._events(answering, turn, place, choices=request.n, stream=self._streams(request.stream))
             await self._deliver(exchange, ChatAnswer(request), events, stream=self._streams(request.stream))
 
     async def responses(self, exchange: Exchange) -> None:
         """``POST /v1/responses``."""
         if not self._config.answers.responses:
             raise Refusal("not_found", "there is no path '/v1/responses' here: PROXY_ENABLE_RESPONSES is off")
-        with self._admission.arrived():
+        async with self._admission.arrived() as place:
             answering = await self._admitted(exchange)
             request = ResponsesRequest.model_validate(await self._body(exchange))
             await self._check_model(exchange, answering, request.model)
             turn, stream = responses_turn(request, self._base), self._streams(request.stream)
             answer = ResponsesAnswer(request, sent=exchange.observed.counted_event() if stream else None)
-            events = self._events(answering, turn, 1, stream=stream)
+            events = self._events(answering, turn, place, stream=stream)
             await self._deliver(exchange, answer, events, stream=stream)
 
     async def _body(self, exchange: Exchange) -> dict[str, Any]:
@@ -112,11 +112,14 @@ class Endpoints:
     def _streams(self, asked: bool | None) -> bool:
         return self._config.answers.default_stream if asked is None else asked
 
-    def _events(self, answering: Answering, turn: TurnRequest, choices: int, *, stream: bool) -> Events:
+    def _events(
+        self, answering: Answering, turn: TurnRequest, place: Place, *, choices: int = 1, stream: bool
+    ) -> Events:
         most = self._config.answers.max_prompt_tokens
         if most and (tokens := estimated_tokens(turn)) > most:
             raise Refusal("context_length_exceeded", f"the prompt has about {tokens} tokens: at most {most} are taken")
-        events = answering.events(turn, choices=choices, patience=Patience.of(self._config, stream=stream))
+        patience = Patience.of(self._config, stream=stream)
+        events = answering.events(turn, place, choices=choices, patience=patience)
         return self._counted(events) if stream else events
 
     async def _counted(self, events: Events) -> Events:

@@ -67,6 +67,7 @@ class Exchange:
         """Up to its end, or the first byte too many; whoever sends holds one of few places meanwhile."""
         clock = asyncio.get_running_loop().time
         began = clock()
+        self.headers["Connection"] = "close"  # until all of it came: the rest would be taken for the next request
         try:
             async with asyncio.timeout(patience) as deadline:
                 async for piece in stream:
@@ -75,11 +76,11 @@ class Exchange:
                         return
                     deadline.reschedule(began + patience + len(data) / _LEAST_SPEED)
         except TimeoutError:
-            self.headers["Connection"] = "close"  # the rest of it would be taken for the next request
             told = f"only {len(data)} bytes of the body came within {clock() - began:.0f} s: send it faster"
             raise Refusal("request_timeout", told) from None
         except ClientDisconnect:
             raise Refusal("request_aborted", "the client left before its request was complete") from None
+        del self.headers["Connection"]
 
     async def _discard(self, stream: AsyncGenerator[bytes, None]) -> None:
         left = _DISCARDED

@@ -51,7 +51,7 @@ class GatewayPart:
         self._config = config
         self._around = around
         self._usage = UsageLog(config.observation.token_log)
-        self._admission = Admission(config, streams_changed=self._streams_changed)
+        self._admission = Admission(config, streams_changed=self._streams_changed, worker_status=self.status)
         self._program: Mapping[str, Any] = {"checked": False}
 
     def _streams_changed(self, count: int) -> None:
@@ -106,7 +106,11 @@ class GatewayPart:
             _LOG.warning("worker_program_unfit", extra={"component": "worker", **self._program})
 
     def drain(self) -> None:
-        """Nothing of its own: the worker refuses new requests from now on."""
+        """Refuse requests that have no worker yet; the worker refuses new ones and ends those that it has."""
+        self._admission.drain()
+
+    async def drained(self) -> None:
+        """Nothing of its own: requests under way end with the worker's drain."""
 
     def status(self) -> dict[str, Any]:
         """The worker's status object."""

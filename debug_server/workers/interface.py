@@ -24,6 +24,8 @@ class WorkerExit:
     signal: int | None
     error: str | None  # a sentence, when there is more to say than a status
     reason: str  # of the exit record: exited, signaled, out_of_memory, …
+    killed: bool = False  # it, or something that it had started, ended by KILL only
+    survivors: bool = False  # something that it had started is not dead even so
 
     def to_json(self) -> dict[str, Any]:
         """As the status object shows it."""

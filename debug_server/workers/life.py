@@ -183,10 +183,13 @@ class Life:
 def worker_exit(record: ExitRecord) -> WorkerExit:
     """What a supervisor needs to know of an exit record."""
     plain = record.reason in (ExitReason.EXITED, ExitReason.NONZERO_EXIT, ExitReason.SIGNALED)
+    ladder = record.evidence.get("ladder")
     return WorkerExit(
         at=datetime.now(UTC),
         code=record.exit_code,
         signal=record.signal,
         error=None if plain else record.message or str(record.reason),
         reason=record.reason.value,
+        killed=isinstance(ladder, dict) and "seconds_after_kill" in ladder,
+        survivors=bool(record.evidence.get("survivors")),
     )

@@ -31,8 +31,12 @@ class WorkersPart:
         return self._workers.running()
 
     def drain(self) -> None:
-        """Every worker takes nothing new."""
+        """Every worker takes nothing new, and ends within its own grace."""
         self._workers.drain()
+
+    async def drained(self) -> None:
+        """Until every worker has ended."""
+        await self._workers.drained()
 
     def health(self) -> Mapping[str, Any]:
         """How many there are, and how many are ready."""

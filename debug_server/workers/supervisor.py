@@ -17,7 +17,7 @@ from typing import Any, Literal
 from debug_server.errors import DebugServerError, WorkerNotReadyError
 from debug_server.runner.recovery import Adopted
 from debug_server.runner.spec import CommandSpec
-from debug_server.workers.attending import Logged, NotReadyError, attend, become_ready, first
+from debug_server.workers.attending import Logged, NotReadyError, attend, become_ready
 from debug_server.workers.backoff import Backoff, RestartBudget
 from debug_server.workers.changes import Changes, Flights
 from debug_server.workers.clock import Clock
@@ -25,10 +25,9 @@ from debug_server.workers.interface import Generation, WorkerChange, WorkerExit
 from debug_server.workers.life import Life, LifeOrder
 from debug_server.workers.readiness import Probe, ProbeFailedError, Surroundings, open_probe
 from debug_server.workers.reporting import Reporter
+from debug_server.workers.retirement import SHORT_GRACE, Retirement
 from debug_server.workers.state import GiveUp, Machine, Phase, ReadinessReason, Restart
 from debug_server.workers.status import worker_status
-
-SHORT_GRACE = 0.25  # seconds from TERM to KILL for one that is not ready in time, or has used up its grace
 
 
 @dataclass(slots=True)
@@ -67,6 +66,8 @@ class ServiceSupervisor:
         self._task: asyncio.Task[None] | None = None
         self._changes = Changes()
         self._flights = Flights()
+        self._retirement = Retirement(grace=timing.shutdown_grace, flights=self._flights, report=self._report)
+        self._leaving: asyncio.Task[None] | None = None
         self._go = asyncio.Event()  # wakes one that waits for its next start
 
     # -- for its users --------------------------------------------------------------------------------------------
@@ -161,11 +162,13 @@ class ServiceSupervisor:
         while self.machine.phase is not Phase.STOPPED and not self._wishes.closing:
             await self._changes.wait()
 
-    def drain(self) -> None:
-        """The server leaves: take nothing new from now on; a life that ends, or waits to begin, has no successor."""
+    def drain(self, reason: str = "the server is shutting down") -> None:
+        """Begin the shutdown: nothing new is taken, the process ends within its grace and has no successor."""
         self._wishes.closing = True
         self._drain()
         self._go.set()
+        if self._leaving is None:
+            self._leaving = asyncio.get_running_loop().create_task(self._end(reason))
 
     def _drain(self) -> None:
         if self.machine.phase not in (Phase.DRAINING, Phase.STOPPING, Phase.STOPPED):
@@ -175,10 +178,10 @@ class ServiceSupervisor:
 
     async def shutdown(self, reason: str = "the server is shutting down") -> None:
         """Drain, TERM, KILL, empty tree; returns when nothing of it is left."""
-        self._wishes.closing = True
-        await self._end(reason)
-        if self._task is not None:
-            await self._task
+        self.drain(reason)
+        for task in (self._leaving, self._task):
+            if task is not None:
+                await asyncio.shield(task)  # others may wait for it, too
 
     async def _end(self, reason: str) -> None:
         self._drain()
@@ -187,28 +190,15 @@ class ServiceSupervisor:
             await self._retire(self._life, reason, successor=False)
 
     async def _retire(self, life: Life, reason: str, *, successor: bool) -> None:
-        """End one life with its grace: first for what it has under way, the rest from TERM to KILL."""
         self._wishes.successor |= successor
-        began = asyncio.get_running_loop().time()
         if successor:
             self.machine.failing(ReadinessReason.SHUTDOWN_INITIATED)
             self._tell()
-        grace = self._timing.shutdown_grace
-        if not life.ended.done() and not await self._landed(life, grace):
-            self._report.say("shutdown_grace_exceeded", level=logging.WARNING, in_flight=self.in_flight)
-        if not successor:
-            self.machine.stopping()
-            self._tell()
-        left = grace - (asyncio.get_running_loop().time() - began)
-        life.end(grace=max(SHORT_GRACE, left), message=reason)
+        await self._retirement.retire(life, reason, stopping=lambda: None if successor else self._stopping())
 
-    async def _landed(self, life: Life, seconds: float) -> bool:
-        """Whether everything under way came to an end in time; with the process, everything does."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await first(self._flights.landed(), life.failing.wait())
-                return True
-        return False
+    def _stopping(self) -> None:
+        self.machine.stopping()
+        self._tell()
 
     # -- its life -------------------------------------------------------------------------------------------------
 
@@ -230,6 +220,7 @@ class ServiceSupervisor:
     async def _once(self, adopted: Adopted | None) -> None:
         """One life, and the wait that follows it."""
         self._go.clear()
+        self._retirement.reset()
         self.machine.launching()
         self._report.say("worker_launch", generation=self.machine.generation)
         self._tell()
@@ -371,6 +362,7 @@ class ServiceSupervisor:
 
     def _report_exit(self, exit: WorkerExit) -> None:
         fields: dict[str, Any] = {"code": exit.code, "signal": exit.signal, "reason": exit.reason, "error": exit.error}
+        self._retirement.report_exit(exit)
         quiet = self.machine.phase in (Phase.DRAINING, Phase.STOPPING)
         if exit.reason == "spawn_failed":
             self._report.say("worker_spawn_error", level=logging.ERROR, **fields)

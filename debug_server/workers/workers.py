@@ -21,9 +21,10 @@ from debug_server.workers.clock import Clock, SystemClock
 from debug_server.workers.interface import Handshake
 from debug_server.workers.readiness import Surroundings
 from debug_server.workers.reporting import Reporter
+from debug_server.workers.retirement import SHORT_GRACE
 from debug_server.workers.spec import HandshakeReadiness, WorkerSpec
 from debug_server.workers.state import Machine
-from debug_server.workers.supervisor import SHORT_GRACE, ServiceSupervisor
+from debug_server.workers.supervisor import ServiceSupervisor
 
 _LOG = logging.getLogger("debug_server.worker")
 _LOOK_AGAIN_SECONDS = 20.0
@@ -109,14 +110,18 @@ class Workers:
         finally:
             if tidying is not None:
                 tidying.cancel()
-            await asyncio.gather(*(worker.shutdown() for worker in self.all()))
+            await self.drained()
             await asyncio.to_thread(self._close_sessions)
             await asyncio.to_thread(writer.shutdown)
 
     def drain(self) -> None:
-        """Take nothing new, anywhere."""
+        """Begin to shut all of them down: nothing new is taken, each ends within its own grace."""
         for worker in self.all():
             worker.drain()
+
+    async def drained(self) -> None:
+        """Shut all of them down; returns when nothing of them is left."""
+        await asyncio.gather(*(worker.shutdown() for worker in self.all()))
 
     async def _start(self, writer: ThreadPoolExecutor) -> None:
         adopted = await self._settle_dead()

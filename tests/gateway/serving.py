@@ -140,12 +140,17 @@ def fake_program(folder: Path, **knobs: str) -> Path:
 
 @contextlib.contextmanager
 def serving(
-    root: Path, environ: Mapping[str, str] | None = None, *, ready: bool = True, **knobs: str
+    root: Path,
+    environ: Mapping[str, str] | None = None,
+    *,
+    ready: bool = True,
+    arguments: tuple[str, ...] = ("gateway", "serve"),
+    **knobs: str,
 ) -> Iterator[GatewayProcess]:
-    """A gateway over the fake worker for the block."""
+    """A gateway over the fake worker for the block; ``arguments`` name the server that it is a part of."""
     program = fake_program(root / "bin", **knobs)
     settings = {"CODEX_BIN": str(program), "CODEX_HOME": str(root / "home"), **FAST, **PATIENT, **(environ or {})}
-    gateway = GatewayProcess(root, settings)
+    gateway = GatewayProcess(root, settings, arguments)
     try:
         gateway.start(ready=ready)
         yield gateway

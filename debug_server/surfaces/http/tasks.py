@@ -84,6 +84,9 @@ class TasksPart:
     def drain(self) -> None:
         """The gate refuses new tasks; the others go on under their keepers."""
 
+    async def drained(self) -> None:
+        """Nothing to wait for."""
+
     def health(self) -> Mapping[str, Any]:
         """Which executor runs tasks."""
         return {"tasks": {"executor": self._tasks.executor}}
