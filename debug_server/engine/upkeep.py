@@ -44,6 +44,7 @@ class Upkeep:
 
     def start(self) -> None:
         """Begin; the first round comes after the sessions of an earlier server have had their leases renewed."""
+        self._store.keep_reserve()
         self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
         self._thread.start()
 
@@ -56,6 +57,7 @@ class Upkeep:
     def _run(self) -> None:
         while not self._done.wait(_ROUND_SECONDS):
             self.recover_leases()
+            self._store.keep_reserve()
             if time.monotonic() - self._swept >= _SWEEP_SECONDS:
                 self._swept = time.monotonic()
                 self.sweep()

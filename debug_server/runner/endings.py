@@ -26,6 +26,7 @@ from debug_server.runner.spec import CommandResult
 _LOG = logging.getLogger(__name__)
 STORE_SECONDS = 60.0  # how long a caller that waits for its command waits for the store
 STORE_RETRY = 0.25
+_SOON = 0.01
 
 
 class UnrecordedEndError(StoreUnavailableError):
@@ -69,14 +70,14 @@ class Endings:
 
     def record(self, end: End, *, seconds: float) -> None:
         """Set the command's terminal state; UnrecordedEndError when the store is still away after ``seconds``."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + max(seconds, STORE_RETRY)  # a full disk: the second try has its reserve
         while True:
             try:
                 self._finish(end)
             except StoreUnavailableError as error:
                 if time.monotonic() >= deadline:
                     self._keep(end, error)
-                time.sleep(STORE_RETRY)
+                time.sleep(_SOON if seconds < STORE_RETRY else STORE_RETRY)
             else:
                 return
 

@@ -21,6 +21,7 @@ from debug_server.service.idempotency import Attempt, KeyedReplies
 from debug_server.service.operations import Operation
 from debug_server.service.outgoing import OutgoingVerbs
 from debug_server.service.quotas import check_quotas
+from debug_server.service.token_uses import TokenUses
 from debug_server.service.workers import WorkerVerbs
 from debug_server.store import MetadataStore
 from debug_server.workers.workers import Workers
@@ -44,6 +45,7 @@ class Service(OutgoingVerbs, WorkerVerbs):
     ) -> None:
         super().__init__(store=store, engine=engine, sessions=sessions, paths=paths)
         self._workers = workers
+        self._token_uses = TokenUses(store)
         self.parts: Sequence[Part] = ()  # of the server around it, whose readiness is the service's too
         self._keyed = KeyedReplies(
             store, call=self._call, owner=lambda: engine.owner, is_alive=partial(is_alive, paths.owners_dir)
@@ -59,7 +61,7 @@ class Service(OutgoingVerbs, WorkerVerbs):
         caller = Caller.of(token)
         audit.note_caller(caller)
         if self._store.use_is_due(token):
-            await self._call(self._store.note_use, token.id)
+            self._token_uses.note(token.id)
         self._quotas.take_request(caller)
         return caller
 

@@ -46,5 +46,8 @@ class Database(Protocol):
     def read(self) -> AbstractContextManager[Transaction]:
         """Statements that only read, each on what is committed when it starts."""
 
+    def keep_reserve(self) -> None:
+        """Set space aside for the time when the disk is full, where the disk is ours."""
+
     def close(self) -> None:
         """Close every connection."""

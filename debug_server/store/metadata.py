@@ -69,6 +69,10 @@ class MetadataStore(
         """Whether a row is had in microseconds and without waiting for a writer: a thread would cost more."""
         return self._database.reads_at_once
 
+    def keep_reserve(self) -> None:
+        """Set space aside on the database's disk, from which ends are recorded when that is full; repeatable."""
+        self._database.keep_reserve()
+
     def close(self) -> None:
         """Close the database; what is called afterwards raises StoreUnavailableError."""
         self._database.close()

@@ -84,6 +84,9 @@ class PostgresDatabase:
         """See the port."""
         return _Block(self, writing=False)
 
+    def keep_reserve(self) -> None:
+        """Nothing: the disk is the database server's."""
+
     def close(self) -> None:
         """Close the idle connections; those in use are closed when their block ends."""
         self._closed = True

@@ -15,9 +15,11 @@ from typing import Any
 
 from debug_server.errors import ConflictError, DebugServerError, InvalidInputError, NotFoundError, StoreUnavailableError
 from debug_server.store.connection import Row
+from debug_server.store.reserve import Reserve
 
 BUSY_SECONDS = 10.0
 MAX_IDLE_READERS = 8
+_NO_SPACE = 64 << 10  # bytes: a commit may need more
 
 _FOREIGN = (sqlite3.Error, OverflowError, UnicodeEncodeError)
 _ADVICE = {
@@ -71,7 +73,8 @@ class SqliteDatabase:
             _enter_wal(connection, time.monotonic() + busy_seconds)
         except sqlite3.Error as error:
             raise translated(error, self.address) from error
-        self._writer = _Writer(connection, self.address, busy_seconds)
+        self._reserve = Reserve(path)
+        self._writer = _Writer(connection, self.address, busy_seconds, self._reserve)
 
     def write(self) -> _Writer:
         """See the port. Blocks of one thread must not be nested."""
@@ -80,6 +83,10 @@ class SqliteDatabase:
     def read(self) -> _Reader:
         """See the port."""
         return _Reader(self)
+
+    def keep_reserve(self) -> None:
+        """See the port."""
+        self._reserve.make()
 
     def close(self) -> None:
         """Close every connection; blocks that are open end first or fail."""
@@ -148,12 +155,13 @@ class _Statements:
 class _Writer:
     """The one write connection, as a context manager that threads take in turn."""
 
-    def __init__(self, connection: sqlite3.Connection, path: str, busy_seconds: float) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: str, busy_seconds: float, reserve: Reserve) -> None:
         self._connection = connection
         self._statements = _Statements(connection)
         self._execute = self._statements.execute
         self._path = path
         self._busy = busy_seconds
+        self._reserve = reserve
         self._turn = threading.Lock()
 
     def __enter__(self) -> _Statements:
@@ -162,6 +170,7 @@ class _Writer:
         try:
             self._execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
+            self._make_room(error)
             self._turn.release()
             raise translated(error, self._path) from error
         except BaseException:
@@ -177,13 +186,23 @@ class _Writer:
                 self._execute("COMMIT")
             else:
                 self._roll_back()
+                self._make_room(error)
         except sqlite3.Error as failed:
             self._roll_back()
+            self._make_room(failed)
             raise translated(failed, self._path) from failed
         finally:
             self._turn.release()
         if isinstance(error, _FOREIGN):
             raise translated(error, self._path) from error
+
+    def _make_room(self, error: BaseException) -> None:
+        """After a failure for want of space, so that the next try succeeds; the log of a WAL may say it as IOERR."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(self._path)):
+            self._reserve.release()
+            with suppress(sqlite3.Error):  # what is copied into the database is free for the next commits
+                self._execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _roll_back(self) -> None:
         # A failed commit, or a full disk, may or may not have ended the transaction already.
@@ -217,6 +236,11 @@ class _Reader:
         self._database.give_reader(self._connection)
         if isinstance(error, _FOREIGN):
             raise translated(error, self._database.address) from error
+
+
+def _is_full(path: str) -> bool:
+    disk = os.statvfs(Path(path).parent)
+    return disk.f_bavail * disk.f_frsize < _NO_SPACE
 
 
 def _make_place(path: Path) -> None:

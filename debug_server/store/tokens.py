@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from debug_server.errors import InvalidInputError
+from debug_server.errors import InvalidInputError, StoreUnavailableError
 from debug_server.model import Token
 from debug_server.store.connection import Row
 from debug_server.store.encoding import (
@@ -55,10 +56,11 @@ class Tokens(StorePart):
         return _token(found(row, "token", name)), secret
 
     def authenticate(self, secret: str) -> Token | None:
-        """The token of a secret, unless it has expired or was revoked; its use is noted."""
+        """The token of a secret, unless it has expired or was revoked; its use is noted if the store can be written."""
         token = self.find_token(secret)
         if token is not None and self.use_is_due(token):
-            self.note_use(token.id)
+            with contextlib.suppress(StoreUnavailableError):
+                self.note_uses([token.id])
         return token
 
     def find_token(self, secret: str) -> Token | None:
@@ -76,10 +78,12 @@ class Tokens(StorePart):
         """Whether the last note of its use is old."""
         return token.last_used_at is None or self._now() - token.last_used_at.timestamp() >= USE_NOTED_EVERY
 
-    def note_use(self, token_id: int) -> None:
-        """Remember that the token was used just now."""
+    def note_uses(self, token_ids: Iterable[int]) -> None:
+        """Remember that the tokens were used just now."""
         with self._database.write() as transaction:
-            transaction.run("UPDATE tokens SET last_used_at = ? WHERE id = ?", (self._now(), token_id))
+            now = self._now()
+            for token_id in token_ids:
+                transaction.run("UPDATE tokens SET last_used_at = ? WHERE id = ?", (now, token_id))
 
     def get_token(self, token_id: int) -> Token:
         """The row, or NotFoundError."""

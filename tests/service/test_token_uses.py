@@ -1,0 +1,46 @@
+"""Who calls is found out by reading alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from debug_server.engine import LocalEngine, Sessions
+from debug_server.service import Service
+from tests.running import Bench, eventually
+from tests.store.away import away
+
+MakeBench = Callable[..., Bench]
+
+
+def _service(bench: Bench) -> Service:
+    sessions = Sessions.of(bench.store, bench.settings)
+    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor, sessions=sessions)
+    return Service(store=bench.store, engine=engine, sessions=sessions, paths=bench.settings.paths)
+
+
+def test_a_caller_is_known_while_nothing_can_be_written(bench: Bench) -> None:
+    """A database that another process has locked does not keep a token from being recognised, and does not slow it."""
+    service = _service(bench)
+    token, secret = bench.store.create_token("t", ["read"])
+    began = time.monotonic()
+    with away(bench.database_url):
+        callers = [asyncio.run(service.authenticate(secret)) for _ in range(3)]
+        assert time.monotonic() - began < 5.0, "half of what a writer waits for a lock"
+        assert bench.store.get_token(token.id).last_used_at is None
+    assert {caller.token_id for caller in callers} == {token.id}
+    eventually(lambda: bench.store.get_token(token.id).last_used_at, what="the use that was noted meanwhile")
+
+
+def test_a_use_is_noted_beside_the_request(make_bench: MakeBench) -> None:
+    """Soon after the first request of a minute the token's row says so; the sync way notes it at once if it can."""
+    bench = make_bench(busy_seconds=0.1)
+    service = _service(bench)
+    token, secret = bench.store.create_token("t", ["read"])
+    asyncio.run(service.authenticate(secret))
+    eventually(lambda: bench.store.get_token(token.id).last_used_at, what="the time of last use")
+    other, its_secret = bench.store.create_token("u", ["read"])
+    with away(bench.database_url):
+        assert bench.store.authenticate(its_secret) is not None
+    assert bench.store.get_token(other.id).last_used_at is None
