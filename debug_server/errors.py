@@ -12,6 +12,7 @@ DebugServerError
  +-- UnavailableError             draining             the server is on its way out; try again
  |    +-- QuotaExceededError      quota_exceeded       the caller's own bound; try again later
  |    +-- TooManyFollowersError   too_many_followers   as many follow logs as the server has room for; try again later
+ |    +-- ResourcesExhaustedError  resources_exhausted  no thread or process can be created now; try again
  |    +-- WorkerNotReadyError     worker_not_ready     a supervised worker is starting, failing or draining
  |    +-- WorkerExitedError       worker_exited        it ended while it was used; try again
  |    +-- WorkerBusyError         worker_busy          it has as much to do as it takes; try again
@@ -38,6 +39,7 @@ DebugServerError
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from typing import Any
 
@@ -124,6 +126,22 @@ class TooManyFollowersError(UnavailableError):
     """As many follow logs and events as the server has room for."""
 
     code = "too_many_followers"
+
+
+class ResourcesExhaustedError(UnavailableError):
+    """The machine, or the user's limit, gives no further thread or process now."""
+
+    code = "resources_exhausted"
+
+    @classmethod
+    def of(cls, error: BaseException) -> ResourcesExhaustedError | None:
+        """The same as one of ours, where ``error`` says that no thread or process could be created; else None."""
+        no_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+        no_process = isinstance(error, BlockingIOError) and error.errno == errno.EAGAIN
+        if not no_thread and not no_process:
+            return None
+        what = "thread" if no_thread else "process"
+        return cls(f"the server cannot create another {what} (limit of processes reached): retry later")
 
 
 class WorkerNotReadyError(UnavailableError):

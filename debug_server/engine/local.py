@@ -19,10 +19,11 @@ from debug_server.engine.forgotten import ForgottenClaims
 from debug_server.engine.housekeeping import Housekeeper
 from debug_server.engine.keeper_calls import KeeperCalls
 from debug_server.engine.probe import verdict
-from debug_server.engine.queued_run import QueuedRun
+from debug_server.engine.queued_run import QueuedRun, spec_columns
 from debug_server.engine.schedules import Scheduler
 from debug_server.engine.sessions import Sessions
 from debug_server.engine.settling import Settler
+from debug_server.engine.starting import CommandThreads
 from debug_server.errors import DebugServerError, StoreUnavailableError
 from debug_server.events import REPAIR_SECONDS, EventFeed
 from debug_server.model import Command, DueTime, NewEvent, Notice, Session, SessionStatus
@@ -60,6 +61,7 @@ class LocalEngine:
         self._feed = EventFeed(store)
         self._lock = threading.Condition()
         self._at_work: set[int] = set()
+        self._threads = CommandThreads()
         self._reserved = 0  # places for commands that are being added
         self._keyed = threading.Lock()
         self._stirred = True  # whether something may be to claim
@@ -118,7 +120,7 @@ class LocalEngine:
         add = partial(
             self._store.add_command,
             session_id=session_id,
-            **self._columns(spec),
+            **spec_columns(spec, self._settings),
             priority=priority,
             queue_key=queue_key,
             key_limit=key_limit,
@@ -177,20 +179,7 @@ class LocalEngine:
         return self._store.add_together(drafts, due=due)
 
     def _draft(self, run: QueuedRun) -> RunDraft:
-        return RunDraft.of(**run.columns(), **self._columns(run.spec))
-
-    def _columns(self, spec: CommandSpec) -> dict[str, Any]:
-        """What the store keeps of a spec."""
-        return {
-            "argv": spec.argv,
-            "cwd": str(spec.cwd) if spec.cwd is not None else None,
-            "env": spec.env,
-            "log_name": spec.log_name,
-            "limits": spec.within(self._settings.limits).bounds,
-            "stdin_text": spec.stdin_text,
-            "tty": spec.tty,
-            "max_pending": self._settings.max_pending,
-        }
+        return RunDraft.of(**run.columns(), **spec_columns(run.spec, self._settings))
 
     def cancel(self, command_id: int, message: str = "cancelled on request") -> Command:
         """End a command wherever it is; a terminal one is returned unchanged. Does not wait for the tree."""
@@ -290,8 +279,11 @@ class LocalEngine:
     def _dispatch(self) -> None:
         while not self._stopping:
             with self._lock:
-                self._lock.wait_for(lambda: self._stopping or self._has_room())
+                self._lock.wait_for(lambda: self._stopping or self._has_room() or self._threads.waiting)
                 self._stirred = False  # before the claim: what comes in between is not slept over
+            if self._threads.waiting:
+                self._threads.retry()
+                continue
             command = None if self._stopping else self._claim()
             if command is not None:
                 self._spawn(self._run, command)
@@ -308,8 +300,11 @@ class LocalEngine:
             with self._lock:
                 if not self._stirred:
                     self._backlog = depth > 0
-                if self._lock.wait_for(lambda: self._stopping or self._stirred, REPAIR_SECONDS) or depth:
+                if self._lock.wait_for(self._is_wanted, REPAIR_SECONDS) or depth:
                     return
+
+    def _is_wanted(self) -> bool:
+        return self._stopping or self._stirred or self._threads.waiting
 
     def _depth(self) -> int:
         try:
@@ -337,7 +332,9 @@ class LocalEngine:
             self._at_work.add(number)
             self._reserved -= reserved
             self._gauge("debug_server_keepers_live", len(self._at_work))
-        threading.Thread(target=self._work, args=(work, item, number), name="command", daemon=True).start()
+        self._threads.start(partial(self._work, work, item, number))
+        with self._lock:
+            self._lock.notify_all()  # where no thread can be had, the dispatcher tries again
 
     def _work(self, work: Callable[[Any], None], item: Command | Adopted, number: int) -> None:
         try:

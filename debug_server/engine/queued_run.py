@@ -10,6 +10,7 @@ from typing import Any
 from debug_server.engine.sessions import CLOSES_SESSION, LEASE_WITH_FIRST_COMMAND
 from debug_server.engine.workspace import WORKSPACE
 from debug_server.model import Claim, NewEvent
+from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.spec import CommandSpec
 
 
@@ -63,3 +64,17 @@ class QueuedRun:
         if self.commit is not None:
             return {**self.session, LEASE_WITH_FIRST_COMMAND: self.commit}
         return dict(self.session)
+
+
+def spec_columns(spec: CommandSpec, settings: RunnerSettings) -> dict[str, Any]:
+    """What the store keeps of a spec."""
+    return {
+        "argv": spec.argv,
+        "cwd": str(spec.cwd) if spec.cwd is not None else None,
+        "env": spec.env,
+        "log_name": spec.log_name,
+        "limits": spec.within(settings.limits).bounds,
+        "stdin_text": spec.stdin_text,
+        "tty": spec.tty,
+        "max_pending": settings.max_pending,
+    }

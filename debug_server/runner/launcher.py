@@ -10,16 +10,18 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import debug_server
-from debug_server.errors import KeeperError
+from debug_server.errors import KeeperError, ResourcesExhaustedError
 from debug_server.model import ExitRecord
 from debug_server.runner.interrupts import await_readable
 from debug_server.runner.keeper import frames
+from debug_server.runner.keeper.forkserver import NO_KEEPER
 from debug_server.runner.keeper.rundir import SOCKET
 from debug_server.runner.limits import Capabilities
 from debug_server.runner.open_files import limit_of_commands
@@ -30,6 +32,7 @@ _BOOT = (
 )
 _START_SECONDS = 20.0
 _SPARE_SECONDS = 30.0
+_ASK_AGAIN_SECONDS = 0.2  # where no process could be created
 _ANSWER_SECONDS = 30.0  # it answers at once, as soon as it gets a processor
 
 
@@ -176,7 +179,17 @@ class KeeperPool:
             return self._capabilities
 
     def take(self) -> KeeperConnection:
-        """A keeper that is ready for orders."""
+        """A keeper that is ready for orders; ResourcesExhaustedError when none could be made for a while."""
+        deadline = time.monotonic() + _SPARE_SECONDS
+        while True:
+            try:
+                return self._take()
+            except ResourcesExhaustedError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_ASK_AGAIN_SECONDS)
+
+    def _take(self) -> KeeperConnection:
         for _ in range(2):
             with self._lock:
                 self._ensure()
@@ -222,6 +235,8 @@ class KeeperPool:
                 self._takers -= 1
                 if received and channel is self._socket:  # a successor counts anew
                     self._coming -= 1
+        if message == NO_KEEPER:
+            raise ResourcesExhaustedError("no process could be created for a keeper: the limit of processes is reached")
         if message and not descriptors:
             raise KeeperError("no file descriptor is left to talk to a keeper: raise the open files limit")
         return socket.socket(fileno=descriptors[0]) if descriptors else None
@@ -248,6 +263,11 @@ class KeeperPool:
                 env={},
                 start_new_session=True,
             )
+        except OSError as error:
+            ours.close()
+            raise (
+                ResourcesExhaustedError.of(error) or KeeperError(f"the fork server cannot be started: {error.strerror}")
+            ) from error
         finally:
             theirs.close()
         self._socket = ours
@@ -283,7 +303,8 @@ class KeeperPool:
             self._socket = None
         if self._process is not None:
             # With its socket closed it ends by itself once its last keeper has; that may be long after us.
-            threading.Thread(target=self._process.wait, name="fork-server", daemon=True).start()
+            with contextlib.suppress(RuntimeError):  # no thread can be had: then nobody waits for it
+                threading.Thread(target=self._process.wait, name="fork-server", daemon=True).start()
             self._process = None
 
     def close(self) -> None:

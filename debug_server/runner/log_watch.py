@@ -141,9 +141,11 @@ class LogWatcher:
         """Begin to wake ``watch``."""
         with self._lock:
             if self._thread is None:
-                self._open()
-                self._thread = threading.Thread(target=self._run, name="log-watch", daemon=True)
-                self._thread.start()
+                if self._inotify is None:
+                    self._open()
+                thread = threading.Thread(target=self._run, name="log-watch", daemon=True)
+                thread.start()
+                self._thread = thread  # only once it runs: where no thread can be had, the next one tries again
             watch.target = None
             self._arm(watch)
             if self._polled and self._inotify is not None:

@@ -17,6 +17,7 @@ from debug_server.errors import (
     ConflictError,
     DebugServerError,
     KeeperError,
+    ResourcesExhaustedError,
     StoreUnavailableError,
 )
 from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord
@@ -221,7 +222,7 @@ class Pipeline:
         log.close()
         try:
             running = launch(self._pool, self._paths.keepers_dir, order)
-        except KeeperError as error:
+        except (KeeperError, ResourcesExhaustedError) as error:
             raise CommandExecutionError(f"command {job.command.id} could not be started: {error}") from error
         if environment is not None:  # the keeper may outlive us, and needs it until its end
             try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -15,6 +14,7 @@ from debug_server.runner.settings import RunnerPaths
 from debug_server.service.audience import Audience
 from debug_server.service.caller import Caller
 from debug_server.service.quotas import Quotas
+from debug_server.service.threads import Threads, or_exhausted
 from debug_server.service.wakeups import Wakeups
 from debug_server.store import MetadataStore
 
@@ -35,8 +35,8 @@ class ServicePart:
         self._engine = engine
         self._sessions = sessions
         self._paths = paths
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="service")
-        self._git_threads = ThreadPoolExecutor(_GIT_THREADS, thread_name_prefix="service-git")
+        self._threads = Threads(_THREADS, "service")
+        self._git_threads = Threads(_GIT_THREADS, "service-git")
         self._wakeups = Wakeups(store, read=partial(self._read, store.read_events), last=self._last_event)
         self._quotas = Quotas(store, self._read)
         self._owners: dict[int, int | None] = {}
@@ -45,11 +45,13 @@ class ServicePart:
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run something that may block for a moment where it cannot make the server deaf."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *args, **kwargs))
+        call = partial(or_exhausted, function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     async def _call_git(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same for what works on repositories and waits for workspaces."""
-        return await asyncio.get_running_loop().run_in_executor(self._git_threads, partial(function, *args, **kwargs))
+        call = partial(or_exhausted, function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._git_threads, call)
 
     async def _read(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Read a few rows; here and now where that is quicker than waking a thread (20 us against 100)."""

@@ -40,6 +40,7 @@ ERRORS: dict[str, ErrorMapping] = {
     "quota_exceeded": _BUSY,
     "too_many_followers": _BUSY,
     "draining": _AWAY,
+    "resources_exhausted": _AWAY,
     "worker_not_ready": _AWAY,
     "worker_exited": _AWAY,
     "worker_busy": _BUSY,

@@ -19,6 +19,7 @@ from debug_server.service import messages as m
 from debug_server.service import views
 from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs
+from debug_server.service.threads import or_exhausted
 from debug_server.service.wakeups import ANYTHING, Subject, wait_for
 
 _PIECE = 1 << 16
@@ -57,7 +58,7 @@ class LogVerbs(CommandVerbs):
             cursor.close()
 
     async def _live(self, command: Command, cursor: LogCursor) -> AsyncGenerator[m.LogPiece, None]:
-        changed, watch = asyncio.Event(), watch_log(command.log_path or "")
+        changed, watch = asyncio.Event(), or_exhausted(watch_log, command.log_path or "")
         loop, since = asyncio.get_running_loop(), math.inf
         try:
             watch.set_callback(lambda: loop.call_soon_threadsafe(changed.set))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from debug_server.errors import RemoteUnreachableError, UnknownCommitError, WorktreePoolError
+from debug_server.errors import RemoteUnreachableError, ResourcesExhaustedError, UnknownCommitError, WorktreePoolError
 
 ALLOWED_PROTOCOLS = ("file", "https", "http", "ssh", "git")
 DEFAULT_TIMEOUT = 120.0
@@ -163,7 +163,9 @@ def run_git(
             pass_fds=() if lock is None else (lock,),
         )
     except OSError as error:
-        raise WorktreePoolError(f"git cannot be started in {cwd}: {error.strerror}") from error
+        raise (
+            ResourcesExhaustedError.of(error) or WorktreePoolError(f"git cannot be started in {cwd}: {error.strerror}")
+        ) from error
     with process:
         return _finish(process, arguments, stdin=stdin, timeout=timeout, max_file_bytes=max_file_bytes)
 

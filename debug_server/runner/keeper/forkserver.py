@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _SWEEP_EVERY = 0.01
+NO_KEEPER = bytes(4)
 
 
 class ForkServer:
@@ -72,8 +73,18 @@ class ForkServer:
 
     def _make_keeper(self, inherited: tuple[int, ...]) -> None:
         assert self._connection is not None
-        ours, theirs = socket.socketpair()
-        pid = os.fork()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError:
+            self._say_no()
+            return
+        try:
+            pid = os.fork()
+        except OSError:  # the limit of processes is reached: the server asks again
+            ours.close()
+            theirs.close()
+            self._say_no()
+            return
         if pid == 0:
             unwanted = [self._connection.fileno(), ours.fileno(), *inherited]
             _become_keeper(theirs, unwanted, self._containment, self._boot)
@@ -84,6 +95,14 @@ class ForkServer:
         except OSError:
             pass  # the server is gone; the spare sees its socket close
         ours.close()
+
+    def _say_no(self) -> None:
+        """No keeper can be made now: as its pid the server gets zero, and no socket."""
+        assert self._connection is not None
+        try:
+            self._connection.sendall(NO_KEEPER)
+        except OSError:
+            pass  # the server is gone
 
     def _reap(self) -> None:
         while True:

@@ -36,6 +36,7 @@ class Spare:
         self.connection = connection
         self._containment = containment
         self._last: Nest | None = None
+        self.nest: Nest  # of the next command, once ``prepare`` has made one
         self._buffer = frames.FrameBuffer()
         own = os.getpid()
         self.identity = {"pid": own, "start_time": start_time(own), "boot_id": boot}
@@ -44,12 +45,16 @@ class Spare:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
 
-    def prepare(self) -> None:
-        """Make pipes and a tree for the next command."""
+    def prepare(self) -> OSError | None:
+        """Make pipes and a tree for the next command; returns why that is not possible now, or None."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self.stdio = Stdio()
         last = self._last
-        self.nest = self._last = self._containment.prepare(self.stdio) if last is None or last.spent else last
+        try:
+            self.stdio = Stdio()
+            self.nest = self._last = self._containment.prepare(self.stdio) if last is None or last.spent else last
+        except OSError as error:  # no process can be created, or no file opened: perhaps when the command comes
+            return error
+        return None
 
     def await_orders(self) -> dict[str, Any] | None:
         """Block until the server has a command; None when it went away."""
@@ -76,9 +81,19 @@ class Spare:
             connected = False
         return connected and (owner is None or os.path.exists(owner))
 
+    def leave(self) -> None:
+        """End what was prepared and is not used."""
+        if self._last is not None and not self._last.spent:
+            self._last.abandon()
+        self.run_dir.leave()
+
     def give_up(self, message: str) -> None:
         """End whatever there is of the command, and tell the server that it was not started here."""
         self.nest.abandon()
+        self.refuse(message)
+
+    def refuse(self, message: str) -> None:
+        """Tell the server that its command does not start here."""
         try:
             self.connection.setblocking(True)
             self.connection.sendall(frames.encode_json({"event": "refused", "message": message}))
@@ -98,9 +113,12 @@ def live(connection: socket.socket, containment: Containment, boot: str) -> NoRe
     """Serve commands on ``connection`` until the server goes away, then exit."""
     spare = Spare(connection, containment, boot)
     for left in reversed(range(_COMMANDS_PER_KEEPER)):
-        spare.prepare()
+        failure = spare.prepare()
         orders = spare.await_orders()
         if orders is None:
+            break
+        if failure is not None and (failure := spare.prepare()) is not None:
+            spare.refuse(f"nothing could be prepared for the command: {failure}")
             break
         try:
             Keeper(spare, orders, last=left == 0).run()
@@ -110,9 +128,7 @@ def live(connection: socket.socket, containment: Containment, boot: str) -> NoRe
         except BaseException as error:  # noqa: BLE001 - the process boundary: nothing above could end the tree
             _report(spare, error)
             break
-    if not spare.nest.spent:
-        spare.nest.abandon()
-    spare.run_dir.leave()
+    spare.leave()
     os._exit(0)
 
 

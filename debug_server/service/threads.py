@@ -1,0 +1,50 @@
+"""The service's threads: where none more can be had, work waits for those that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from queue import Empty
+from typing import ParamSpec, TypeVar
+
+from debug_server.errors import ResourcesExhaustedError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Threads(ThreadPoolExecutor):
+    """A pool that never has work in its queue which the caller was told was refused.
+
+    The library queues work first and starts a thread for it second: when that fails, the caller gets an error, and the
+    work is done all the same as soon as there is a thread.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        super().__init__(most, thread_name_prefix=name)
+
+    def _adjust_thread_count(self) -> None:
+        try:
+            super()._adjust_thread_count()
+        except RuntimeError as error:
+            exhausted = ResourcesExhaustedError.of(error)
+            if exhausted is None:
+                raise
+            if self._threads:
+                return  # one of those does it
+            while True:
+                try:
+                    self._work_queue.get_nowait()
+                except Empty:
+                    raise exhausted from error
+
+
+def or_exhausted(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function; ResourcesExhaustedError when a thread or process that it needs cannot be created."""
+    try:
+        return function(*args, **kwargs)
+    except (RuntimeError, BlockingIOError) as error:
+        exhausted = ResourcesExhaustedError.of(error)
+        if exhausted is None:
+            raise
+        raise exhausted from error

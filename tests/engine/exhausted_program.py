@@ -1,0 +1,58 @@
+"""An engine with a bound on the processes and threads of its user: a folder, a user's number, the bound, a count."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+
+_CAPBSET_DROP, _SYS_ADMIN, _SYS_RESOURCE = 24, 21, 24
+
+
+def limit(uid: int, most: int) -> None:
+    """Begin anew with a bound, which counts what a real user has.
+
+    It does not hold for root or for whoever may exceed limits: so the real user is another, who has nothing else, and
+    the capabilities to exceed limits are given up.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    for capability in (_SYS_ADMIN, _SYS_RESOURCE):
+        if libc.prctl(_CAPBSET_DROP, capability, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "prctl")
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+    os.setresuid(uid, 0, 0)
+    os.execv(sys.executable, [sys.executable, "-m", "tests.engine.exhausted_program", sys.argv[1], *sys.argv[4:]])
+
+
+def main(root: Path, count: int) -> None:
+    """Submit many commands at once, wait for all, and write down how each ended and whether the engine goes on."""
+    from debug_server.engine import LocalEngine
+    from debug_server.runner.spec import CommandSpec
+    from tests.running import Bench
+
+    bench = Bench(root, max_concurrency=count)
+    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
+    engine.start()
+    spec = CommandSpec(["sleep", "0.2"])
+    submitted = [
+        engine.submit(session_id=bench.session.id, spec=spec, queue_key="many", key_limit=count) for _ in range(count)
+    ]
+    ended = [engine.wait(command.id, 100.0) for command in submitted]
+    later = engine.wait(engine.submit(session_id=bench.session.id, spec=spec).id, 60.0)
+    told = {
+        "ended": [[row.status.value, row.exit.reason.value, row.exit.message] for row in ended if row.exit],
+        "later": later.status.value,
+        "check": engine.check(),
+    }
+    sys.stdout.write(json.dumps(told) + "\n")
+    engine.stop(grace=5)
+    bench.close()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 3:
+        limit(int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))
