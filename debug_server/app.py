@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from debug_server.config import GatewayConfig, Loaded, RunnerConfig, load, load_workers
+from debug_server.config import GatewayConfig, Loaded, Place, find_place, load, load_runner, load_workers
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Local", "print_plan", "work_off"]
 
-DEFAULT_CONFIG = Path("config/runner.toml")
-GATEWAY_CONFIG = Path("config/gateway.toml")
-
 
 class Local:
     """Everything on this machine, each part made when it is first used."""
@@ -39,8 +37,10 @@ class Local:
         *,
         environ: Mapping[str, str] = os.environ,
         worker_specs: Callable[[], list[WorkerSpec]] = list,
+        place: Place | None = None,
     ) -> None:
         self.settings = settings
+        self.place = place or find_place(environ=environ)
         self.environ = environ
         self._worker_specs = worker_specs
         self._database_url = database_url
@@ -55,22 +55,27 @@ class Local:
         environ: Mapping[str, str] = os.environ,
         log_level: str = "WARNING",
     ) -> Local:
-        """From a settings file (or ``config/runner.toml`` here, or the defaults) and the environment."""
+        """From a settings file (or the one that is found here or above, or the defaults) and the environment."""
         configure_logging(log_level)
-        files = [Path(config)] if config is not None else [DEFAULT_CONFIG] if DEFAULT_CONFIG.is_file() else []
-        settings = RunnerSettings.from_config(load(RunnerConfig, files=files, environ=environ).value)
-        beside = (files[0] if files else DEFAULT_CONFIG).with_name("workers.toml")
+        placed = load_runner(config, environ=environ)
+        for note in placed.notes(environ):
+            sys.stderr.write(f"debug-server: {note}\n")
         return cls(
-            settings,
-            database_url or default_url(environ),
+            RunnerSettings.from_config(placed.loaded.value),
+            database_url or default_url(environ, placed.data),
             environ=environ,
-            worker_specs=lambda: _declared_workers(beside, environ),
+            worker_specs=lambda: _declared_workers(placed.place, environ),
+            place=placed.place,
         )
 
     @cached_property
     def store(self) -> MetadataStore:
         """The metadata store, migrated."""
-        return open_store(self._database_url)
+        paths = self.settings.paths
+        paths.prepare()
+        store = open_store(self._database_url, data_folder=paths.artifacts_root)
+        store.make_paths_absolute(paths.artifacts_root)
+        return store
 
     @property
     def shares_database(self) -> bool:
@@ -123,9 +128,9 @@ class Local:
 
     @cached_property
     def gateway_config(self) -> Loaded[GatewayConfig]:
-        """The gateway's settings, of ``config/gateway.toml`` here and the environment."""
-        files = [GATEWAY_CONFIG] if GATEWAY_CONFIG.is_file() else []
-        return load(GatewayConfig, files=files, environ=self.environ)
+        """The gateway's settings, of ``gateway.toml`` beside ``runner.toml`` and the environment."""
+        files = self.place.files("gateway.toml")
+        return load(GatewayConfig, files=files, environ=self.environ, base=self.place.base)
 
     @cached_property
     def service(self) -> Service:
@@ -156,8 +161,8 @@ class Local:
         self.close()
 
 
-def _declared_workers(path: Path, environ: Mapping[str, str]) -> list[WorkerSpec]:
+def _declared_workers(place: Place, environ: Mapping[str, str]) -> list[WorkerSpec]:
     from debug_server.workers.spec import WorkerSpec
 
-    found = load_workers(path, environ) if path.is_file() else {}
-    return [WorkerSpec.from_config(name, loaded.value) for name, loaded in found.items()]
+    found = [item for path in place.files("workers.toml") for item in load_workers(path, environ).items()]
+    return [WorkerSpec.from_config(name, loaded.value) for name, loaded in found]

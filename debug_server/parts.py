@@ -24,11 +24,11 @@ API, TASKS, DISPATCH, GATEWAY, WORKERS = "api", "tasks", "dispatch", "gateway", 
 
 def _tasks(local: Local) -> Part:
     from debug_server.config import load
-    from debug_server.config.tasks import TASKS_FILE, TasksConfig
+    from debug_server.config.tasks import TasksConfig
     from debug_server.surfaces.http.tasks import TasksPart
     from debug_server.tasks import Tasks
 
-    config = load(TasksConfig, files=[TASKS_FILE] if TASKS_FILE.is_file() else [], environ=os.environ).value
+    config = load(TasksConfig, files=local.place.files("tasks.toml"), environ=os.environ).value
     return TasksPart(local.service, Tasks(local.service, config=config, paths=local.settings.paths))
 
 
@@ -37,7 +37,8 @@ def _dispatch(local: Local) -> Part | None:
     from debug_server.config.dispatch import DispatchConfig
     from debug_server.dispatch.configuration import RUNNERS, LiveConfiguration
 
-    settings = load(DispatchConfig, environ=os.environ).value
+    defaults = {"config": local.place.config_folder}
+    settings = load(DispatchConfig, environ=os.environ, defaults=defaults).value
     if not (settings.config / RUNNERS).exists():
         return None
     from debug_server.dispatch.governor import Governor

@@ -115,6 +115,7 @@ def child_environment() -> dict[str, str]:
     found = {name: value for name, value in uv_environment().items() if not name.startswith("DEBUG_SERVER_")}
     for name in ("DATABASE_URL", "METADATA_DB_URL"):
         found.pop(name, None)
+    found["DEBUG_SERVER_PATHS_ARTIFACTS"] = ".artifacts"  # of the demonstration's folder
     return found | {"PATH": f"{PYTHON.parent}{os.pathsep}{found.get('PATH', os.defpath)}"}
 
 

@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = Path(__file__).parent / "runner" / "programs"
 MECHANISMS = ("cgroup", "pid-namespace", "session")
 PYTHON = [sys.executable, "-I", "-S"]
+DATA_HERE = {"DEBUG_SERVER_PATHS_ARTIFACTS": ".artifacts"}  # each program's data in its own working directory
 TAG = "LC_DEBUG_SERVER_TEST"  # LC_*: the child environment inherits it
 
 

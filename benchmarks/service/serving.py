@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import signal
 import subprocess
@@ -107,7 +108,8 @@ def bare_server() -> Iterator[Server]:
 @contextmanager
 def _process(argv: Sequence[str], folder: Path) -> Iterator[Server]:
     began = time.perf_counter()
-    child = subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, start_new_session=True)
+    environ = {**os.environ, "DEBUG_SERVER_PATHS_ARTIFACTS": ".artifacts"}
+    child = subprocess.Popen(argv, cwd=folder, env=environ, stdout=subprocess.PIPE, start_new_session=True)
     assert child.stdout is not None
     try:
         said = b""

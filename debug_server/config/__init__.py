@@ -4,6 +4,7 @@ from debug_server.config.declare import Setting, section, setting, settings_of
 from debug_server.config.gateway import GatewayConfig
 from debug_server.config.load import Loaded, load
 from debug_server.config.page import env_example, settings_page
+from debug_server.config.places import Place, Placed, find_place, load_runner, make_data_folder
 from debug_server.config.runner import (
     EnvironmentsConfig,
     LimitsConfig,
@@ -21,6 +22,8 @@ __all__ = [
     "LimitsConfig",
     "Loaded",
     "PathsConfig",
+    "Place",
+    "Placed",
     "RunnerConfig",
     "RunnerOptions",
     "ServerConfig",
@@ -28,9 +31,12 @@ __all__ = [
     "WorkerConfig",
     "WorkspacesConfig",
     "env_example",
+    "find_place",
     "load",
+    "load_runner",
     "load_worker",
     "load_workers",
+    "make_data_folder",
     "section",
     "setting",
     "settings_of",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.config.declare import setting
+from debug_server.config.declare import Derived, setting
 from debug_server.config.kinds import PATH, TEXT
 
 HOOK_SECRET = "DEBUG_SERVER_HOOK_SECRET"
@@ -18,7 +18,7 @@ class DispatchConfig:
     config: Path = setting(
         "The folder of `runners.yml` and `repos.yml`.",
         PATH,
-        default=Path("config"),
+        default=Derived(text="the folder of the settings files", of=lambda _: Path("config")),
         variable="DEBUG_SERVER_DISPATCH_CONFIG",
     )
     hook_secret: str | None = setting(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from debug_server.config.declare import section, setting
+from debug_server.config.declare import Derived, section, setting
 from debug_server.config.kinds import FLAG, PATH, TEXT, Kind, choice, whole
 
 
@@ -28,7 +28,12 @@ class CodexConfig:
 
     enabled: bool = _flag("PROXY_USE_APP_SERVER", "Start the worker and serve `/v1` through it.", default=True)
     bin: str = _of("CODEX_BIN", "The codex program.", TEXT, "codex")
-    home: Path = _of("CODEX_HOME", "Its folder; not below a temporary directory.", PATH, Path(".codex-api"))
+    home: Path = _of(
+        "CODEX_HOME",
+        "Its folder; not below a temporary directory.",
+        PATH,
+        Derived(text="`.codex-api` beside `config/`, else in the data folder", of=lambda _: Path(".codex-api")),
+    )
     workdir: Path | None = _of("PROXY_CODEX_WORKDIR", "Where it works; left out: in its folder.", PATH, None)
     model: str = _of("CODEX_MODEL", "The model it starts with.", TEXT, "gpt-5.2")
     model_provider: str | None = _of("CODEX_MODEL_PROVIDER", "A provider of its configuration.", TEXT, None)

@@ -37,38 +37,58 @@ def load(
     tables: Sequence[tuple[str, Mapping[Any, Any]]] = (),
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    base: Path | None = None,
 ) -> Loaded[T]:
     """Build ``cls`` from its defaults, then ``files`` in order, then ``environ``, then ``flags`` (dotted key -> value).
 
-    ``tables`` are files' parts that were read already, each with the name of its source.
-    An empty variable and a flag that is None count as not given.
+    ``tables`` are files' parts that were read already, each with the name of its source. ``defaults`` replace declared
+    ones. An empty variable and a flag that is None count as not given.
+    Relative paths: those of a file begin at ``base_of`` it, those of tables and defaults at ``base`` if it is given,
+    those of variables and flags in the current directory.
     """
     known = settings_of(cls)
-    given: dict[str, tuple[Any, str]] = {}
-    for source, table in [*((str(path), read_table(path)) for path in files), *tables]:
-        given |= _from_table(table, source, known)
+    given = {key: (value, "default") for key, value in (defaults or {}).items()}
+    for path in files:
+        given |= _from_table(read_table(path), str(path), known, base_of(path))
+    for source, table in tables:
+        given |= _from_table(table, source, known, base)
     given |= _from_environ(known, environ or {})
     given |= _from_flags(known, flags or {})
     sources = {key: given[key][1] if key in given else "default" for key in known}
-    value = _build(cls, known, {key: value for key, (value, _) in given.items()})
+    value = _build(cls, known, {key: value for key, (value, _) in given.items()}, base)
     return Loaded(value=value, sources=sources)
 
 
-def _build(cls: type[T], known: Mapping[str, Setting], given: Mapping[str, Any], prefix: str = "") -> T:
+def base_of(path: Path) -> Path:
+    """Where the relative paths of a settings file begin: beside its ``config/`` folder, else in its own folder."""
+    folder = path.absolute().parent
+    return folder.parent if folder.name == "config" else folder
+
+
+def _placed(value: Any, base: Path | None) -> Any:
+    return base / value if base is not None and isinstance(value, Path) else value
+
+
+def _build(
+    cls: type[T], known: Mapping[str, Setting], given: Mapping[str, Any], base: Path | None, prefix: str = ""
+) -> T:
     values: dict[str, Any] = {}
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]  # settings classes are dataclasses
         key = prefix + field.name
         if inner := section_of(field):
-            values[field.name] = _build(inner, known, given, key + ".")
+            values[field.name] = _build(inner, known, given, base, key + ".")
         else:
-            values[field.name] = given[key] if key in given else known[key].default_for(values)
+            values[field.name] = given[key] if key in given else _placed(known[key].default_for(values), base)
     return cls(**values)
 
 
-def _from_table(table: Mapping[Any, Any], source: str, known: Mapping[str, Setting]) -> dict[str, tuple[Any, str]]:
+def _from_table(
+    table: Mapping[Any, Any], source: str, known: Mapping[str, Setting], base: Path | None
+) -> dict[str, tuple[Any, str]]:
     found = {}
     for key, raw in _flatten(table, "", source, known):
-        found[key] = (_check(known[key], raw, source), source)
+        found[key] = (_placed(_check(known[key], raw, source), base), source)
     return found
 
 
@@ -77,7 +97,7 @@ def _from_environ(known: Mapping[str, Setting], environ: Mapping[str, str]) -> d
     for key, item in known.items():
         if item.variable and (raw := environ.get(item.variable)):
             source = f"variable {item.variable}"
-            found[key] = (_check(item, raw, source, text=True), source)
+            found[key] = (_from_here(_check(item, raw, source, text=True)), source)
     return found
 
 
@@ -87,8 +107,12 @@ def _from_flags(known: Mapping[str, Setting], flags: Mapping[str, Any]) -> dict[
         if key not in known:
             raise ConfigurationError(f"flag: unknown setting {key!r}{_nearest(key, known)}")
         if raw is not None:
-            found[key] = (_check(known[key], raw, "flag", text=isinstance(raw, str)), "flag")
+            found[key] = (_from_here(_check(known[key], raw, "flag", text=isinstance(raw, str))), "flag")
     return found
+
+
+def _from_here(value: Any) -> Any:
+    return value.absolute() if isinstance(value, Path) else value
 
 
 def _check(item: Setting, raw: Any, source: str, *, text: bool = False) -> Any:

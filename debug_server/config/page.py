@@ -22,7 +22,11 @@ _TABLES = {
 _HEAD = """# Settings
 
 Every setting has a key in a file, an environment variable and a default. A variable overrides a file, and a flag
-overrides both. Unknown keys and values of a wrong type are refused. Relative paths start at the current directory.
+overrides both. Unknown keys and values of a wrong type are refused.
+
+Relative paths start at the folder that holds `config/` if the file is in a folder of that name, else in the file's own
+folder; those of variables and flags start in the current directory.
+[Where settings and data are found](install.md#where-data-is-stored).
 
 This page is written by `make docs` from the declarations in `debug_server/config/`.
 """

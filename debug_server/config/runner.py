@@ -27,7 +27,11 @@ def _seconds(sentence: str) -> Any:
 class PathsConfig:
     """[paths]: where files go."""
 
-    artifacts: Path = setting("The folder of everything that commands leave.", PATH, default=Path(".artifacts"))
+    artifacts: Path = setting(
+        "The data folder: everything that commands leave.",
+        PATH,
+        default=Derived(text="[found](install.md#where-data-is-stored)", of=lambda _: Path(".artifacts")),
+    )
     logs: Path = setting("Logs of commands.", PATH, default=_below_artifacts("logs"))
     environments: Path = setting("Shared environments.", PATH, default=_below_artifacts("envs"))
     patches: Path = setting("Patches, kept by hash.", PATH, default=_below_artifacts("patches"))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from debug_server.config.declare import setting
 from debug_server.config.kinds import FLAG, TEXT, choice, number, whole
 
-TASKS_FILE = Path("config/tasks.toml")
 _SANDBOX = "HOST_RUNNER_DOCKER_SANDBOX_"
 
 

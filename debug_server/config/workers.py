@@ -9,7 +9,7 @@ from typing import Any
 
 from debug_server.config.declare import setting
 from debug_server.config.kinds import PATH, TABLE, TEXT, TEXTS, Kind, choice, number, size, whole
-from debug_server.config.load import Loaded, load, read_table
+from debug_server.config.load import Loaded, base_of, load, read_table
 from debug_server.errors import ConfigurationError, InvalidInputError
 from debug_server.model import check_name
 from debug_server.model.limits import MIN_MEMORY_BYTES
@@ -68,11 +68,16 @@ class WorkerConfig:
 
 
 def load_worker(
-    name: str, table: Mapping[str, Any], *, source: str, environ: Mapping[str, str] | None = None
+    name: str,
+    table: Mapping[str, Any],
+    *,
+    source: str,
+    environ: Mapping[str, str] | None = None,
+    base: Path | None = None,
 ) -> Loaded[WorkerConfig]:
-    """One worker's settings from its table and the variables."""
+    """One worker's settings from its table and the variables; relative paths of the table begin at ``base``."""
     check_name(name, what="worker name")
-    return load(WorkerConfig, tables=[(f"{source}: workers.{name}", table)], environ=environ)
+    return load(WorkerConfig, tables=[(f"{source}: workers.{name}", table)], environ=environ, base=base)
 
 
 def load_workers(path: Path, environ: Mapping[str, str] | None = None) -> dict[str, Loaded[WorkerConfig]]:
@@ -85,7 +90,7 @@ def load_workers(path: Path, environ: Mapping[str, str] | None = None) -> dict[s
         if not isinstance(table, Mapping):
             raise ConfigurationError(f"{path}: workers.{name} = {table!r} must be a table: [workers.{name}]")
         try:
-            found[name] = load_worker(name, table, source=str(path), environ=environ)
+            found[name] = load_worker(name, table, source=str(path), environ=environ, base=base_of(path))
         except ConfigurationError:
             raise
         except InvalidInputError as error:

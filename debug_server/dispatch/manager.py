@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from debug_server.config import RunnerConfig, load
+from debug_server.config import load_runner
 from debug_server.dispatch.configuration import RUNNERS, LiveConfiguration
 from debug_server.dispatch.dispatcher import Dispatcher, Outcome
 from debug_server.dispatch.document import read_text
@@ -93,9 +93,9 @@ class RunnerManager:
         if self._service is not None:
             return asyncio.run(Dispatcher(self._service, self._configuration).emit(event))
         toml = self._configuration.folder / "runner.toml"
-        files = [toml] if toml.is_file() else []
-        settings = RunnerSettings.from_config(load(RunnerConfig, files=files, environ=os.environ).value)
-        with open_store(default_url(os.environ)) as store:
+        placed = load_runner(toml if toml.is_file() else None, cwd=self._configuration.folder.absolute().parent)
+        settings = RunnerSettings.from_config(placed.loaded.value)
+        with open_store(default_url(os.environ, placed.data), data_folder=placed.data) as store:
             supervisor = WorkerSupervisor.from_settings(metadata_store=store, settings=settings)
             sessions = Sessions(store=store, paths=settings.paths)
             engine = LocalEngine(store=store, supervisor=supervisor, sessions=sessions)  # never started: it only queues

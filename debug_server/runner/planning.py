@@ -71,7 +71,7 @@ class Planner:
             ),
             cwd=job.cwd or resolve_cwd(Path(job.lease.path), spec.cwd),
             limits=plan_limits(limits, self._pool.capabilities, spec.require),
-            log_path=self.log_path(job.command).absolute(),
+            log_path=self.log_path(job.command),
             kill_grace=settings.kill_grace,
             disk_reserve=settings.disk_reserve,
             tty=(job.terminal_size or _TERMINAL_SIZE) if spec.tty else None,
@@ -99,6 +99,6 @@ def resolve_cwd(workspace: Path, cwd: Path | None) -> Path:
 
 
 def log_path_of(paths: RunnerPaths, command: Command) -> Path:
-    """Where the log of a command lies, or would lie."""
-    folder = paths.logs_dir / check_name(str(command.session_id), what="session")
+    """Where the log of a command lies, or would lie; absolute, as whoever reads it may be in another directory."""
+    folder = paths.logs_dir.absolute() / check_name(str(command.session_id), what="session")
     return folder / f"{command.log_name}-{command.id}.log"

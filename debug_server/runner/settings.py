@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from debug_server.config import EnvironmentsConfig, RunnerConfig, ServerConfig, WorkspacesConfig, load
+from debug_server.config import (
+    EnvironmentsConfig,
+    RunnerConfig,
+    ServerConfig,
+    WorkspacesConfig,
+    load_runner,
+    make_data_folder,
+)
 from debug_server.model import Limits
 
 
@@ -23,6 +32,10 @@ class RunnerPaths:
         """The usual layout below one folder."""
         root = Path(root)
         return cls(root, root / "logs", root / "envs", root / "patches")
+
+    def prepare(self) -> None:
+        """Make the folder of them all, closed to others and ignored by git."""
+        make_data_folder(self.artifacts_root)
 
     @property
     def keepers_dir(self) -> Path:
@@ -54,8 +67,12 @@ class RunnerSettings:
 
     @classmethod
     def from_toml(cls, path: Path) -> RunnerSettings:
-        """Read a configuration file; an unknown key or a wrong value is a ConfigurationError that names it."""
-        return cls.from_config(load(RunnerConfig, files=[Path(path)]).value)
+        """Read a configuration file; an unknown key or a wrong value is a ConfigurationError that names it.
+
+        Relative paths of ``config/runner.toml`` begin at the folder that holds ``config/``, those of another file in
+        its own folder.
+        """
+        return cls.from_config(load_runner(path, environ=_without_settings(os.environ)).loaded.value)
 
     @classmethod
     def from_config(cls, config: RunnerConfig) -> RunnerSettings:
@@ -75,3 +92,8 @@ class RunnerSettings:
             environments=config.environments,
             server=config.server,
         )
+
+
+def _without_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """A file that is read for its own sake is not overridden by variables."""
+    return {name: value for name, value in environ.items() if not name.startswith("DEBUG_SERVER_")}

@@ -96,6 +96,7 @@ class WorkerSupervisor:
         """The name that this process's claims carry; locked on first use."""
         with self._owner_lock:
             if self._owner is None:
+                self.paths.prepare()
                 self._owner = Owner(self.paths.owners_dir)
             return self._owner.name
 

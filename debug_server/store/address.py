@@ -6,19 +6,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from debug_server.config import load_runner
 from debug_server.errors import ConfigurationError
 
-DEFAULT_URL = "sqlite:///.artifacts/data/metadata.db"
+DATABASE_FILE, SEAL_KEY_FILE = "data/metadata.db", "data/seal.key"  # in the data folder
 URL_VARIABLES = ("DEBUG_SERVER_DB_URL", "DATABASE_URL", "METADATA_DB_URL")
 SEAL_KEY_VARIABLE = "DEBUG_SERVER_SEAL_KEY_FILE"
-DEFAULT_SEAL_KEY = ".artifacts/data/seal.key"
 
 _FORMS = "use sqlite:///relative/path, sqlite:////absolute/path, a plain path or postgresql://host/name"
 
 
-def default_url(environ: Mapping[str, str]) -> str:
-    """The URL that the environment names, the first of URL_VARIABLES that is set; else the SQLite default."""
-    return next((environ[name] for name in URL_VARIABLES if environ.get(name)), DEFAULT_URL)
+def default_url(environ: Mapping[str, str], data_folder: Path | None = None) -> str:
+    """The URL that the environment names, the first of URL_VARIABLES that is set; else SQLite in the data folder.
+
+    Without ``data_folder`` it is the one that applies in the current directory.
+    """
+    named = next((environ[name] for name in URL_VARIABLES if environ.get(name)), None)
+    return named or f"sqlite:///{data_folder or load_runner(environ=environ).data}/{DATABASE_FILE}"
 
 
 def is_postgres(url: str) -> bool:
@@ -47,8 +51,9 @@ def without_secrets(url: str) -> str:
     return f"{parts.scheme}://{host}{parts.path}"
 
 
-def seal_key_path(url: str, environ: Mapping[str, str]) -> Path:
-    """Where the key lies that seals child environments."""
-    if is_postgres(url):
-        return Path(environ.get(SEAL_KEY_VARIABLE) or DEFAULT_SEAL_KEY)
-    return sqlite_path(url).with_name("seal.key")
+def seal_key_path(url: str, environ: Mapping[str, str], data_folder: Path | None = None) -> Path:
+    """Where the key lies that seals child environments; ``data_folder`` as in ``default_url``."""
+    if not is_postgres(url):
+        return sqlite_path(url).with_name("seal.key")
+    named = environ.get(SEAL_KEY_VARIABLE)
+    return Path(named) if named else (data_folder or load_runner(environ=environ).data) / SEAL_KEY_FILE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -87,16 +88,21 @@ class MetadataStore(
 
 
 def open_store(
-    url: str | os.PathLike[str], *, now: Callable[[], datetime] | None = None, busy_seconds: float = BUSY_SECONDS
+    url: str | os.PathLike[str],
+    *,
+    now: Callable[[], datetime] | None = None,
+    busy_seconds: float = BUSY_SECONDS,
+    data_folder: Path | None = None,
 ) -> MetadataStore:
     """Open, and bring up to date, the store that a URL or a plain path names (see ``address``).
 
-    ``busy_seconds`` is how long a writer waits for another process that has locked an SQLite file.
+    ``busy_seconds`` is how long a writer waits for another process that has locked an SQLite file. ``data_folder``
+    holds the sealing key of a PostgreSQL store; left out, it is the one of the current directory.
     """
     address = os.fspath(url)
     database = open_database(address, busy_seconds=busy_seconds)
     try:
-        return MetadataStore(database, Sealer(seal_key_path(address, os.environ)), now or utc_now)
+        return MetadataStore(database, Sealer(seal_key_path(address, os.environ, data_folder)), now or utc_now)
     except BaseException:
         database.close()
         raise

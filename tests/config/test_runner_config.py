@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_shipped_file_says_the_defaults() -> None:
     """config/runner.toml loads, and every value in it is the declared default."""
-    assert load(RunnerConfig, files=[ROOT / "config/runner.toml"]).value == load(RunnerConfig).value
+    assert load(RunnerConfig, files=[ROOT / "config/runner.toml"]).value == load(RunnerConfig, base=ROOT).value
 
 
 def test_the_shipped_file_shows_every_setting(tmp_path: Path) -> None:
@@ -32,7 +32,9 @@ def test_missing_paths_follow_artifacts(tmp_path: Path) -> None:
     path = tmp_path / "runner.toml"
     path.write_text('[paths]\nartifacts = "here"\npatches = "there"\n')
     got = load(RunnerConfig, files=[path]).value.paths
-    assert (got.logs, got.environments, got.patches) == (Path("here/logs"), Path("here/envs"), Path("there"))
+    assert (got.logs, got.environments, got.patches) == tuple(
+        tmp_path / name for name in ("here/logs", "here/envs", "there")
+    )
 
 
 def test_limits_become_the_value_that_commands_carry(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from debug_server.config import load_runner
 from debug_server.model import ArtifactKind, CommandStatus, ExitReason
 from debug_server.runner import CommandSpec, EnvironmentRequest, RunnerSettings, SessionPatch, WorkerSupervisor
 from debug_server.runner.supervisor import PatchApplicationError
@@ -53,13 +54,16 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "runner.toml").write_text(TOML)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DEBUG_SERVER_DB_URL", raising=False)
+    for name in ("DEBUG_SERVER_DB_URL", "DEBUG_SERVER_PATHS_ARTIFACTS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    load_runner().notes(os.environ)  # said already which place is taken
     return tmp_path
 
 
 @pytest.fixture
 def metadata_store(place: Path) -> Iterator[MetadataStore]:
-    with open_store("sqlite:///.artifacts/data/metadata.db") as store:
+    with open_store("sqlite:///artifacts/data/metadata.db") as store:
         yield store
 
 

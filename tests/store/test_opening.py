@@ -105,7 +105,8 @@ def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_default_url() -> None:
     """The three variables are read in order; an empty one counts as unset."""
-    assert default_url({}) == "sqlite:///.artifacts/data/metadata.db"
+    assert default_url({}, Path("/data")) == "sqlite:////data/data/metadata.db"
+    assert default_url({"DEBUG_SERVER_PATHS_ARTIFACTS": "/other"}) == "sqlite:////other/data/metadata.db"
     assert default_url({"DEBUG_SERVER_DB_URL": "", "DATABASE_URL": "b"}) == "b"
     assert default_url({"METADATA_DB_URL": "c"}) == "c"
     assert default_url({"DEBUG_SERVER_DB_URL": "a", "DATABASE_URL": "b", "METADATA_DB_URL": "c"}) == "a"

@@ -68,6 +68,7 @@ def gc(
 
 
 def _manager(settings: RunnerSettings) -> EnvironmentManager:
+    settings.paths.prepare()
     return EnvironmentManager(settings.paths.environments_dir, build_timeout=settings.environments.build_timeout)
 
 

@@ -30,6 +30,7 @@ def start(
     """Start the server in the background; returns when it answers."""
     call = invocation(context)
     output = call.output()
+    _ensure_configuration(output)  # first: it makes this folder the place of the server's data
     places = places_of(call)
     with background.one_at_a_time(places):
         state, word = background.known_state(places), "the server runs already"
@@ -72,16 +73,21 @@ def places_of(call: Invocation) -> Places:
         return Places(lock=local.server_lock_path, log=local.settings.paths.artifacts_root / "server.log")
 
 
-def _prepare(call: Invocation, output: Output) -> None:
-    """What a first start needs, and errors of the configuration here rather than in a log."""
-    from debug_server.dispatch.configuration import read_configuration
+def _ensure_configuration(output: Output) -> None:
     from debug_server.dispatch.examples import ensure_configuration
     from debug_server.dispatch.folder import configuration_folder
 
     folder = configuration_folder()
     if ensure_configuration(folder):
         output.say(f"wrote runners.yml and repos.yml into {folder}", {"wrote": str(folder)})
-    read_configuration(folder)
+
+
+def _prepare(call: Invocation, output: Output) -> None:
+    """What a first start needs, and errors of the configuration here rather than in a log."""
+    from debug_server.dispatch.configuration import read_configuration
+    from debug_server.dispatch.folder import configuration_folder
+
+    read_configuration(configuration_folder())
     with call.programs.open_local() as local:
         if not any(token.revoked_at is None for token in local.store.list_tokens()):
             _, secret = local.store.create_token("admin", ["admin"])

@@ -74,8 +74,8 @@ def _store(local: LocalParts) -> Iterator[Finding]:
         return f"{local.store.address}, {local.store.last_event()} events"
 
     def space() -> str:
+        local.settings.paths.prepare()
         root = local.settings.paths.artifacts_root
-        root.mkdir(parents=True, exist_ok=True)
         return f"{shutil.disk_usage(root).free >> 20} MiB free in {root.resolve()}"
 
     yield _attempt("store", "database", opened, "set DEBUG_SERVER_DB_URL to a database that this user can write")

@@ -21,7 +21,7 @@ import pytest
 from debug_server.__main__ import main
 from debug_server.surfaces.cli.main import COMMANDS
 from tests.client.serving import ServerProcess, make_repository, serving, unmount_below
-from tests.running import ROOT
+from tests.running import DATA_HERE, ROOT
 
 PROGRAM = [sys.executable, "-m", "debug_server"]
 SECONDS = 60
@@ -57,7 +57,8 @@ class Terminal:
     def environ(self) -> dict[str, str]:
         """The variables of every call."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("DEBUG_SERVER_")}
-        return {**inherited, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_HOME": str(self.folder / "home"), **self.variables}
+        own = {"PYTHONPATH": str(ROOT), "DEBUG_SERVER_HOME": str(self.folder / "home"), **DATA_HERE}
+        return {**inherited, **own, **self.variables}
 
     def __call__(self, *arguments: object, stdin: str = "") -> Done:
         """Run the program to its end, in a process of its own that has everything loaded already."""

@@ -19,7 +19,7 @@ from debug_server.runner.launch import run_dir_for
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from tests.client.serving import unmount_below
 from tests.runner.environment_support import make_wheel
-from tests.running import eventually
+from tests.running import DATA_HERE, eventually
 from tests.worktrees.places import make_remote
 
 PROGRAM = Path(sys.executable).with_name("debug-server")
@@ -40,7 +40,7 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def _env(folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DEBUG_SERVER_")}
-    return {**kept, "DEBUG_SERVER_HOME": str(folder / "home")}
+    return {**kept, **DATA_HERE, "DEBUG_SERVER_HOME": str(folder / "home")}
 
 
 def _local(folder: Path) -> Local:

@@ -20,7 +20,7 @@ def play(tmp_path: Path, nothing_left: None) -> Iterator[Play]:
     repository = make_repository(tmp_path / "project")
     config = tmp_path / "runner.toml"
     config.write_text(f'[paths]\nartifacts = "{tmp_path}/artifacts"\n[runner]\nkill_grace = 0.2\n')
-    with Local.open(config=config, database_url=f"sqlite:///{tmp_path}/metadata.db") as local:
+    with Local.open(config=config, environ={}, database_url=f"sqlite:///{tmp_path}/metadata.db") as local:
 
         async def served(scene: Callable[[Served], Awaitable[None]]) -> None:
             async with serving(local, repository) as stage:

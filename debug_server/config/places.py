@@ -1,0 +1,187 @@
+"""Decides which settings files and which data folder apply; every program that needs them asks here.
+
+    paths.artifacts of a variable or of the settings file, if given
+    else .artifacts in the current directory, or beside a ``config/`` of ours there; else the same in a folder above
+    else the user's data folder
+
+The nearest folder wins. A file that somebody else wrote must not choose a shell or a database: above the current
+directory only what belongs to this user counts, in it also what belongs to root.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.config.load import Loaded, base_of, load
+from debug_server.config.runner import RunnerConfig
+from debug_server.errors import ConfigurationError
+
+CONFIG_FOLDER, DATA_FOLDER = "config", ".artifacts"
+RUNNER_FILE = "runner.toml"
+FILES = (RUNNER_FILE, "runners.yml", "tasks.toml", "gateway.toml", "workers.toml")
+DATA_VARIABLE = "DEBUG_SERVER_PATHS_ARTIFACTS"
+_PROJECT = "debug-server"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where settings are read and where data goes unless a setting says otherwise."""
+
+    named: Path | None  # the settings file that the caller named
+    found: Path | None  # the folder that the search found; None: the user's data folder is used
+    data: Path | None  # None: there is no home folder to put it into
+    ignored: tuple[Path, ...] = ()  # in the current directory, but somebody else's
+
+    @property
+    def base(self) -> Path:
+        """Where default paths of settings other than ``paths`` begin."""
+        return self.found or self.data or Path.cwd()
+
+    @property
+    def config_folder(self) -> Path:
+        """The folder of settings files; one that need not exist."""
+        return (self.found or Path.cwd()) / CONFIG_FOLDER
+
+    def files(self, name: str) -> list[Path]:
+        """The settings file of a name, where there is one: beside the named file, else in the folder found."""
+        if name == RUNNER_FILE and self.named is not None:
+            return [self.named]
+        beside = [self.named.parent / name] if self.named is not None else []
+        here = [self.found / CONFIG_FOLDER / name] if self.found is not None else []
+        return [path for path in (*beside, *here) if path.is_file() and path not in self.ignored][:1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """The settings of running commands, with absolute paths, and where they were found."""
+
+    place: Place
+    loaded: Loaded[RunnerConfig]
+
+    @property
+    def data(self) -> Path:
+        """The data folder."""
+        return self.loaded.value.paths.artifacts
+
+    def notes(self, environ: Mapping[str, str]) -> list[str]:
+        """What the user should know: which place the search chose, at its first use, and what it passed over."""
+        found = [
+            f"{path} is ignored: it belongs to another user (uid {path.stat().st_uid})" for path in self.place.ignored
+        ]
+        files = [] if self.place.named is not None else self.place.files(RUNNER_FILE)
+        searched = self.place.found is not None and self.place.named is None
+        if files or (searched and self.loaded.source("paths.artifacts") == "default"):
+            sentence = f"using the data folder {self.data}" + (f" and the settings {files[0]}" if files else "")
+            found += [sentence] if _is_new(sentence, environ) else []
+        return found
+
+
+def find_place(
+    config: str | os.PathLike[str] | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    cwd: Path | None = None,
+) -> Place:
+    """The place for a named settings file, or for the current directory."""
+    named = Path(config).absolute() if config is not None else None
+    if named is not None and named.parent.name == CONFIG_FOLDER:
+        return Place(named=named, found=base_of(named), data=base_of(named) / DATA_FOLDER)
+    found, ignored = _search(cwd)
+    data = user_data_folder(environ) if found is None else found / DATA_FOLDER
+    return Place(named=named, found=found, data=data, ignored=ignored)
+
+
+def load_runner(
+    config: str | os.PathLike[str] | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    cwd: Path | None = None,
+) -> Placed:
+    """The settings of running commands: of a named file or the nearest one, below variables."""
+    place = find_place(config, environ=environ, cwd=cwd)
+    defaults = {} if place.data is None else {"paths.artifacts": place.data}
+    loaded = load(RunnerConfig, files=place.files(RUNNER_FILE), environ=environ, defaults=defaults)
+    if place.data is None and loaded.source("paths.artifacts") == "default":
+        raise ConfigurationError(f"no home folder is known: set HOME, or {DATA_VARIABLE} to the data folder")
+    return Placed(place=place, loaded=loaded)
+
+
+def user_data_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """As the XDG base directory specification has it; None without a home folder."""
+    given = environ.get("XDG_DATA_HOME", "")
+    if given.startswith("/"):  # the specification: a relative one is ignored
+        return Path(given) / _PROJECT
+    home = environ.get("HOME")
+    try:
+        return (Path(home) if home else Path.home()).absolute() / ".local" / "share" / _PROJECT
+    except RuntimeError:
+        return None
+
+
+def make_data_folder(path: Path) -> None:
+    """Make the folder, closed to others, with a ``.gitignore`` of everything; one that is there keeps its mode."""
+    try:
+        path.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        if path.name != DATA_FOLDER:  # a folder that was named may hold more than our data
+            return
+    try:
+        descriptor = os.open(path / ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except OSError:  # it has one, or it is no folder of ours to write: whoever needs it says so
+        return
+    with os.fdopen(descriptor, "w") as file:
+        file.write("*\n")
+
+
+def _search(cwd: Path | None) -> tuple[Path | None, tuple[Path, ...]]:
+    try:
+        here = (cwd or Path.cwd()).absolute()
+    except FileNotFoundError:  # it was removed
+        return None, ()
+    user, ignored = os.geteuid(), []
+    for folder in (here, *here.parents):
+        owners = {user, 0} if folder == here else {user}
+        candidates = [folder / DATA_FOLDER, *(folder / CONFIG_FOLDER / name for name in FILES)]
+        present = [path for path in candidates if _is_there(path)]
+        if any(_belongs(path, owners, folder) for path in present):
+            return folder, tuple(path for path in present if not _belongs(path, owners, folder))
+        if folder == here:
+            ignored = present
+    return None, tuple(ignored)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_dir() if path.name == DATA_FOLDER else path.is_file()
+    except OSError:  # a folder that this user may not look into
+        return False
+
+
+def _belongs(path: Path, owners: Iterable[int], below: Path) -> bool:
+    """Whether the path, each folder of it below ``below`` and what a link of it leads to have one of the owners."""
+    parts = [path, *(parent for parent in path.parents if parent != below and parent.is_relative_to(below))]
+    try:
+        return all(part.lstat().st_uid in owners and part.stat().st_uid in owners for part in parts)
+    except OSError:
+        return False
+
+
+def _is_new(sentence: str, environ: Mapping[str, str]) -> bool:
+    """Whether this user is told it for the first time; of two processes one is."""
+    home = user_data_folder(environ)
+    if home is None:
+        return True
+    mark = home / "told" / hashlib.sha256(sentence.encode()).hexdigest()[:32]
+    try:
+        make_data_folder(home)
+        mark.parent.mkdir(mode=0o700, exist_ok=True)
+        os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return False
+    except OSError:  # no folder to remember it in
+        return True
+    return True

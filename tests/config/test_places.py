@@ -1,0 +1,156 @@
+"""Where settings and data are found: the nearest folder of this user's, else the user's data folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from debug_server.config import find_place, load_runner, make_data_folder
+from debug_server.config.places import user_data_folder
+from debug_server.errors import ConfigurationError
+from debug_server.runner import RunnerPaths, RunnerSettings
+from debug_server.store import default_url, open_store
+from tests.running import ROOT
+
+OTHER = 65534
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """A person's, with a home of their own."""
+    home = tmp_path / "home"
+    home.mkdir()
+    return {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8"}
+
+
+def run(environ: dict[str, str], cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The program, to its end."""
+    argv = [sys.executable, "-m", "debug_server", *words]
+    return subprocess.run(argv, cwd=cwd, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_order(tmp_path: Path, environ: dict[str, str]) -> None:
+    """A variable, then the settings file, then the nearest folder with data or settings, then the user's folder."""
+    below = tmp_path / "project" / "src"
+    below.mkdir(parents=True)
+    assert load_runner(environ=environ, cwd=below).data == tmp_path / "home/.local/share/debug-server"
+    assert load_runner(environ=environ | {"XDG_DATA_HOME": "/x"}, cwd=below).data == Path("/x/debug-server")
+    (tmp_path / ".artifacts").mkdir()
+    assert load_runner(environ=environ, cwd=below).data == tmp_path / ".artifacts"
+    settings = tmp_path / "project" / "config" / "runner.toml"
+    settings.parent.mkdir()
+    settings.write_text("")
+    placed = load_runner(environ=environ, cwd=below)
+    assert placed.data == tmp_path / "project/.artifacts" and placed.place.files("runner.toml") == [settings]
+    settings.write_text('[paths]\nartifacts = "out"\nlogs = "/var/log/x"\n')
+    paths = load_runner(environ=environ, cwd=below).loaded.value.paths
+    assert (paths.artifacts, paths.logs) == (tmp_path / "project/out", Path("/var/log/x"))
+    assert paths.patches == tmp_path / "project/out/patches"
+    given = environ | {"DEBUG_SERVER_PATHS_ARTIFACTS": str(tmp_path / "given")}
+    assert load_runner(environ=given, cwd=below).data == tmp_path / "given"
+
+
+def test_relative_paths_of_another_file_begin_in_its_folder(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Neither a named file nor ``config/runner.toml`` means the working directory by a relative path."""
+    for name, base in (("etc/my.toml", "etc"), ("etc/config/runner.toml", "etc")):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('[paths]\nartifacts = "data"\n')
+        assert load_runner(path, environ=environ, cwd=Path("/")).data == tmp_path / base / "data"
+        assert RunnerSettings.from_toml(path).paths == RunnerPaths.from_root(tmp_path / base / "data")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_what_another_user_put_there_does_not_count(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Settings and data folders of another user choose nothing; those in the current directory are named."""
+    here = tmp_path / "shared" / "mine"
+    (tmp_path / "shared" / "config").mkdir(parents=True)
+    (tmp_path / "shared" / ".artifacts").mkdir()
+    hostile = tmp_path / "shared" / "config" / "runner.toml"
+    hostile.write_text('[runner]\ndefault_shell = "/tmp/trap"\n')
+    for path in (tmp_path / "shared" / ".artifacts", hostile):
+        os.chown(path, OTHER, OTHER)
+    here.mkdir()
+    for cwd in (here, tmp_path / "shared"):
+        placed = load_runner(environ=environ, cwd=cwd)
+        assert placed.place.found is None and placed.loaded.value.runner.default_shell == "/bin/bash"
+    done = run(environ, tmp_path / "shared", "run", "--quiet", "--", "true")
+    assert f"{hostile} is ignored: it belongs to another user (uid {OTHER})" in done.stderr
+    os.chown(hostile.parent, OTHER, OTHER)
+    os.chown(hostile, 0, 0)  # in a folder where its owner can put another in its place
+    assert find_place(environ=environ, cwd=here).found is None
+
+
+def test_a_first_use_says_which_place_was_taken(tmp_path: Path, environ: dict[str, str]) -> None:
+    """A place that was found is named once; the user's own folder is not."""
+    quiet = run(environ, tmp_path, "run", "--quiet", "--", "true")
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+    below = tmp_path / "project" / "src"
+    below.mkdir(parents=True)
+    (tmp_path / "project" / "config").mkdir()
+    (tmp_path / "project" / "config" / "runner.toml").write_text("")
+    first = run(environ, below, "run", "--quiet", "--", "true")
+    second = run(environ, tmp_path / "project", "run", "--quiet", "--", "true")
+    place = tmp_path / "project"
+    assert first.stderr.splitlines() == [
+        f"debug-server: using the data folder {place}/.artifacts and the settings {place}/config/runner.toml"
+    ]
+    assert (second.returncode, second.stderr) == (0, "")
+
+
+def test_nothing_appears_in_the_current_directory(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Commands leave nothing where one stands, nor need to write there; their logs are found from anywhere."""
+    here = tmp_path / "here"
+    here.mkdir()
+    here.chmod(0o555)
+    assert run(environ, here, "run", "--quiet", "--", "echo", "found again").stdout == "found again\n"
+    assert list(here.iterdir()) == []
+    data = tmp_path / "home/.local/share/debug-server"
+    assert (data / ".gitignore").read_text() == "*\n" and data.stat().st_mode & 0o777 == 0o700
+    assert "found again" in run(environ, Path("/"), "session", "logs", "1").stdout
+
+
+def test_git_ignores_a_data_folder(tmp_path: Path, environ: dict[str, str]) -> None:
+    """A new data folder is invisible to git, whatever lies in it; a folder that was there is left as it is."""
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    make_data_folder(tmp_path / ".artifacts")
+    (tmp_path / ".artifacts" / "seal.key").write_text("secret")
+    (tmp_path / "own").mkdir()
+    make_data_folder(tmp_path / "own")
+    status = subprocess.run(
+        ["git", "-C", tmp_path, "status", "--porcelain", "-uall"], capture_output=True, text=True, check=True
+    )
+    assert status.stdout == "" and list((tmp_path / "own").iterdir()) == []
+
+
+def test_rows_of_earlier_versions_keep_their_files(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Paths relative to the old working directory become absolute when the store is opened."""
+    data = tmp_path / ".artifacts"
+    done = run(environ | {"DEBUG_SERVER_PATHS_ARTIFACTS": str(data)}, tmp_path, "run", "--", "echo", "old")
+    assert done.returncode == 0
+    with open_store(default_url({}, data)) as store:
+        path = store.get_command(1).log_path or ""
+        relative = os.path.relpath(path, tmp_path)
+        with store._database.write() as transaction:  # as an earlier version wrote it
+            transaction.run("UPDATE commands SET log_path = ?", (relative,))
+            transaction.run("UPDATE artifacts SET path = ?", (relative,))
+        store.make_paths_absolute(data)
+        assert store.get_command(1).log_path == path
+        assert [item.path for item in store.list_artifacts(1)] == [path]
+
+
+def test_without_a_home_the_message_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data folder that is named needs no home."""
+
+    def no_home() -> Path:
+        raise RuntimeError
+
+    monkeypatch.setattr(Path, "home", no_home)
+    assert user_data_folder({}) is None
+    with pytest.raises(ConfigurationError, match="DEBUG_SERVER_PATHS_ARTIFACTS"):
+        load_runner(environ={}, cwd=tmp_path)
+    assert load_runner(environ={"DEBUG_SERVER_PATHS_ARTIFACTS": "/x"}, cwd=tmp_path).data == Path("/x")
