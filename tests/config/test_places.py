@@ -116,15 +116,15 @@ def test_nothing_appears_in_the_current_directory(tmp_path: Path, environ: dict[
 
 def test_git_ignores_a_data_folder(tmp_path: Path, environ: dict[str, str]) -> None:
     """A new data folder is invisible to git, whatever lies in it; a folder that was there is left as it is."""
-    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
-    make_data_folder(tmp_path / ".artifacts")
-    (tmp_path / ".artifacts" / "seal.key").write_text("secret")
-    (tmp_path / "own").mkdir()
-    make_data_folder(tmp_path / "own")
-    status = subprocess.run(
-        ["git", "-C", tmp_path, "status", "--porcelain", "-uall"], capture_output=True, text=True, check=True
-    )
-    assert status.stdout == "" and list((tmp_path / "own").iterdir()) == []
+    repository = tmp_path / "repository"
+    subprocess.run(["git", "init", "-q", repository], env=environ, check=True)
+    make_data_folder(repository / ".artifacts")
+    (repository / ".artifacts" / "seal.key").write_text("secret")
+    (repository / "own").mkdir()
+    make_data_folder(repository / "own")
+    command = ["git", "-C", str(repository), "status", "--porcelain", "-uall"]
+    status = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    assert status.stdout == "" and list((repository / "own").iterdir()) == []
 
 
 def test_rows_of_earlier_versions_keep_their_files(tmp_path: Path, environ: dict[str, str]) -> None:
