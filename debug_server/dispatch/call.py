@@ -27,6 +27,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from debug_server.dispatch.call_exits import DEADLINE, NOT_OK, PROTOCOL, UNAVAILABLE, UNCONFIGURED
 from debug_server.kanban import kanban_pb2
 
+REDIRECTED = "probe"  # the one runner whose target is named by variables, as its own program's address is
 _CONNECT_SECONDS, _BACKOFF_SECONDS = 5.0, 0.5
 _OPTIONS = (
     ("grpc.enable_retries", 0),  # the library must not send a second time either
@@ -69,14 +70,15 @@ def main() -> int:
 
 
 def read_call(text: str, environ: Mapping[str, str]) -> Call:
-    """From the event on stdin; PROBE_HOST and PROBE_GRPC_PORT name another target."""
+    """From the event on stdin; PROBE_HOST and PROBE_GRPC_PORT name another target for the runner ``probe``."""
     try:
         event = json.loads(text)
         host, _, port = event["target"].rpartition(":")
         rpc, seconds = event["rpc"], float(event["timeout"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CallError(f"stdin is not an event with target, rpc and timeout: {error!r}", UNCONFIGURED) from error
-    host, port = environ.get("PROBE_HOST") or host, environ.get("PROBE_GRPC_PORT") or port
+    if event.get("runner") == REDIRECTED:
+        host, port = environ.get("PROBE_HOST") or host, environ.get("PROBE_GRPC_PORT") or port
     return Call(target=f"{host}:{port}", rpc=rpc, deadline=time.monotonic() + seconds, event=event)
 
 

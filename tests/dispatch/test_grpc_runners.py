@@ -82,6 +82,19 @@ def test_whatever_the_target_does_becomes_the_right_event(governor: Governor, tm
     assert "trying once more" in ends["gone"][1]["stderr"]
 
 
+def test_only_the_probe_is_redirected_by_variables(governor: Governor, tmp_path: Path) -> None:
+    """PROBE_HOST and PROBE_GRPC_PORT name the target of the runner ``probe``; another runner calls its own."""
+    with strange_probe(YES) as (redirected, probed), strange_probe(YES) as (declared, called):
+        targets = {"probe": (lasting_port(), "ProbeSync.SyncRepo"), "other": (declared, "ProbeSync.SyncRepo")}
+        governor.configure(_runners(targets), repos_text({"repo": make_repository(tmp_path / "repo")}))
+        governor.environ = {"PROBE_HOST": "127.0.0.1", "PROBE_GRPC_PORT": str(redirected)}
+        governor.start()
+        for name in targets:
+            assert governor.emit(name, f"{name}.call", "repo").ok
+            assert governor.ending(name)[0] == "runner.exited"
+    assert (len(probed), len(called)) == (1, 1)
+
+
 def test_a_crash_during_a_call_sends_nothing_twice(governor: Governor, tmp_path: Path) -> None:
     """kill -9 of the server: its keeper brings the answer to the next server. kill -9 of the keeper, too: `lost`.
 
