@@ -149,7 +149,10 @@ class Part(Protocol):
         """Return when that is finished, within a deadline of the part's own; the server answers until then."""
 
     def health(self) -> Mapping[str, Any]:
-        """What ``/healthz`` shows of it, beside what the server says of itself."""
+        """What ``/healthz`` shows of it, beside what the server says of itself.
+
+        A sentence under ``degraded`` says what needs an operator, and makes the server's own ``ok`` false.
+        """
 
     def readiness(self) -> tuple[str, Mapping[str, Any]]:
         """``ok`` or why ``/readyz`` has to say no, and what else it shows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,6 +17,8 @@ from debug_server.errors import (
     WorkerError,
     WorkerNotReadyError,
 )
+from debug_server.workers.state import LivenessReason
+from debug_server.workers.status import restart_advice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +79,12 @@ class Refusal(Exception):
         retry_after: float | None = None,
         worker_status: Mapping[str, Any] | None = None,
         details: Mapping[str, Any] | None = None,
+        retryable: bool = True,
     ) -> None:
+        """``retryable`` False: although the code's errors are as a rule, this one is not."""
         super().__init__(message)
         self.code = code
-        self.kind = CODES[code]
+        self.kind = CODES[code] if retryable else replace(CODES[code], retryable=False)
         self.param = param
         self.retry_after = retry_after
         self.worker_status = worker_status
@@ -105,6 +109,8 @@ class Refusal(Exception):
         headers = {}
         if self.kind.status == 429 or self.kind.retryable:
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after or _RETRY_SECONDS)))
+        elif CODES[self.code].retryable:
+            headers["X-Should-Retry"] = "false"  # the official client would try the status again
         if self.kind.status == 401:
             headers["WWW-Authenticate"] = 'Bearer realm="debug-server"'
         return JSONResponse(self.to_json(), self.kind.status, headers)
@@ -128,6 +134,8 @@ def refusal_for(error: Exception) -> Refusal:
 def _unavailable(error: UnavailableError) -> Refusal:
     code = error.code if error.code in CODES else "worker_unavailable"
     status = error.status if isinstance(error, WorkerNotReadyError) else None
+    if status and status["health"]["liveness"]["reason"] == LivenessReason.RESTART_LIMIT_EXCEEDED:
+        return Refusal(code, restart_advice(status["name"]), worker_status=status, retryable=False)
     return Refusal(code, str(error), retry_after=error.retry_after, worker_status=status)
 
 

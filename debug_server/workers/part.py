@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from debug_server.workers.state import CRITICAL_FAILURES, Phase
+from debug_server.workers.status import restart_advice
+from debug_server.workers.supervisor import ServiceSupervisor
 from debug_server.workers.workers import Workers
 
 
@@ -39,9 +41,11 @@ class WorkersPart:
         await self._workers.drained()
 
     def health(self) -> Mapping[str, Any]:
-        """How many there are, and how many are ready."""
+        """How many there are, how many are ready, and which of them needs an operator."""
         workers = self._workers.all()
-        return {"workers": {"declared": len(workers), "ready": sum(worker.is_ready for worker in workers)}}
+        counts = {"declared": len(workers), "ready": sum(worker.is_ready for worker in workers)}
+        troubles = [_trouble(worker) for worker in workers if _is_bad(worker)]
+        return {"workers": counts, **({"degraded": "; ".join(troubles)} if troubles else {})}
 
     def readiness(self) -> tuple[str, Mapping[str, Any]]:
         """No when one gave up, or crashes again and again. One that merely starts keeps nobody waiting."""
@@ -52,12 +56,18 @@ class WorkersPart:
         return "ok", self.health()
 
     def _verdict(self) -> str:
-        bad = [
-            worker
-            for worker in self._workers.all()
-            if worker.machine.phase is Phase.FAILED or worker.machine.failures >= CRITICAL_FAILURES
-        ]
+        bad = [worker for worker in self._workers.all() if _is_bad(worker)]
         if not bad:
             return "ok"
         worker = bad[0]
         return f"worker {worker.name}/{worker.instance} failed {worker.machine.failures} times in a row"
+
+
+def _is_bad(worker: ServiceSupervisor) -> bool:
+    return worker.machine.phase is Phase.FAILED or worker.machine.failures >= CRITICAL_FAILURES
+
+
+def _trouble(worker: ServiceSupervisor) -> str:
+    if worker.machine.phase is Phase.FAILED:
+        return restart_advice(worker.name)
+    return f"worker {worker.name} failed {worker.machine.failures} times in a row"

@@ -59,6 +59,14 @@ def worker_status(
     }
 
 
+def restart_advice(name: str) -> str:
+    """What to say of a worker that gave up."""
+    return (
+        f"worker {name} has reached its restart limit and stays down: find out why from its log, then restart it with "
+        f"POST /workers/{name}/restart or `debug-server worker restart {name}`"
+    )
+
+
 def absent_status(reason: ReadinessReason, at: datetime) -> dict[str, Any]:
     """The status object where there is no worker: switched off, or not yet made."""
     since = Since(answer=at, reason=at)

@@ -446,7 +446,13 @@ def test_a_missing_program_is_told(tmp_path: Path, nothing_left: None) -> None:
         told = gateway.get("/healthz")[1]["worker_program"]
         assert told["ok"] is False
         assert "CODEX_BIN" in told["reason"]
-        error_of(httpx.post(gateway.url + CHAT, json=body(), timeout=60), 503, "worker_not_ready")
+        answer = httpx.post(gateway.url + CHAT, json=body(), timeout=60)
+        error = error_of(answer, 503, "worker_not_ready")
+        assert "restart limit" in error["message"] and "POST /workers/codex/restart" in error["message"]
+        assert "retryable" not in error and "retry-after" not in answer.headers
+        status, health = gateway.get("/healthz")
+        assert (status, health["ok"]) == (200, False) and "restart limit" in health["message"]
+        assert gateway.get("/readyz")[0] == 503
 
 
 def test_another_version_is_told(tmp_path: Path, nothing_left: None) -> None:

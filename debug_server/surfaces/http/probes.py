@@ -36,11 +36,14 @@ def alive(parts: Sequence[Part]) -> Endpoint:
 
 
 def status(service: Service, version: str, parts: Sequence[Part]) -> Endpoint:
-    """``GET /healthz``: what the server and its parts say of themselves; always 200."""
+    """``GET /healthz``: what the server and its parts say of themselves; always 200, ``ok`` unless one is degraded."""
 
     async def handle(request: Request) -> Response:
-        own = {"message": "ok", "ok": True, "draining": service.draining, "version": version}
-        return _told(own, [part.health() for part in parts])
+        told = [part.health() for part in parts]
+        degraded = [str(more["degraded"]) for more in told if more.get("degraded")]
+        message = "; ".join(degraded) or "ok"
+        own = {"message": message, "ok": not degraded, "draining": service.draining, "version": version}
+        return _told(own, told)
 
     return handle
 
