@@ -91,7 +91,7 @@ class Targets:
             for network in self._networks
         ):
             return True
-        return self._public and not _is_inside(real) and not _is_inside(address)
+        return self._public and not any(_is_inside(item) or _is_own(item) for item in (real, address))
 
     def _refused(self, host: str, address: Address | None) -> InvalidInputError:
         where = host if address is None or str(address) == host else f"{host} ({address})"
@@ -111,6 +111,20 @@ def _embedded(address: Address) -> Address:
         if address in _NAT64:
             return IPv4Address(int(address) & 0xFFFFFFFF)
     return address
+
+
+def _is_own(address: Address) -> bool:
+    """Whether it is an address of this machine: only then does the kernel send from the address that it sends to.
+
+    Connecting a datagram socket asks the kernel's routes and sends nothing.
+    """
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((str(address), 9))
+        except OSError:  # no route: nothing of ours, and nothing that can be reached
+            return False
+        return ip_address(str(probe.getsockname()[0]).partition("%")[0]) == address
 
 
 def _is_inside(address: Address) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import os
+import re
+import socket
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
@@ -142,10 +145,26 @@ def test_targets_are_judged_by_address(allowed: str | None, host: str, address: 
     assert Targets(allowed)._allows(host, ip_address(address)) is ok
 
 
+def test_own_addresses_need_the_allow_list() -> None:
+    """An address of this machine that is not loopback is refused like loopback; its neighbours are not."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing; the kernel chooses the address to send from
+        except OSError:
+            pytest.skip("this machine has no address but loopback")
+        own = probe.getsockname()[0]
+    targets = Targets(None)
+    with pytest.raises(InvalidInputError, match=re.escape(own)):
+        targets.check_url(f"http://{own}:8000/cb")
+    with pytest.raises(InvalidInputError, match=re.escape(own)):
+        asyncio.run(targets.resolve(f"http://{own}:8000/cb"))
+    assert targets._allows("mapped.example", ip_address(f"::ffff:{own}")) is False
+    assert str(asyncio.run(Targets(own).resolve(f"http://{own}:8000/cb")).address) == own
+    assert targets._allows("orchestrator", ip_address("10.255.254.253")) is True
+
+
 def test_a_name_is_judged_when_it_is_connected_to() -> None:
     """localhost is refused at delivery, too; the address that was judged is the one that is used."""
-    import asyncio
-
     with pytest.raises(InvalidInputError, match="localhost"):
         asyncio.run(Targets(None).resolve("http://localhost:1/x"))
     target = asyncio.run(Targets("localhost").resolve("http://localhost:1/x?y=1"))
