@@ -3,7 +3,7 @@
 ``--session ID`` takes the session's waiting commands in order and streams them, after carrying on what a dead process
 left running; ``--command`` adds one. ``--dry-run --command "pytest"`` prints the plan and starts nothing.
 Exit status: 0 when everything succeeded, else that of the first command that did not; 2 for a wrong request; 130
-after Ctrl-C, which cancels what runs. Each command's result follows its output on stdout.
+after Ctrl-C, which cancels what runs. Each command's result is told on stderr.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def test_a_patch_that_does_not_apply(
     assert (row.status, row.exit_reason) == (CommandStatus.FAILED, ExitReason.PATCH_FAILED)
 
 
-def _supervisor(place: Path, *arguments: str, status: int = 0, stderr: bytes | None = b"") -> bytes:
+def _supervisor(place: Path, *arguments: str, status: int = 0) -> tuple[bytes, bytes]:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "debug_server.runner.supervisor", *arguments],
         cwd=place,
@@ -186,28 +186,25 @@ def _supervisor(place: Path, *arguments: str, status: int = 0, stderr: bytes | N
         check=False,
     )
     assert done.returncode == status, done.stderr
-    if stderr is not None:
-        assert done.stderr == stderr
-    return done.stdout
+    return done.stdout, done.stderr
 
 
 def test_a_session_is_worked_off_in_order(place: Path, metadata_store: MetadataStore) -> None:
-    """``--session ID``: the waiting commands in order, streamed, one more by --command, nothing of ours on stderr."""
+    """``--session ID``: the waiting commands in order, streamed, one more by --command, nothing of ours on stdout."""
     session = metadata_store.create_session(metadata={"workspace": str(place)})
     for text in ("echo one", "echo two; echo aside >&2", "echo three"):
         metadata_store.add_command(session_id=session.id, argv=["sh", "-c", text])
-    said = _supervisor(place, "--session", str(session.id), "--command", "echo four", stderr=b"aside\n").decode()
-    words = [line for line in said.splitlines() if not line.startswith("[debug-server]")]
-    assert words == ["one", "two", "three", "four"]
-    results = [line for line in said.splitlines() if line.startswith("[debug-server] exited: ")]
-    assert len(results) == 4
+    said, aside = _supervisor(place, "--session", str(session.id), "--command", "echo four")
+    assert said == b"one\ntwo\nthree\nfour\n"
+    results = [line for line in aside.splitlines() if line.startswith(b"[debug-server] exited: ")]
+    assert len(results) == 4 and b"aside" in aside.splitlines()
     assert {row.status for row in metadata_store.list_commands(session.id)} == {CommandStatus.SUCCEEDED}
 
 
 def test_a_session_with_nothing_to_do(place: Path, metadata_store: MetadataStore) -> None:
     """Status 0, and not a word."""
     session = metadata_store.create_session(metadata={"workspace": str(place)})
-    assert _supervisor(place, "--session", str(session.id)) == b""
+    assert _supervisor(place, "--session", str(session.id)) == (b"", b"")
 
 
 def test_the_first_failure_is_the_status(place: Path, metadata_store: MetadataStore) -> None:
@@ -255,7 +252,7 @@ def test_a_dry_run_prints_the_plan_and_starts_nothing(place: Path) -> None:
     """argv, cwd, environment, limits and log path on stdout; no log, no row, no process."""
     config = place / "config" / "runner.toml"
     config.write_text(f"{TOML}[limits]\nmemory = '64M'\ntimeout = 9.0\n")
-    plan = _supervisor(place, "--dry-run", "--command", "pytest; touch ran").decode()
+    plan = _supervisor(place, "--dry-run", "--command", "pytest; touch ran")[0].decode()
     assert "argv         /bin/sh -c 'pytest; touch ran'" in plan
     assert f"cwd          {place}" in plan
     assert "memory_bytes = 67108864 by " in plan and "wall_seconds = 9.0 by keeper" in plan
@@ -274,5 +271,5 @@ def test_a_dry_run_makes_nothing(place: Path) -> None:
 
 def test_a_dry_run_needs_a_command(place: Path) -> None:
     """One line, status 2."""
-    _supervisor(place, "--dry-run", status=2, stderr=None)
-    _supervisor(place, status=2, stderr=None)
+    _supervisor(place, "--dry-run", status=2)
+    _supervisor(place, status=2)

@@ -103,9 +103,10 @@ def _run(
 
 
 def _tell(record: ExitRecord, log_path: Path | None) -> int:
-    """On stdout: stderr is the commands' own."""
-    sys.stdout.write(f"{summary(record, log_path)}\n")
+    """On stderr: stdout holds what the commands wrote and nothing else."""
     sys.stdout.flush()
+    sys.stderr.write(f"{summary(record, log_path)}\n")
+    sys.stderr.flush()
     return exit_status(record)
 
 

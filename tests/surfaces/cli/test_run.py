@@ -247,8 +247,8 @@ def test_a_killed_cli_leaves_the_command_to_be_adopted(tmp_path: Path) -> None:
         timeout=SECONDS,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.startswith(b"one\ntwo\n")
+    assert (done.returncode, done.stdout) == (0, b"one\ntwo\n")
+    assert done.stderr.startswith(b"[debug-server] exited: ")
     (command,) = _commands(tmp_path)
     assert command.status is CommandStatus.SUCCEEDED
 
