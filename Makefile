@@ -52,6 +52,5 @@ lock: setup ## resolve pyproject.toml into requirements/dev.txt (LOCK_ARGS=--upg
 test-extras: ## install what optional tests use (root and apt-get), or say why not
 	@sh scripts/test-extras
 
-clean: ## remove everything that the targets made
-	rm -rf .venv .artifacts .cache .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
-	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+clean: ## end what runs in this checkout and remove everything that the targets made
+	@sh scripts/clean

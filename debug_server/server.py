@@ -32,6 +32,7 @@ from debug_server.app import Local
 from debug_server.errors import ConfigurationError, EngineBusyError
 from debug_server.parts import API, GATEWAY, NAMES, has_gateway, parts_of
 from debug_server.ports import Part
+from debug_server.runner.live_commands import live_commands
 from debug_server.runner.open_files import connection_room, raise_limit
 from debug_server.service.locality import is_loopback
 from debug_server.store import MetadataStore
@@ -138,6 +139,15 @@ def _serve(local: Local, options: ServeOptions, say: Callable[[str], None]) -> f
         finally:
             local.engine.stop(grace=_ENGINE_SECONDS)
             local.service.close()
+            _say_what_carries_on(local, say)
+
+
+def _say_what_carries_on(local: Local, say: Callable[[str], None]) -> None:
+    count = len(live_commands(local.settings.paths.keepers_dir))
+    noun, them = ("1 command carries", "it") if count == 1 else (f"{count} commands carry", "them")
+    with suppress(OSError):  # whoever started us no longer reads
+        if count:
+            say(f"{noun} on; the next `debug-server serve` adopts {them}")
 
 
 @contextmanager

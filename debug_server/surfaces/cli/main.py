@@ -35,6 +35,7 @@ COMMANDS = {
     "probe": ("probe", "The probe and the governor: status, changelog."),
     "status": ("status", "Whether the server is well, and who you are to it."),
     "doctor": ("doctor", "What this machine can really do, and what to install."),
+    "purge": ("purge", "End everything in a data folder and remove it."),
     "configure": ("configure", "Remember which server to speak to."),
     "mcp": ("mcp", "Speak the Model Context Protocol over stdin and stdout."),
 }

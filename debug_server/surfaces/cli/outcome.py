@@ -48,7 +48,7 @@ def summary(
     """One line: reason, sentence, cost, where the log is, and in which session it ran."""
     parts = [f"{record.wall_seconds:.2f} s", f"cpu {record.cpu_seconds:.2f} s"]
     if record.peak_memory_bytes:
-        parts.append(f"peak {_size(record.peak_memory_bytes)}")
+        parts.append(f"peak {size_text(record.peak_memory_bytes)}")
     missing = [name for name, item in record.limits.items() if item["by"] is None]
     if missing:
         parts.append(f"NOT enforced: {', '.join(missing)}")
@@ -61,7 +61,8 @@ def summary(
     return f"[debug-server] {record.reason.value}{sentence} ({', '.join(parts)})"
 
 
-def _size(count: float) -> str:
+def size_text(count: float) -> str:
+    """Bytes for a person."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

@@ -1,0 +1,75 @@
+"""``debug-server purge``: end what runs in a data folder and remove it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from debug_server.errors import DebugServerError, InvalidInputError
+from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.outcome import size_text
+from debug_server.surfaces.cli.output import write_line
+
+if TYPE_CHECKING:
+    from debug_server.engine.purge import Survey
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def purge(
+    context: typer.Context,
+    folder: Annotated[Path | None, typer.Argument(help="the data folder; left out: as configured")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+) -> None:
+    """End all servers, commands and workers of a data folder, unmount its workspaces and remove it.
+
+    Shows first what would be ended and removed. A PostgreSQL database, and folders that are configured to lie
+    outside the data folder, stay.
+    """
+    from debug_server.engine.purge import purge as remove
+    from debug_server.engine.purge import survey
+
+    call = invocation(context)
+    if folder is None:
+        with call.programs.open_local() as local:
+            folder = local.settings.paths.artifacts_root
+    found = survey(folder)
+    if not call.as_json:
+        for line in _lines(found):
+            write_line(line)
+    if not yes and not sys.stdin.isatty():
+        raise InvalidInputError("nothing was removed: give --yes to remove it")
+    if not yes and not typer.confirm("End and remove all this?"):
+        raise typer.Exit(1)
+    left = remove(found)
+    if left:
+        raise DebugServerError("could not be removed: " + "; ".join(map(str, left)))
+    call.output().say(f"removed {found.root}, {size_text(found.size)}", _summary(found))
+
+
+def _lines(found: Survey) -> list[str]:
+    lines = [f"data folder {found.root} ({size_text(found.size)})"]
+    lines += [f"  end process {item.pid}: {item.command_line}" for item in found.processes]
+    for word, commands in (("command", found.commands), ("worker", found.workers)):
+        lines += [f"  end {word} {item.command_id}: {item.command_line()}" for item in commands]
+    lines += [f"  unmount {path}" for path in found.mounts]
+    lines += [f"  remove {part.name} ({size_text(part.size)})" for part in found.parts]
+    lines += [f"  keep {name}, which is not debug-server's" for name in found.foreign]
+    return lines
+
+
+def _summary(found: Survey) -> dict[str, object]:
+    return {
+        "folder": str(found.root),
+        "bytes": found.size,
+        "processes": [item.pid for item in found.processes],
+        "commands": [item.command_id for item in found.commands],
+        "workers": [item.command_id for item in found.workers],
+        "mounts": [str(path) for path in found.mounts],
+        "removed": [part.name for part in found.parts],
+        "kept": found.foreign,
+    }
