@@ -4,7 +4,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
 
-.PHONY: help setup codex demo test bench soak soak-follow soak-gateway lint format docs protos lock test-extras clean
+.PHONY: help setup codex demo test test-quick bench soak soak-follow soak-gateway lint format docs protos lock test-extras clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -20,6 +20,9 @@ demo: setup ## run the main job once, with live output
 
 test: setup codex ## lint, format, types, import contracts, tests (PYTEST_ARGS=... selects tests)
 	@$(PY) scripts/check.py all $(PYTEST_ARGS)
+
+test-quick: setup ## before each commit: lint, and the tests that are quick (PYTEST_ARGS=... selects tests)
+	@$(PY) scripts/check.py all -m "not slow" $(PYTEST_ARGS)
 
 lint: setup ## everything of `make test` but the tests
 	@$(PY) scripts/check.py lint

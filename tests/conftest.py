@@ -38,7 +38,46 @@ os.environ.update(DATA_HERE)  # no program of a test writes to another test's da
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("patient")
 
+# Beginnings of the ids of tests that take seconds each, or that other tests tell nearly as much as: `make test-quick`
+# leaves them out. Look with `pytest --durations=50`.
+SLOW = (
+    *("tests/acceptance/", "tests/dispatch/test_eight", "tests/dispatch/test_many", "tests/dispatch/test_acceptance"),
+    *(
+        "tests/client/test_resume",
+        "tests/e2e/",
+        "tests/gateway/",
+        "tests/integration/",
+        "tests/runner/test_environment",
+    ),
+    *("tests/runner/test_escape", "tests/runner/test_interrupts", "tests/runner/test_late_keeper"),
+    *("tests/runner/test_limits", "tests/runner/test_package_index", "tests/runner/test_recovery"),
+    *(
+        "tests/runners/test_packaging",
+        "tests/runners/test_probe_server",
+        "tests/store/test_queue",
+        "tests/store/test_crash",
+    ),
+    *("tests/surfaces/cli/test_commands", "tests/surfaces/cli/test_purge", "tests/surfaces/cli/test_run"),
+    *("tests/surfaces/http/test_server_process", "tests/surfaces/http/test_disconnects", "tests/surfaces/mcp/"),
+    *(
+        "tests/surfaces/test_",
+        "tests/tasks/test_campaigns",
+        "tests/tasks/test_command_line",
+        "tests/tasks/test_template",
+    ),
+    *("tests/test_benchmarks", "tests/test_docs.py::test_examples_run", "tests/test_docs.py::test_the_demonstration"),
+    *("tests/test_tour", "tests/workers/test_instances", "tests/workers/test_recovery", "tests/workers/test_server"),
+    *("tests/workers/test_soak", "tests/worktrees/test_crashes", "tests/worktrees/test_many"),
+)
+
 gc.disable()  # until the tests are collected: it would look at every module and class again and again
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow ones."""
+    for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:
