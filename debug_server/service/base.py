@@ -15,6 +15,7 @@ from debug_server.service.audience import Audience
 from debug_server.service.caller import Caller
 from debug_server.service.quotas import Quotas
 from debug_server.service.threads import Threads, or_exhausted
+from debug_server.service.turns import Turns
 from debug_server.service.wakeups import Wakeups
 from debug_server.store import MetadataStore
 
@@ -40,6 +41,7 @@ class ServicePart:
         self._wakeups = Wakeups(store, read=partial(self._read, store.read_events), last=self._last_event)
         self._quotas = Quotas(store, self._read)
         self._owners: dict[int, int | None] = {}
+        self._turns = Turns()
         self.audience = Audience(revoked=self._revoked)
         self.draining = False
 

@@ -49,7 +49,7 @@ class LogVerbs(CommandVerbs):
             return
         _require_log(command)
         cursor = LogCursor(command.log_path, request.offset)
-        follow = _history(command.id, cursor) if command.status.terminal else self._live(command, cursor)
+        follow = self._history(command.id, cursor) if command.status.terminal else self._live(command, cursor)
         try:
             async with aclosing(follow):
                 async for piece in follow:
@@ -57,18 +57,25 @@ class LogVerbs(CommandVerbs):
         finally:
             cursor.close()
 
+    async def _history(self, command_id: int, cursor: LogCursor) -> AsyncGenerator[m.LogPiece, None]:
+        """The log of a command that has ended: all of it is there."""
+        while segments := cursor.read(_PIECE):
+            for segment in segments:
+                yield _piece(command_id, segment)
+            await self._turns.wait()
+
     async def _live(self, command: Command, cursor: LogCursor) -> AsyncGenerator[m.LogPiece, None]:
         changed, watch = asyncio.Event(), or_exhausted(watch_log, command.log_path or "")
         loop, since = asyncio.get_running_loop(), math.inf
         try:
-            watch.set_callback(lambda: loop.call_soon_threadsafe(changed.set))
+            watch.set_callback(lambda: loop.call_soon_threadsafe(self._turns.wake, changed))
             while True:
                 changed.clear()
                 segments = cursor.read(_PIECE, since=since)
                 for segment in segments:
                     yield _piece(command.id, segment)
                 if segments:
-                    await asyncio.sleep(0)  # a long history must not keep everybody else waiting
+                    await self._turns.wait()  # a long history must not keep everybody else waiting
                 elif cursor.ended:
                     # Its keeper closes the log a moment before the row has its end: who followed finds the end there.
                     await self._terminal(command, time.monotonic() + _ROW_SECONDS)
@@ -147,14 +154,6 @@ class LogVerbs(CommandVerbs):
         if event.session_id is None:
             return False
         return await self._may_see(caller, event.session_id)
-
-
-async def _history(command_id: int, cursor: LogCursor) -> AsyncGenerator[m.LogPiece, None]:
-    """The log of a command that has ended: all of it is there."""
-    while segments := cursor.read(_PIECE):
-        for segment in segments:
-            yield _piece(command_id, segment)
-        await asyncio.sleep(0)
 
 
 def _subject(request: m.ReadEvents) -> Subject:
