@@ -20,6 +20,7 @@ from pathlib import Path
 
 from debug_server.errors import EnvironmentBuildError, InvalidInputError
 from debug_server.ports import LogSink
+from debug_server.runner.cancelling import Cancellation
 from debug_server.runner.environments import leases
 from debug_server.runner.environments.build_lock import BuildLock, build_lock
 from debug_server.runner.environments.builders import choose_builder
@@ -93,12 +94,16 @@ class EnvironmentManager:
         force: bool = False,
         verify: bool = False,
         log: LogSink | None = None,
+        cancellation: Cancellation | None = None,
     ) -> EnvironmentHandle:
         """The environment for ``request``, built if need be; ``root/<name>`` leads to it.
 
         ``force`` builds anew and leaves the old one to those who use it. ``verify`` checks every file first.
-        ``log`` hears the builder live. EnvironmentBuildError says what failed, in the tool's words.
+        ``log`` hears the builder live. EnvironmentBuildError says what failed, in the tool's words. With a
+        ``cancellation`` the build, or the wait for another's, ends when it is requested: StartCancelledError. Whoever
+        waits for the same environment then builds it.
         """
+        cancellation = cancellation or Cancellation()
         begun, asked_ns = time.monotonic(), time.time_ns()
         plan = self._plan(request)
         if verify and not force and read_seal(self._layout, plan.fingerprint) is not None:
@@ -106,7 +111,7 @@ class EnvironmentManager:
         seal, reason = None if force else self._reuse(plan.fingerprint), "sealed"
         hit = seal is not None
         if seal is None:
-            seal, reason, hit = self._build_once(plan, asked_ns if force else None, log or _Silence())
+            seal, reason, hit = self._build_once(plan, asked_ns if force else None, log or _Silence(), cancellation)
         report = BuildReport(
             hit=hit,
             reason=reason,
@@ -192,8 +197,10 @@ class EnvironmentManager:
             # Under the lease no collector can come between this look and the new time of last use.
             return seal if read_seal(self._layout, fingerprint) == seal and is_whole(self._layout, seal) else None
 
-    def _build_once(self, plan: BuildPlan, since_ns: int | None, log: LogSink) -> tuple[Seal, str, bool]:
-        with self._locked(plan.fingerprint, log) as lock:
+    def _build_once(
+        self, plan: BuildPlan, since_ns: int | None, log: LogSink, cancellation: Cancellation
+    ) -> tuple[Seal, str, bool]:
+        with self._locked(plan.fingerprint, log, cancellation) as lock:
             seal = self._reuse(plan.fingerprint)
             # A forced build that began after we asked is as new as ours would be.
             if seal is not None and (since_ns is None or seal.started_ns >= since_ns):
@@ -204,7 +211,7 @@ class EnvironmentManager:
                 f"[debug-server] environment: building with {plan.builder.tool} ({reason})\n",
                 "system",
             )
-            seal = self._build(plan, lock, log)
+            seal = self._build(plan, lock, log, cancellation)
             remove_superseded(self._layout, key_of(plan.fingerprint))
             return seal, reason, False
 
@@ -213,9 +220,9 @@ class EnvironmentManager:
         remove_superseded(self._layout, key_of(plan.fingerprint), abandoned=lock.end_predecessor())
         lock.finish()
 
-    def _build(self, plan: BuildPlan, lock: BuildLock, log: LogSink) -> Seal:
+    def _build(self, plan: BuildPlan, lock: BuildLock, log: LogSink, cancellation: Cancellation) -> Seal:
         key = key_of(plan.fingerprint)
-        bench = self._bench(self._layout.new_directory(key), log)
+        bench = self._bench(self._layout.new_directory(key), log, cancellation)
         begun, started_ns = time.monotonic(), time.time_ns()
         damage = read_damage(self._layout, key)
         lock.begin(bench.target)
@@ -288,14 +295,14 @@ class EnvironmentManager:
             raise InvalidInputError(f"there is no environment with the fingerprint {fingerprint!r}")
         return seal
 
-    def _bench(self, target: Path, log: LogSink) -> Workbench:
+    def _bench(self, target: Path, log: LogSink, cancellation: Cancellation | None = None) -> Workbench:
         deadline = time.monotonic() + self._build_timeout
-        return Workbench(target=target, deadline=deadline, log=log)
+        return Workbench(target=target, deadline=deadline, log=log, cancellation=cancellation or Cancellation())
 
     @contextmanager
-    def _locked(self, fingerprint: str, log: LogSink) -> Iterator[BuildLock]:
-        path = self._layout.lock(key_of(fingerprint))
-        with build_lock(path, timeout=self._build_timeout, log=log) as lock:
+    def _locked(self, fingerprint: str, log: LogSink, cancellation: Cancellation | None = None) -> Iterator[BuildLock]:
+        path, asked = self._layout.lock(key_of(fingerprint)), cancellation or Cancellation()
+        with build_lock(path, timeout=self._build_timeout, log=log, cancellation=asked) as lock:
             yield lock
 
 

@@ -22,6 +22,7 @@ from debug_server.errors import (
 )
 from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord
 from debug_server.ports import CommandStore, Telemetry
+from debug_server.runner.cancelling import Cancellation, StartCancelledError
 from debug_server.runner.endings import STORE_RETRY, STORE_SECONDS, End, Endings, is_claim_of
 from debug_server.runner.interrupts import held, interruptible
 from debug_server.runner.launch import RunningCommand, launch, writer_of
@@ -32,6 +33,7 @@ from debug_server.runner.log_reader import is_unused, seal_log
 from debug_server.runner.placement import spread
 from debug_server.runner.planning import Job, Planner
 from debug_server.runner.preparation import Preparation, StageLog
+from debug_server.runner.recovery import INLINE
 from debug_server.runner.refusals import as_refusal, defects_told, reason_of, unlogged
 from debug_server.runner.settings import RunnerPaths
 from debug_server.runner.spec import CommandResult
@@ -45,6 +47,7 @@ _LOG = logging.getLogger(__name__)
 # A command that is over by then has its start and its end in one commit: a second one, and all who hear of it, would
 # cost a third of what a short command takes.
 _BRIEF_SECONDS = 0.005
+CANCELLED = "cancelled on request"
 
 
 class Pipeline:
@@ -71,7 +74,7 @@ class Pipeline:
         self._endings = Endings(store)
         self._lock = threading.Lock()
         self._running: dict[int, RunningCommand] = {}
-        self._starting: dict[int, str | None] = {}  # with why it is to end as soon as it runs
+        self._starting: dict[int, Cancellation] = {}
         self._log_dirs: set[Path] = set()
 
     def run(self, job: Job) -> CommandResult:
@@ -83,11 +86,13 @@ class Pipeline:
         log_path = self.log_path(job.command)
         began = time.monotonic()
         # The row has its end before the stack is unwound: a slow observer must not keep a command running.
-        with held(), ExitStack() as stack, self._announced(job.command.id):
+        with held(), ExitStack() as stack, self._announced(job.command.id) as cancellation:
             try:
                 self._make_room(job.command, log_path)
                 stack.enter_context(self._span(job.command))
-                running = self._start(job, log_path, stack)
+                running = self._start(job, log_path, stack, cancellation)
+            except StartCancelledError as error:
+                return self._fail(job.command, log_path, error, job.store_seconds)
             except OSError as error:
                 refusal = CommandExecutionError(f"command {job.command.id} could not be started: {error}")
                 self._fail(job.command, log_path, refusal, job.store_seconds)
@@ -146,19 +151,19 @@ class Pipeline:
                 raise
         return settled
 
-    def cancel(self, command_id: int, message: str = "cancelled on request") -> bool:
+    def cancel(self, command_id: int, message: str = CANCELLED) -> bool:
         """Ask for the end of a command that this process runs or is about to run; False when it does neither."""
         with self._lock:
             running = self._running.get(command_id)
             if running is None and command_id in self._starting:
-                self._starting[command_id] = message
+                self._starting[command_id].request(message)
                 return True
         if running is None:
             return False
         running.cancel(message)
         return True
 
-    def cancel_all(self, message: str = "cancelled on request") -> None:
+    def cancel_all(self, message: str = CANCELLED) -> None:
         """Ask for the end of everything that this process runs or is about to run."""
         with self._lock:
             numbers = [*self._running, *self._starting]
@@ -205,7 +210,7 @@ class Pipeline:
 
     # -- stages ---------------------------------------------------------------------------------------------------
 
-    def _start(self, job: Job, log_path: Path, stack: ExitStack) -> RunningCommand:
+    def _start(self, job: Job, log_path: Path, stack: ExitStack, cancellation: Cancellation) -> RunningCommand:
         log = StageLog(log_path)
         stack.callback(log.close)
         if job.observers:
@@ -213,13 +218,17 @@ class Pipeline:
             stack.callback(_interruptibly, observed.finish, job.observer_seconds)
         with defects_told(job.command):
             with interruptible():
+                cancellation.check()
                 if job.patch is not None:
                     self._preparation.patch(Path(job.lease.path), job.patch, log)
-                environment, variables = self._preparation.environment(job.env_request, job.lease, log, stack)
+                environment, variables = self._preparation.environment(
+                    job.env_request, job.lease, log, stack, cancellation
+                )
             order = self._planner.order(job, variables)
         if log.begun:
             log.write(f"[debug-server] run: {shlex.join(job.spec.argv)}\n")
         log.close()
+        self._check_cancelled(job.command, cancellation)
         try:
             running = launch(self._pool, self._paths.keepers_dir, order)
         except (KeeperError, ResourcesExhaustedError) as error:
@@ -231,6 +240,14 @@ class Pipeline:
                 _LOG.warning("environment_not_assigned", extra={"command_id": job.command.id, "error": str(error)})
         self._count("debug_server_commands_started_total")
         return running
+
+    def _check_cancelled(self, command: Command, cancellation: Cancellation) -> None:
+        """Here, or by the mark in the row of a queued command: another process may have put it there."""
+        cancellation.check()
+        if INLINE not in command.metadata:
+            with contextlib.suppress(StoreUnavailableError):  # the start is recorded later, and reads the mark then
+                if self._store.get_command(command.id).cancel_requested:
+                    raise StartCancelledError(CANCELLED)
 
     def _record_start(self, job: Job, running: RunningCommand, log_path: Path) -> None:
         """ConflictError when the row is another owner's by now; StoreUnavailableError: try again."""
@@ -287,12 +304,13 @@ class Pipeline:
         return record, interrupted
 
     @contextmanager
-    def _announced(self, command_id: int) -> Iterator[None]:
-        """Who hears its first words may ask for its end before its keeper's answer has been read here."""
+    def _announced(self, command_id: int) -> Iterator[Cancellation]:
+        """Whoever reads its first words may ask for its end before its keeper has answered."""
+        cancellation = Cancellation()
         with self._lock:
-            self._starting[command_id] = None
+            self._starting[command_id] = cancellation
         try:
-            yield
+            yield cancellation
         finally:
             with self._lock:
                 self._starting.pop(command_id, None)
@@ -301,10 +319,10 @@ class Pipeline:
     def _registered(self, command_id: int, running: RunningCommand) -> Iterator[None]:
         with self._lock:
             self._running[command_id] = running
-            message = self._starting.pop(command_id, None)
+            cancellation = self._starting.pop(command_id, None)
         try:
-            if message is not None:
-                running.cancel(message)
+            if cancellation is not None and cancellation.message is not None:
+                running.cancel(cancellation.message)
             yield
         finally:
             with self._lock:
@@ -329,7 +347,7 @@ class Pipeline:
 
     def _fail(
         self, command: Command, log_path: Path, error: DebugServerError | KeyboardInterrupt, store_seconds: float
-    ) -> None:
+    ) -> CommandResult:
         """End the row of a command that never started, with the error's words in its log."""
         if writer_of(self._paths.keepers_dir, command.id, log_path) is not None:
             log_path = log_path.with_suffix(f".{time.time_ns()}.log")
@@ -339,7 +357,7 @@ class Pipeline:
             log.close()
             seal_log(log_path)
         record = ExitRecord(reason=reason_of(error), message=str(error) or "interrupted")
-        self._finish(End(command=command, record=record, log_path=log_path), store_seconds)
+        return self._finish(End(command=command, record=record, log_path=log_path), store_seconds)
 
     def _span(self, command: Command) -> AbstractContextManager[None]:
         if self._telemetry is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from debug_server.errors import DebugServerError
 from debug_server.ports import Lease
+from debug_server.runner.cancelling import Cancellation
 from debug_server.runner.log_format import STREAM_CODES, LogWriter
 from debug_server.worktrees.patches import SessionPatch, apply_patch
 
@@ -65,7 +66,12 @@ class Preparation:
         log.write(f"[debug-server] patch: applied {kept.name} in {time.monotonic() - begun:.3f} s\n")
 
     def environment(
-        self, request: EnvironmentRequest | None, lease: Lease, log: StageLog, stack: ExitStack
+        self,
+        request: EnvironmentRequest | None,
+        lease: Lease,
+        log: StageLog,
+        stack: ExitStack,
+        cancellation: Cancellation,
     ) -> tuple[EnvironmentHandle | None, dict[str, str]]:
         """The environment that was asked for, and its variables; it is not collected while ``stack`` is open."""
         if self._environments is None or request is None:
@@ -73,7 +79,7 @@ class Preparation:
         from debug_server.runner.environment import workspace_environment
 
         force = bool(getattr(lease, "needs_dependency_sync", False))
-        handle = self._environments.ensure(request, force=force, log=log)
+        handle = self._environments.ensure(request, force=force, log=log, cancellation=cancellation)
         stack.enter_context(handle.hold())
         if handle.build is not None:
             found = "reused" if handle.build.hit else f"built {len(handle.build.packages)} packages for"

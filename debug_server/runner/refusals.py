@@ -14,6 +14,7 @@ from debug_server.errors import (
     PatchApplicationError,
 )
 from debug_server.model import Command, ExitReason
+from debug_server.runner.cancelling import StartCancelledError
 
 _LOG = logging.getLogger(__name__)
 _SAID = 400  # characters of an error that is not ours
@@ -40,7 +41,7 @@ def as_refusal(command: Command, error: Exception) -> CommandExecutionError:
 
 def reason_of(error: DebugServerError | KeyboardInterrupt) -> ExitReason:
     """The exit reason of a command that was not started because of ``error``."""
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt | StartCancelledError):
         return ExitReason.CANCELLED
     if isinstance(error, PatchApplicationError):
         return ExitReason.PATCH_FAILED

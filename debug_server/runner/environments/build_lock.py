@@ -14,6 +14,7 @@ from typing import Any
 
 from debug_server.errors import EnvironmentBuildError
 from debug_server.ports import LogSink
+from debug_server.runner.cancelling import Cancellation
 from debug_server.runner.environments.orphans import kill_build
 
 _NOTICE_SECONDS = 5.0
@@ -47,11 +48,11 @@ class BuildLock:
 
 
 @contextlib.contextmanager
-def build_lock(path: Path, *, timeout: float, log: LogSink) -> Iterator[BuildLock]:
+def build_lock(path: Path, *, timeout: float, log: LogSink, cancellation: Cancellation) -> Iterator[BuildLock]:
     """Be the only builder, waiting up to ``timeout`` seconds for another to end and telling ``log`` so."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     if not _try(fd):
-        fd = _wait(fd, path, timeout, log)
+        fd = _wait(fd, path, timeout, log, cancellation)
     try:
         yield BuildLock(fd)
     finally:
@@ -76,19 +77,22 @@ def _try(fd: int) -> bool:
     return True
 
 
-def _wait(fd: int, path: Path, timeout: float, log: LogSink) -> int:
+def _wait(fd: int, path: Path, timeout: float, log: LogSink, cancellation: Cancellation) -> int:
     """Wait in a thread: flock has no timeout of its own, and polling would add its interval to every wait."""
     waiter = _Waiter(fd)
     waiter.start()
     begun = time.monotonic()
-    while True:
-        log.write(f"waiting for another builder of this environment ({_owner(path)})\n", stream="system")
-        left = begun + timeout - time.monotonic()
-        if waiter.ready.wait(min(max(left, 0), _NOTICE_SECONDS)):
-            return fd
-        if left <= 0 and waiter.give_up():
-            owner = _owner(path)
-            raise EnvironmentBuildError(f"another builder ({owner}) was not done within {timeout:g} s: try again later")
+    with cancellation.listening(waiter.woken.set):
+        while True:
+            log.write(f"waiting for another builder of this environment ({_owner(path)})\n", stream="system")
+            left = begun + timeout - time.monotonic()
+            waiter.woken.wait(min(max(left, 0), _NOTICE_SECONDS))
+            if waiter.ready.is_set():
+                return fd
+            if (left <= 0 or cancellation.message is not None) and waiter.give_up():
+                cancellation.check()
+                message = f"another builder ({_owner(path)}) was not done within {timeout:g} s: try again later"
+                raise EnvironmentBuildError(message)
 
 
 class _Waiter(threading.Thread):
@@ -98,6 +102,7 @@ class _Waiter(threading.Thread):
         self._abandoned = False
         self._decision = threading.Lock()
         self.ready = threading.Event()
+        self.woken = threading.Event()  # ready, or cancelled
 
     def run(self) -> None:
         fcntl.flock(self._fd, fcntl.LOCK_EX)
@@ -106,6 +111,7 @@ class _Waiter(threading.Thread):
                 os.close(self._fd)
             else:
                 self.ready.set()
+                self.woken.set()
 
     def give_up(self) -> bool:
         """Whether the lock was not had in the meantime; it is then given back as soon as it comes."""

@@ -12,11 +12,12 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from debug_server.errors import EnvironmentBuildError
 from debug_server.ports import LogSink
+from debug_server.runner.cancelling import Cancellation
 from debug_server.runner.environments.orphans import VARIABLE, kill_build
 
 _LAST_LINES = 20
@@ -54,13 +55,15 @@ class Workbench:
     deadline: float  # of time.monotonic()
     log: LogSink
     past_cache: bool = False  # take nothing from the tool's own cache
+    cancellation: Cancellation = field(default_factory=Cancellation)  # of the command that it is built for
 
     def say(self, text: str) -> None:
         """One line of our own for the reader of the log."""
         self.log.write(f"{text}\n", stream="system")
 
     def remaining(self) -> float:
-        """Seconds until the deadline; EnvironmentBuildError when it has passed."""
+        """Seconds until the deadline; EnvironmentBuildError when it has passed, StartCancelledError when cancelled."""
+        self.cancellation.check()
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise EnvironmentBuildError("the environment was not ready before its deadline: allow more build time")
@@ -73,13 +76,14 @@ class Workbench:
         process = _spawn(argv, cwd, {**tool_environment(), **(env or {}), VARIABLE: self.target.name})
         in_time = False
         try:
-            in_time = _follow(process, listener, self.deadline)
+            in_time = _follow(process, listener, self.deadline, self.cancellation)
         finally:
             _end_group(process)
             if not in_time:
                 kill_build(self.target.name)
         listener.close()
         if not in_time:
+            self.cancellation.check()
             raise _failure(argv, "did not end before the deadline and was killed", listener)
         if process.returncode:
             what = f"ended with status {process.returncode}"
@@ -127,31 +131,46 @@ def _spawn(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess
         raise EnvironmentBuildError(f"build tool {argv[0]!r} cannot be started: {error.strerror}") from error
 
 
-def _follow(process: subprocess.Popen[bytes], listener: _Listener, deadline: float) -> bool:
-    """Read until the tool has ended and its output is drained; False when the deadline came first."""
+def _follow(process: subprocess.Popen[bytes], listener: _Listener, deadline: float, cancellation: Cancellation) -> bool:
+    """Read until the tool has ended and its output is drained; False when the deadline or a cancel came first."""
     assert process.stdout is not None
     output = process.stdout.fileno()
-    ended = os.pidfd_open(process.pid)
+    ended, cancelled = os.pidfd_open(process.pid), os.eventfd(0, os.EFD_CLOEXEC)
     poller = select.poll()
-    poller.register(output, select.POLLIN)
-    poller.register(ended, select.POLLIN)
+    for fd in (output, ended, cancelled):
+        poller.register(fd, select.POLLIN)
     try:
-        while True:
-            left = deadline - time.monotonic()
-            ready = [fd for fd, _ in poller.poll(max(left, 0) * 1000)]
-            if not ready:
-                return process.poll() is not None
-            if ended in ready:
-                poller.unregister(ended)
-                deadline = min(deadline, time.monotonic() + _DRAIN_SECONDS)
-                process.wait()
-            if output in ready:
-                data = os.read(output, 65536)
-                if not data:
-                    return _wait(process, deadline)
-                listener.feed(data)
+        with cancellation.listening(lambda: os.eventfd_write(cancelled, 1)):
+            return _read_to_end(process, listener, deadline, poller, (output, ended, cancelled))
     finally:
         os.close(ended)
+        os.close(cancelled)
+
+
+def _read_to_end(
+    process: subprocess.Popen[bytes],
+    listener: _Listener,
+    deadline: float,
+    poller: select.poll,
+    descriptors: tuple[int, int, int],
+) -> bool:
+    output, ended, cancelled = descriptors
+    while True:
+        left = deadline - time.monotonic()
+        ready = [fd for fd, _ in poller.poll(max(left, 0) * 1000)]
+        if cancelled in ready:
+            return False
+        if not ready:
+            return process.poll() is not None
+        if ended in ready:
+            poller.unregister(ended)
+            deadline = min(deadline, time.monotonic() + _DRAIN_SECONDS)
+            process.wait()
+        if output in ready:
+            data = os.read(output, 65536)
+            if not data:
+                return _wait(process, deadline)
+            listener.feed(data)
 
 
 def _wait(process: subprocess.Popen[bytes], deadline: float) -> bool:
