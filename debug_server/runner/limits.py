@@ -43,6 +43,7 @@ class Capabilities:
     controllers: frozenset[str]
     root: bool
     hard: Mapping[str, int] = field(default_factory=dict)  # what a per-process limit cannot exceed
+    namespaces: frozenset[str] = frozenset()  # those that each command has for itself
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Capabilities:
@@ -52,6 +53,7 @@ class Capabilities:
             controllers=frozenset(data["controllers"]),
             root=data["root"],
             hard=data["hard"],
+            namespaces=frozenset(data["namespaces"]),
         )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from debug_server.disk.mounts import Mount, detach, list_mounts
 
+SOURCE = b"debug-server"  # by which keepers know a workspace in the kernel's list
 _MS_NOSUID, _MS_NODEV = 2, 4
 _OPTION_BYTES = 4095  # one page less the final NUL: the kernel cuts the rest off
 
@@ -33,7 +34,7 @@ def mount_overlay(target: Path, *, lower: Sequence[Path], upper: Path, work: Pat
     """Mount ``lower`` (uppermost first) with a fresh ``upper`` at ``target``; OSError names what the kernel said."""
     data = os.fsencode(overlay_options(lower, upper, work))
     status = _libc.mount(
-        b"overlay", os.fsencode(target), b"overlay", ctypes.c_ulong(_MS_NOSUID | _MS_NODEV), ctypes.c_char_p(data)
+        SOURCE, os.fsencode(target), b"overlay", ctypes.c_ulong(_MS_NOSUID | _MS_NODEV), ctypes.c_char_p(data)
     )
     if status:
         code = ctypes.get_errno()

@@ -14,17 +14,16 @@ from collections.abc import Callable
 
 from debug_server.runner.keeper import cgroup, embryo
 from debug_server.runner.keeper.linux import (
-    CLONE_NEWNS,
     CLONE_NEWPID,
     CLONE_NEWUSER,
     cap_sys_admin,
     clone,
     is_alive,
-    mount_private_proc,
     set_parent_death_signal,
     set_process_name,
     start_time,
 )
+from debug_server.runner.keeper.mounts import Mounts, find_mounts
 from debug_server.runner.keeper.nest import Nest, Version1Nest, bear
 from debug_server.runner.keeper.tree import NamespaceTree, SessionTree, Tree, Version1Tree, Version2Tree
 
@@ -42,11 +41,20 @@ class Containment:
     name = ""
     controllers: list[str] = []  # noqa: RUF012 - replaced, never changed
 
+    def __init__(self) -> None:
+        self.mounts = find_mounts()
+
+    @property
+    def namespaces(self) -> list[str]:
+        """Those that each command has for itself."""
+        return [] if self.mounts is None else ["mount"]
+
     def capabilities(self) -> dict[str, Any]:
         """What can be enforced with it."""
         return {
             "mechanism": self.name,
             "controllers": self.controllers,
+            "namespaces": self.namespaces,
             "root": os.geteuid() == 0,
             "hard": embryo.hard_limits(),
         }
@@ -75,11 +83,12 @@ class Version1Containment(Containment):
     """Version 1 groups."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.groups = cgroup.Version1()
         self.name, self.controllers = self.groups.name, self.groups.controllers
 
     def prepare(self, stdio: embryo.Stdio) -> Nest:
-        return Version1Nest(Version1Tree(self.groups.make(_group_name())), self.groups.parents)
+        return Version1Nest(Version1Tree(self.groups.make(_group_name())), self.groups.parents, self.mounts)
 
     def left_by(self, pid: int, started: int) -> list[Tree]:
         names = {name for parent in self.groups.parents.values() for name in _groups_of(parent, pid, started)}
@@ -98,6 +107,7 @@ class Version2Containment(Containment):
     """A version 2 group; the embryo is born in it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.groups = cgroup.Version2()
         self.name, self.controllers = self.groups.name, self.groups.controllers
 
@@ -106,7 +116,7 @@ class Version2Containment(Containment):
         nest = Nest(Version2Tree(path))
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            nest.pid, nest.orders = bear(stdio, [], lambda: clone(cgroup_fd=fd))
+            nest.pid, nest.orders = bear(stdio, self.mounts, lambda: clone(cgroup_fd=fd))
         finally:
             os.close(fd)
         return nest
@@ -126,8 +136,15 @@ class NamespaceContainment(Containment):
     name = "pid-namespace"
 
     def __init__(self) -> None:
-        self.flags = CLONE_NEWPID | CLONE_NEWNS | (0 if cap_sys_admin() else CLONE_NEWUSER)
+        privileged = cap_sys_admin()
+        self.flags = CLONE_NEWPID | (0 if privileged else CLONE_NEWUSER)
+        # Entered by the embryo when it has its orders: a copy that was made ahead would lack the command's workspace.
+        self.mounts: Mounts | None = Mounts(proc=True, cgroups=privileged)
         self._probe()
+
+    @property
+    def namespaces(self) -> list[str]:
+        return ["mount", "pid"] + (["user"] if self.flags & CLONE_NEWUSER else [])
 
     def _probe(self) -> None:
         uid, gid = os.geteuid(), os.getegid()
@@ -138,6 +155,8 @@ class NamespaceContainment(Containment):
         if pid == 0:
             try:
                 self._settle(uid, gid)
+                assert self.mounts is not None
+                self.mounts.enter("/")
             except OSError:
                 os._exit(1)
             os._exit(0)
@@ -149,7 +168,6 @@ class NamespaceContainment(Containment):
             cgroup.write("/proc/self/setgroups", "deny")
             cgroup.write("/proc/self/uid_map", f"{uid} {uid} 1")
             cgroup.write("/proc/self/gid_map", f"{gid} {gid} 1")
-        mount_private_proc()
 
     def prepare(self, stdio: embryo.Stdio) -> Nest:
         uid, gid = os.geteuid(), os.getegid()
@@ -181,7 +199,7 @@ class NamespaceContainment(Containment):
             try:
                 os.close(status)
                 stdio.keep_child_ends()
-                embryo.live(orders, stdio, [])
+                embryo.live(orders, stdio, self.mounts)
             finally:
                 os._exit(127)
         orders.close()
@@ -210,7 +228,7 @@ class SessionContainment(Containment):
     def prepare(self, stdio: embryo.Stdio) -> Nest:
         marker = f"{os.getpid()}-{start_time(os.getpid())}"
         nest = Nest(SessionTree(os.getpid(), marker))
-        nest.pid, nest.orders = bear(stdio, [])
+        nest.pid, nest.orders = bear(stdio, self.mounts)
         return nest
 
 

@@ -23,6 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
+    from debug_server.runner.keeper.mounts import Mounts
+
 _RLIMITS = {
     "memory_bytes": resource.RLIMIT_AS,
     "cpu_seconds": resource.RLIMIT_CPU,
@@ -84,21 +86,21 @@ def _widen(pipe: int) -> None:
         pass
 
 
-def live(orders_socket: socket.socket, stdio: Stdio, enter: list[str]) -> NoReturn:
+def live(orders_socket: socket.socket, stdio: Stdio, mounts: Mounts | None) -> NoReturn:
     """Do what needs no orders, wait for them, then become the command; never returns."""
     set_parent_death_signal(signal.SIGKILL)
     os.setsid()
-    for path in enter:
-        cgroup.write(path, "0")
     _restore_signals()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(stdio.child_out, 1)
     os.dup2(stdio.child_err, 2)
+    if mounts is not None:
+        mounts.prepare()
     data = _receive_all(orders_socket)
     if not data:
         os._exit(0)  # the keeper went away before it had anything to run
     try:
-        _become(marshal.loads(data), stdio)
+        _become(marshal.loads(data), stdio, mounts)
     except OSError as error:
         orders_socket.sendall(explain(error).encode())
     except (ValueError, LookupError) as error:
@@ -114,14 +116,16 @@ def _receive_all(orders_socket: socket.socket) -> bytes:
     return b"".join(pieces)
 
 
-def _become(orders: dict[str, Any], stdio: Stdio) -> None:
+def _become(orders: dict[str, Any], stdio: Stdio, mounts: Mounts | None) -> None:
     _connect_stdio(orders, stdio)
     if orders["cpus"]:
         os.sched_setaffinity(0, orders["cpus"])
-    os.chdir(orders["cwd"])
     os.umask(orders["umask"])
-    for path in orders["enter"]:  # last but for the rlimits: what is charged from here on belongs to the command
+    for path in orders["enter"]:  # what is charged from here on belongs to the command
         cgroup.write(path, "0")
+    if mounts is not None:  # only now: a workspace that was mounted a moment ago must be in the copy
+        mounts.enter(orders["cwd"])
+    os.chdir(orders["cwd"])
     for name, value in orders["rlimits"].items():
         _set_rlimit(_RLIMITS[name], value)
     find_and(lambda path: os.execve(path, orders["argv"], orders["env"]), orders["argv"][0], orders["env"])

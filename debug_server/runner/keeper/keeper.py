@@ -78,7 +78,7 @@ class Keeper:
         self._unborn = False
         self.started = 0.0
         self.leader_ended: float | None = None
-        self.evidence: dict[str, Any] = {}
+        self.evidence: dict[str, Any] = {"namespaces": spare.namespaces} if spare.namespaces else {}
         self.asked_to_end = False
         self.wakeup = spare.wakeup
         self._run_dir, self._wanted = spare.run_dir, spare.wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -13,7 +14,10 @@ _SYS_CLONE3 = 435  # the same on every architecture
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x00020000, 0x10000000, 0x20000000
 _CLONE_INTO_CGROUP = 0x200000000
-_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 0x4000, 0x40000
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND = 1, 2, 4, 8, 0x20, 0x1000
+_MS_REC, _MS_SLAVE, _MNT_DETACH = 0x4000, 0x80000, 2
+_SYS_MOUNT_SETATTR = 442  # the same on every architecture
+_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _SIGCHLD = 17
 
 
@@ -68,15 +72,58 @@ def set_process_name(name: str) -> None:
     _prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()))
 
 
-def mount_private_proc() -> None:
+def unshare(flags: int) -> None:
+    """Leave namespaces that are shared with others for copies of them."""
+    _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
+
+
+def set_namespace(fd: int, kind: int) -> None:
+    """Enter the namespace that ``fd`` stands for."""
+    _check(_libc.setns(fd, ctypes.c_int(kind)), "setns")
+
+
+def make_slaves() -> None:
+    """In a new mount namespace: hear of changes outside, and tell nobody of ours."""
+    _mount(b"none", b"/", None, _MS_REC | _MS_SLAVE)
+
+
+def mount_proc() -> None:
     """In a new mount and pid namespace: a /proc that shows this namespace only."""
-    _mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE)
     _mount(b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
 
 
+class _MountAttributes(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("attr_set", "attr_clr", "propagation", "userns_fd")]
+
+
+_READ_ONLY = _MountAttributes(attr_set=_MS_RDONLY)
+
+
+def set_read_only(point: bytes) -> None:
+    """Make a mount and those below it read-only for this mount namespace; OSError(ENOSYS) before Linux 5.12."""
+    size = ctypes.sizeof(_READ_ONLY)
+    status = _libc.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, point, _AT_RECURSIVE, ctypes.byref(_READ_ONLY), size)
+    _check(status, f"mount {os.fsdecode(point)} read-only")
+
+
+def remount_read_only(point: bytes) -> None:
+    """The same for one mount without device files and programs, with any kernel."""
+    _mount(b"none", point, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+
+
+def detach(point: bytes) -> None:
+    """Take a mount out of this mount namespace."""
+    if _libc.umount2(point, _MNT_DETACH) != 0 and ctypes.get_errno() not in (errno.EINVAL, errno.ENOENT):
+        _check(-1, f"unmount {os.fsdecode(point)}")
+
+
 def _mount(source: bytes, target: bytes, kind: bytes | None, flags: int) -> None:
-    if _libc.mount(source, target, kind, ctypes.c_ulong(flags), None) != 0:
-        raise OSError(ctypes.get_errno(), f"mount {target.decode()}: {os.strerror(ctypes.get_errno())}")
+    _check(_libc.mount(source, target, kind, ctypes.c_ulong(flags), None), f"mount {os.fsdecode(target)}")
+
+
+def _check(status: int, what: str) -> None:
+    if status != 0:
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
 
 
 def current_cpu() -> int:

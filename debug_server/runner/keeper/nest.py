@@ -20,6 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from debug_server.runner.keeper.mounts import Mounts
+
 
 class Nest:
     """A tree that is ready for its first process."""
@@ -55,7 +57,9 @@ class Nest:
         self.tree.remove()
 
 
-def bear(stdio: embryo.Stdio, enter: list[str], fork: Callable[[], int] = clone) -> tuple[int, socket.socket]:
+def bear(
+    stdio: embryo.Stdio, mounts: Mounts | None, fork: Callable[[], int] = clone
+) -> tuple[int, socket.socket]:
     """Fork an embryo; returns its pid and the socket for its orders."""
     ours, theirs = socket.socketpair()
     pid = fork()
@@ -63,7 +67,7 @@ def bear(stdio: embryo.Stdio, enter: list[str], fork: Callable[[], int] = clone)
         try:
             ours.close()
             stdio.keep_child_ends()
-            embryo.live(theirs, stdio, enter)
+            embryo.live(theirs, stdio, mounts)
         finally:
             os._exit(127)  # whatever goes wrong, it must not go on as a second keeper
     theirs.close()
@@ -75,8 +79,9 @@ class Version1Nest(Nest):
 
     tree: Version1Tree
 
-    def __init__(self, tree: Version1Tree, parents: dict[str, str]) -> None:
+    def __init__(self, tree: Version1Tree, parents: dict[str, str], mounts: Mounts | None) -> None:
         super().__init__(tree)
+        self._mounts = mounts
         # The count of processes last: from then on until `limits.tighten` there is room in it for one too many.
         self._leave = [f"{parents[name]}/tasks" for name in sorted(parents, key="pids".__eq__)]
 
@@ -91,19 +96,18 @@ class Version1Nest(Nest):
         enter = [f"{path}/tasks" for path in self.tree.groups.values()]
         if orders["tty"] or orders["rlimits"]:
             orders["enter"] = enter
-            self.pid, self.orders = bear(stdio, [])
+            self.pid, self.orders = bear(stdio, self._mounts)
             super().hatch(orders, stdio)
             return
         here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         processors = os.sched_getaffinity(0)
         mask = os.umask(orders["umask"])
         try:
-            os.chdir(orders["cwd"])
             if orders["cpus"]:
                 os.sched_setaffinity(0, orders["cpus"])
             for path in enter:
                 cgroup.write(path, "0")
-            self.pid = _spawn(orders, stdio)
+            self.pid = self._spawn(orders, stdio)
         finally:
             for path in self._leave:
                 cgroup.write(path, "0")
@@ -111,6 +115,18 @@ class Version1Nest(Nest):
             os.umask(mask)
             os.fchdir(here)
             os.close(here)
+
+
+    def _spawn(self, orders: dict[str, Any], stdio: embryo.Stdio) -> int:
+        if self._mounts is None:
+            os.chdir(orders["cwd"])
+            return _spawn(orders, stdio)
+        try:
+            self._mounts.enter(orders["cwd"])
+            os.chdir(orders["cwd"])
+            return _spawn(orders, stdio)
+        finally:
+            self._mounts.leave()
 
 
 def _spawn(orders: dict[str, Any], stdio: embryo.Stdio) -> int:

@@ -35,6 +35,7 @@ class Spare:
         set_process_name("ds-keeper")
         self.connection = connection
         self._containment = containment
+        self.namespaces = containment.namespaces
         self._last: Nest | None = None
         self.nest: Nest  # of the next command, once ``prepare`` has made one
         self._buffer = frames.FrameBuffer()

@@ -97,7 +97,7 @@ def _processes(local: LocalParts) -> Iterator[Finding]:
         area="commands",
         name="containment",
         state="ok" if held else "degraded",
-        detail=f"{found.mechanism} ({controllers})",
+        detail=f"{found.mechanism} ({controllers}); own namespaces: {', '.join(sorted(found.namespaces)) or 'none'}",
         remedy=None if held else _DELEGATE,
     )
     yield from _limits(found)

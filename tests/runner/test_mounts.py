@@ -1,0 +1,150 @@
+"""A command has mounts of its own: nothing that it mounts is mounted for us, nothing that we unmount stays with it."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from debug_server.runner.keeper import mounts
+from debug_server.runner.keeper.linux import cap_sys_admin
+from debug_server.runner.spec import CommandSpec
+from debug_server.worktrees.mount import SOURCE, detach, list_mounts, mount_overlay
+from tests.running import Bench, Started, Workspace, carrying, eventually, python
+
+_MS_BIND, _MS_SHARED = 0x1000, 0x100000
+_WAIT = "while [ ! -e {go} ]; do sleep 0.02; done"
+
+pytestmark = pytest.mark.skipif(not cap_sys_admin(), reason="only a privileged user can mount")
+
+
+def _mount(source: Path, target: Path, flags: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    status = libc.mount(os.fsencode(source), os.fsencode(target), None, ctypes.c_ulong(flags), None)
+    if status:
+        pytest.skip(f"{target} cannot be mounted: {os.strerror(ctypes.get_errno())}")
+
+
+def _overlay(folder: Path, name: str) -> Path:
+    """A workspace as the overlay backend makes it."""
+    place = folder / name
+    for part in ("lower", "upper", "work", "view"):
+        (place / part).mkdir(parents=True)
+    (place / "lower" / "file").write_text(name)
+    try:
+        mount_overlay(place / "view", lower=[place / "lower"], upper=place / "upper", work=place / "work")
+    except OSError as error:
+        pytest.skip(f"no overlay can be mounted here: {error.strerror}")
+    return place / "view"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """For mounts, which are gone after the test."""
+    place = tmp_path / "mounted"
+    place.mkdir()
+    yield place
+    for mount in reversed(list_mounts(place)):
+        detach(mount.target)
+
+
+def _run_in(bench: Bench, place: Path, text: str) -> dict[str, bytes]:
+    done = bench.supervisor.run_command(bench.session.id, CommandSpec(["sh", "-c", text]), Workspace(place))
+    return bench.log(done)
+
+
+def _sees(pid: int, path: Path) -> bool:
+    return f" {path} " in Path(f"/proc/{pid}/mountinfo").read_text()
+
+
+def _members(started: Started) -> list[int]:
+    return carrying(str(started.run_dir.parent.parent / "go"))
+
+
+def test_what_a_command_mounts_is_its_own(held: Bench, folder: Path) -> None:
+    """A bind mount of a folder of the host is seen by the command alone, and is not there after its end."""
+    precious = folder / "precious"
+    precious.mkdir()
+    (precious / "data").write_text("kept")
+    result = held.run(["sh", "-c", f"mkdir m && mount --bind {precious} m && cat m/data"])
+    assert held.log(result)["stdout"] == b"kept"
+    assert not list_mounts(held.workspace)
+    assert not list((held.workspace / "m").iterdir())
+    assert "mount" in result.exit.evidence["namespaces"]
+
+
+@pytest.mark.parametrize("tty", [False, True])
+def test_control_groups_are_read_only_for_a_command(held: Bench, tty: bool) -> None:
+    """It can neither leave its group nor lift its limits by writing to the files of a group."""
+    text = (
+        "import os\nfor line in open('/proc/self/mountinfo'):\n"
+        " if ' - cgroup' in line:\n"
+        "  try: os.mkdir(line.split()[4] + '/out'); print('made')\n"
+        "  except OSError as error: print(error.errno)\n"
+    )
+    result = held.run(python(text), tty=tty)
+    found = set(held.log(result)["stdout"].decode().split())
+    assert found <= {str(errno.EROFS)}
+
+
+def test_a_workspace_that_is_mounted_later_is_there(held: Bench, folder: Path) -> None:
+    """Keepers wait ahead of time: a workspace that is mounted while they do is in the command's own mounts."""
+    assert held.run(["true"]).exit_code == 0  # from here on keepers wait
+    view = _overlay(folder, "later")
+    assert _run_in(held, view, "cat file")["stdout"] == b"later"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_unmounted_workspace_does_not_stay_with_a_command_of_another(
+    make_bench: Callable[..., Bench], mechanism: str, folder: Path, shared: bool
+) -> None:
+    """Whether the mounts outside are shared or not: after the unmount no running command holds the workspace."""
+    bench = make_bench(mechanism)
+    if shared:
+        _mount(folder, folder, _MS_BIND)
+        _mount(folder, folder, _MS_SHARED)
+    other = _overlay(folder, "other")
+    go = bench.root / "artifacts" / "go"
+    started = bench.start(["sh", "-c", f"echo ready; {_WAIT.format(go=go)}"])
+    started.await_output(b"ready")
+    late = _overlay(folder, "late")
+    (pid,) = eventually(lambda: _members(started), what="the command's process")
+    assert _sees(pid, other) is shared
+    assert _sees(pid, late) is shared
+    assert detach(other)
+    assert detach(late)
+    assert not _sees(pid, other)
+    assert not _sees(pid, late)
+    go.touch()
+    assert started.result().exit_code == 0
+
+
+def test_the_command_keeps_its_own_workspace(held: Bench, folder: Path) -> None:
+    """Of the workspaces that are mounted the one that it works in stays, and what it writes lies there."""
+    _overlay(folder, "other")
+    view = _overlay(folder, "own")
+    assert _run_in(held, view, "cat file; echo new > written")["stdout"] == b"own"
+    assert (view / "written").read_text() == "new\n"
+
+
+def test_workspaces_are_known_by_their_source() -> None:
+    """Worktrees mount with the name that keepers look for."""
+    assert SOURCE == mounts.WORKSPACE
+
+
+def test_the_survey_of_mounts() -> None:
+    """Groups wherever they are mounted; workspaces only where an unmount outside would not reach a copy."""
+    groups, workspaces = mounts.survey(
+        b"31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n"
+        b"32 31 0:29 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n"
+        b"33 1 0:30 / /my\\040groups rw shared:4 - cgroup2 none rw\n"
+        b"34 1 0:31 / /a\\040b rw,nosuid - overlay debug-server rw,lowerdir=/x\n"
+        b"35 1 0:32 / /c rw shared:7 - overlay debug-server rw,lowerdir=/x\n"
+        b"36 1 0:33 / /d rw - overlay overlay rw,lowerdir=/x\n"
+    )
+    assert mounts.topmost(groups) == [b"/my groups", b"/sys/fs/cgroup"]
+    assert workspaces == [b"/a b"]
