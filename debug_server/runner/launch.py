@@ -19,9 +19,10 @@ from typing import Any
 
 from debug_server.errors import KeeperError
 from debug_server.model import ExitReason, ExitRecord
+from debug_server.runner.keeper.group_tree import rebuild
 from debug_server.runner.keeper.linux import boot_id, is_alive, start_time
 from debug_server.runner.keeper.rundir import CRASH, EXIT, HANDLE
-from debug_server.runner.keeper.tree import Tree, rebuild
+from debug_server.runner.keeper.tree import MarkedTree, Tree
 from debug_server.runner.launcher import KeeperConnection, KeeperPool, exit_record
 from debug_server.runner.limits import LimitPlan
 from debug_server.runner.log_reader import repair_index, seal_log
@@ -271,7 +272,7 @@ def settle_dead(run_dir: Path, handle: dict[str, Any]) -> ExitRecord:
     if (record := read_json(run_dir / EXIT)) is not None:
         return ExitRecord.from_json(record)
     _end_keeper(handle)
-    survivors = _empty(rebuild(handle["tree"])) if handle["keeper"]["boot_id"] == boot_id() else []
+    survivors = _end_tree(handle) if handle["keeper"]["boot_id"] == boot_id() else []
     if (record := read_json(run_dir / EXIT)) is not None:
         return ExitRecord.from_json(record)
     log_path = Path(handle["log_path"])
@@ -303,13 +304,20 @@ def _end_keeper(handle: dict[str, Any]) -> None:
             os.close(process)
 
 
+def _end_tree(handle: dict[str, Any]) -> list[int]:
+    """End the tree of a dead keeper, and whatever has left its group; returns what could not be ended."""
+    keeper = handle["keeper"]
+    marked = MarkedTree(f"{keeper['pid']}-{keeper['start_time']}")
+    return sorted({*_empty(rebuild(handle["tree"])), *_empty(marked)})
+
+
 def _empty(tree: Tree) -> list[int]:
     """End what is left; the fork server may be doing the same, which does no harm."""
     for _ in range(_KILL_PASSES):
-        if tree.empty():
-            tree.remove()
+        if not tree.empty():
+            tree.kill()
+        elif tree.remove():
             return []
-        tree.kill()
         time.sleep(_PASS_SECONDS)
     return tree.pids()
 

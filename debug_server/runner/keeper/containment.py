@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable
 
 from debug_server.runner.keeper import cgroup, embryo
+from debug_server.runner.keeper.group_tree import Version1Tree, Version2Tree
 from debug_server.runner.keeper.linux import (
     CLONE_NEWPID,
     CLONE_NEWUSER,
@@ -25,7 +26,7 @@ from debug_server.runner.keeper.linux import (
 )
 from debug_server.runner.keeper.mounts import Mounts, find_mounts
 from debug_server.runner.keeper.nest import Nest, Version1Nest, bear
-from debug_server.runner.keeper.tree import NamespaceTree, SessionTree, Tree, Version1Tree, Version2Tree
+from debug_server.runner.keeper.tree import NamespaceTree, SessionTree, Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

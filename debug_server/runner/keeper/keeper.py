@@ -165,6 +165,7 @@ class Keeper:
             "rlimits": limits.rlimits(self.limits),
         }
         self.started = self.streams.last_output = time.monotonic()
+        self.tree.include_below(os.getpid())
         self.nest.hatch(message, self.stdio)
         limits.tighten(self.tree, self.limits)
         if self.nest.orders is not None:
@@ -280,6 +281,7 @@ class Keeper:
             self.output.note(f"pre-kill hook {argv[0]!r} could not be started")
             return None
         self.loop.watch(read, self._pump_hook)
+        self.tree.beside = pid
         return pid
 
     def _pump_hook(self, fd: int, _: int) -> None:
@@ -307,18 +309,21 @@ class Keeper:
             os.read(fd, 4096)
         except BlockingIOError:
             pass
+        ended = None
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                break
             if pid == 0:
-                return
+                break
             self.usage.add(usage)
             if pid == self.ladder.hook_pid:
                 self.ladder.hook_ended(time.monotonic())
             elif pid == self.nest.pid:
-                self._leader_gone(status)
+                ended = status
+        if ended is not None:  # when all are reaped: a zombie would count as left behind
+            self._leader_gone(ended)
 
     def _read_status(self, fd: int, _: int) -> None:
         data = os.read(fd, STATUS.size)

@@ -11,8 +11,9 @@ import os
 import resource
 
 from debug_server.runner.keeper import cgroup
+from debug_server.runner.keeper.group_tree import Version1Tree, Version2Tree
 from debug_server.runner.keeper.linux import current_cpu
-from debug_server.runner.keeper.tree import Tree, Version1Tree, Version2Tree
+from debug_server.runner.keeper.tree import Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ import socket
 from collections.abc import Callable
 
 from debug_server.runner.keeper import cgroup, embryo, limits
+from debug_server.runner.keeper.group_tree import Version1Tree
 from debug_server.runner.keeper.linux import clone
-from debug_server.runner.keeper.tree import Tree, Version1Tree
+from debug_server.runner.keeper.tree import Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,9 +58,7 @@ class Nest:
         self.tree.remove()
 
 
-def bear(
-    stdio: embryo.Stdio, mounts: Mounts | None, fork: Callable[[], int] = clone
-) -> tuple[int, socket.socket]:
+def bear(stdio: embryo.Stdio, mounts: Mounts | None, fork: Callable[[], int] = clone) -> tuple[int, socket.socket]:
     """Fork an embryo; returns its pid and the socket for its orders."""
     ours, theirs = socket.socketpair()
     pid = fork()
@@ -115,7 +114,6 @@ class Version1Nest(Nest):
             os.umask(mask)
             os.fchdir(here)
             os.close(here)
-
 
     def _spawn(self, orders: dict[str, Any], stdio: embryo.Stdio) -> int:
         if self._mounts is None:

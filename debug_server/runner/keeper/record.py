@@ -46,6 +46,8 @@ def _evidence(keeper: Keeper, oom_kills: int) -> dict[str, Any]:
         evidence["last_lines"] = keeper.output.tail.decode("utf-8", "replace").splitlines()[-10:]
     if keeper.output.dropped:
         evidence["dropped_bytes"] = keeper.output.dropped
+    if keeper.tree.left and keeper.spawn_error is None:
+        evidence["left_group"] = len(keeper.tree.left)
     if keeper.ladder.active:
         evidence["ladder"] = keeper.ladder.times()
     if keeper.ladder.gave_up:

@@ -12,7 +12,6 @@ import os
 import signal
 from collections.abc import Callable
 
-from debug_server.runner.keeper import cgroup
 from debug_server.runner.keeper.linux import is_alive, stat_fields
 
 TYPE_CHECKING = False
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 MARKER = "DEBUG_SERVER_RUN"
 _STOP_PASSES = 10
-_NO_GROUP_BELOW = 2  # links of a directory without directories
-_LEFT_BYTES = 1 << 20
 
 
 def send(pid: int, number: int) -> None:
@@ -84,6 +81,11 @@ class Tree:
     """What the four mechanisms share."""
 
     mechanism = ""
+    beside: int | None = None  # a process below the keeper that is none of the command's
+    left: frozenset[int] | set[int] = frozenset()  # processes that were seen outside of their control group
+
+    def include_below(self, keeper: int) -> None:
+        """From now on everything below ``keeper``, the calling process, belongs to the tree."""
 
     def pids(self) -> list[int]:
         """The live members."""
@@ -107,84 +109,18 @@ class Tree:
         """Whether no process is left."""
         return not self.pids()
 
-    def remove(self) -> None:
-        """Give back what the tree occupied; call when empty."""
-
-
-class Version2Tree(Tree):
-    """Members of one version 2 group."""
-
-    mechanism = "cgroup-v2"
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def pids(self) -> list[int]:
-        return _members(self.path)
-
-    def describe(self) -> dict[str, Any]:
-        return {"mechanism": self.mechanism, "groups": {"": self.path}}
-
-    def kill(self) -> None:
-        try:
-            cgroup.write(f"{self.path}/cgroup.kill", "1")
-        except FileNotFoundError:
-            pass
-
-    def empty(self) -> bool:
-        try:
-            return "populated 0" in cgroup.read(f"{self.path}/cgroup.events")
-        except OSError:
-            return True
-
-    def remove(self) -> None:
-        _remove_below(self.path)
-
-
-class Version1Tree(Tree):
-    """Members of one version 1 pids group and its siblings in the other hierarchies."""
-
-    mechanism = "cgroup-v1"
-
-    def __init__(self, groups: dict[str, str]) -> None:
-        self.groups = groups
-
-    def pids(self) -> list[int]:
-        return _members(self.groups["pids"])
-
-    def describe(self) -> dict[str, Any]:
-        return {"mechanism": self.mechanism, "groups": self.groups}
-
-    def kill(self) -> None:
-        try:
-            cgroup.write(self.groups["pids"] + "/pids.max", "0")
-        except FileNotFoundError:
-            return
-        for pid in self.pids():
-            send(pid, signal.SIGKILL)
-
-    def renew(self) -> bool:
-        """Make empty groups without limits as good as new; False when they are not, and others are needed.
-
-        To make and remove four groups costs a millisecond. What a command leaves charged to them, pages of files above
-        all, would count as the next one's; a little of that is the kernel's own batching.
-        """
-        try:
-            if any(os.stat(path).st_nlink > _NO_GROUP_BELOW for path in self.groups.values()):
-                return False
-            if "memory" in self.groups:
-                if int(cgroup.read(self.groups["memory"] + "/memory.usage_in_bytes")) > _LEFT_BYTES:
-                    return False
-                cgroup.write(self.groups["memory"] + "/memory.max_usage_in_bytes", "0")
-            if "cpuacct" in self.groups:
-                cgroup.write(self.groups["cpuacct"] + "/cpuacct.usage", "0")
-        except (OSError, ValueError):
-            return False
+    def remove(self) -> bool:
+        """Give back what the tree occupied; call when empty. False when something is left to remove later."""
         return True
 
-    def remove(self) -> None:
-        for path in self.groups.values():
-            _remove_below(path)
+
+def has_children() -> bool:
+    """Whether this process has children, zombies too."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 class NamespaceTree(Tree):
@@ -205,8 +141,9 @@ class NamespaceTree(Tree):
         if is_alive(self.init, self.started):
             send(self.init, signal.SIGKILL)
 
-    def remove(self) -> None:
+    def remove(self) -> bool:
         self.kill()
+        return True
 
 
 class SessionTree(Tree):
@@ -222,13 +159,7 @@ class SessionTree(Tree):
 
     def empty(self) -> bool:
         """As the kernel counts: a list may miss a process that is never the same for longer than a moment."""
-        if self.reaper != os.getpid():
-            return not self.pids()
-        try:
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            return True
-        return False
+        return not (self.pids() if self.reaper != os.getpid() else has_children())
 
     def describe(self) -> dict[str, Any]:
         return {"mechanism": self.mechanism, "reaper": self.reaper, "marker": self.marker}
@@ -271,44 +202,3 @@ def stop_then_kill(listing: Callable[[], list[int]]) -> None:
         stopped |= fresh
     for pid in stopped:
         send(pid, signal.SIGKILL)
-
-
-def rebuild(description: dict[str, Any]) -> Tree:
-    """A dead keeper's tree, from its handle."""
-    mechanism = description["mechanism"]
-    if mechanism == Version2Tree.mechanism:
-        return Version2Tree(description["groups"][""])
-    if mechanism == Version1Tree.mechanism:
-        return Version1Tree(description["groups"])
-    if mechanism == NamespaceTree.mechanism:
-        return NamespaceTree(description["init"], description["started"])
-    return MarkedTree(description["marker"])
-
-
-def _members(path: str) -> list[int]:
-    """Processes in a group and in the groups that the command made below it."""
-    found: list[int] = []
-    for directory in _groups_below(path):
-        try:
-            found += map(int, cgroup.read(f"{directory}/cgroup.procs").split())
-        except OSError:
-            continue
-    return [pid for pid in found if pid > 0]
-
-
-def _groups_below(path: str) -> list[str]:
-    """A group and those below it, outermost first; the link count tells that there are none without a listing."""
-    try:
-        if os.stat(path).st_nlink <= 2:
-            return [path]
-    except OSError:
-        return []
-    return [directory for directory, _, _ in os.walk(path)]
-
-
-def _remove_below(path: str) -> None:
-    for directory in reversed(_groups_below(path)):
-        try:
-            os.rmdir(directory)
-        except OSError:
-            continue

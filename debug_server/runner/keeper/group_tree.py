@@ -1,0 +1,222 @@
+"""Process trees that control groups hold, and how to make any tree again from a dead keeper's handle."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from debug_server.runner.keeper import cgroup
+from debug_server.runner.keeper.linux import stat_fields
+from debug_server.runner.keeper.tree import (
+    MarkedTree,
+    NamespaceTree,
+    Tree,
+    descendants,
+    has_children,
+    send,
+    stop_then_kill,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_NO_GROUP_BELOW = 2  # links of a directory without directories
+_LEFT_BYTES = 1 << 20
+_FLAGS, _EXITING = 6, 4  # the field of /proc/PID/stat, and PF_EXITING in it
+
+
+class GroupTree(Tree):
+    """Members of a control group, and what has left it.
+
+    A process that may write to another group can leave its own, but stays below the keeper, which is a subreaper.
+    """
+
+    hierarchy = ""  # whose membership counts, as /proc/PID/cgroup names it
+
+    def __init__(self) -> None:
+        self._keeper = 0
+
+    def include_below(self, keeper: int) -> None:
+        self._keeper, self.beside, self.left = keeper, None, set()
+
+    def pids(self) -> list[int]:
+        members = self.members()
+        return members + [pid for pid in self._outside() if pid not in members]
+
+    def members(self) -> list[int]:
+        """Who is in the group."""
+        raise NotImplementedError
+
+    def group(self) -> str:
+        """The group's own name, which no other one has."""
+        raise NotImplementedError
+
+    def empty(self) -> bool:
+        return self.group_empty() and not self._has_children()
+
+    def group_empty(self) -> bool:
+        """Whether nobody is in the group."""
+        return not self.members()
+
+    def kill(self) -> None:
+        self.kill_group()
+        if self._keeper:
+            stop_then_kill(self._outside)
+
+    def kill_group(self) -> None:
+        """End the members."""
+        raise NotImplementedError
+
+    def _has_children(self) -> bool:
+        """As the kernel counts; who left the group is a child of the keeper, or becomes one."""
+        return bool(self._keeper) and has_children()
+
+    def _outside(self) -> list[int]:
+        if not self._has_children():
+            return []
+        beside = set() if self.beside is None else {self.beside, *descendants(self.beside)}
+        found = [pid for pid in descendants(self._keeper) if pid not in beside and self._has_left(pid)]
+        self.left = {*self.left, *found}
+        return found
+
+    def _has_left(self, pid: int) -> bool:
+        try:
+            groups = cgroup.read(f"/proc/{pid}/cgroup")
+        except OSError:  # it has ended
+            return False
+        fields = stat_fields(pid)
+        if fields is None or int(fields[_FLAGS]) & _EXITING:  # version 1 shows such a one in the topmost group
+            return False
+        for line in groups.splitlines():
+            _, controllers, path = line.split(":", 2)
+            if self.hierarchy in controllers.split(","):
+                return self.group() not in path.split("/")
+        return False
+
+
+class Version2Tree(GroupTree):
+    """Members of one version 2 group."""
+
+    mechanism = "cgroup-v2"
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def members(self) -> list[int]:
+        return _members(self.path)
+
+    def group(self) -> str:
+        return os.path.basename(self.path)
+
+    def describe(self) -> dict[str, Any]:
+        return {"mechanism": self.mechanism, "groups": {"": self.path}}
+
+    def kill_group(self) -> None:
+        try:
+            cgroup.write(f"{self.path}/cgroup.kill", "1")
+        except FileNotFoundError:
+            pass
+
+    def group_empty(self) -> bool:
+        try:
+            return "populated 0" in cgroup.read(f"{self.path}/cgroup.events")
+        except OSError:
+            return True
+
+    def remove(self) -> bool:
+        return _remove_below(self.path)
+
+
+class Version1Tree(GroupTree):
+    """Members of one version 1 pids group and its siblings in the other hierarchies."""
+
+    mechanism = "cgroup-v1"
+    hierarchy = "pids"
+
+    def __init__(self, groups: dict[str, str]) -> None:
+        super().__init__()
+        self.groups = groups
+
+    def members(self) -> list[int]:
+        return _members(self.groups["pids"])
+
+    def group(self) -> str:
+        return os.path.basename(self.groups["pids"])
+
+    def describe(self) -> dict[str, Any]:
+        return {"mechanism": self.mechanism, "groups": self.groups}
+
+    def kill_group(self) -> None:
+        try:
+            cgroup.write(self.groups["pids"] + "/pids.max", "0")
+        except FileNotFoundError:
+            return
+        for pid in self.members():
+            send(pid, signal.SIGKILL)
+
+    def renew(self) -> bool:
+        """Make empty groups without limits as good as new; False when they are not, and others are needed.
+
+        To make and remove four groups costs a millisecond. What a command leaves charged to them, pages of files above
+        all, would count as the next one's; a little of that is the kernel's own batching.
+        """
+        try:
+            if any(os.stat(path).st_nlink > _NO_GROUP_BELOW for path in self.groups.values()):
+                return False
+            if "memory" in self.groups:
+                if int(cgroup.read(self.groups["memory"] + "/memory.usage_in_bytes")) > _LEFT_BYTES:
+                    return False
+                cgroup.write(self.groups["memory"] + "/memory.max_usage_in_bytes", "0")
+            if "cpuacct" in self.groups:
+                cgroup.write(self.groups["cpuacct"] + "/cpuacct.usage", "0")
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def remove(self) -> bool:
+        return all([_remove_below(path) for path in self.groups.values()])
+
+
+def rebuild(description: dict[str, Any]) -> Tree:
+    """A dead keeper's tree, from its handle."""
+    mechanism = description["mechanism"]
+    if mechanism == Version2Tree.mechanism:
+        return Version2Tree(description["groups"][""])
+    if mechanism == Version1Tree.mechanism:
+        return Version1Tree(description["groups"])
+    if mechanism == NamespaceTree.mechanism:
+        return NamespaceTree(description["init"], description["started"])
+    return MarkedTree(description["marker"])
+
+
+def _members(path: str) -> list[int]:
+    """Processes in a group and in the groups that the command made below it."""
+    found: list[int] = []
+    for directory in _groups_below(path):
+        try:
+            found += map(int, cgroup.read(f"{directory}/cgroup.procs").split())
+        except OSError:
+            continue
+    return [pid for pid in found if pid > 0]
+
+
+def _groups_below(path: str) -> list[str]:
+    """A group and those below it, outermost first; the link count tells that there are none without a listing."""
+    try:
+        if os.stat(path).st_nlink <= 2:
+            return [path]
+    except OSError:
+        return []
+    return [directory for directory, _, _ in os.walk(path)]
+
+
+def _remove_below(path: str) -> bool:
+    """A group that has just been emptied may be busy for a moment."""
+    for directory in reversed(_groups_below(path)):
+        try:
+            os.rmdir(directory)
+        except OSError:
+            continue
+    return not os.path.exists(path)
