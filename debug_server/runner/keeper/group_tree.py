@@ -176,7 +176,8 @@ class Version1Tree(GroupTree):
         return True
 
     def remove(self) -> bool:
-        return all([_remove_below(path) for path in self.groups.values()])
+        removed = [_remove_below(path) for path in self.groups.values()]
+        return all(removed)
 
 
 def rebuild(description: dict[str, Any]) -> Tree:

@@ -1,8 +1,8 @@
 """A mount namespace for each command: what a command mounts is mounted for nobody else and is gone with its processes.
 
-Mounts are copied as slaves, so that whatever is mounted or unmounted outside later reaches the copy. That works only for
-mounts that are shared outside. A workspace of another session whose mount is not shared would stay in the copy after the
-server has unmounted it, and keep its files on the disk: such mounts are dropped from the copy.
+Mounts are copied as slaves, so that whatever is mounted or unmounted outside later reaches the copy. That works only
+for mounts that are shared outside. A workspace of another session whose mount is not shared would stay in the copy
+after the server has unmounted it, and keep its files on the disk: such mounts are dropped from the copy.
 """
 
 from __future__ import annotations
