@@ -48,6 +48,11 @@ class RunnerOptions:
         choice("auto", "cgroup", "pid-namespace", "session"),
         default="auto",
     )
+    keeper_patience: float = setting(
+        "Seconds that a keeper may be silent after it should have ended its command, or heard of a cancel.",
+        number(),
+        default=20.0,
+    )
     spare_keepers: int = setting("Keepers started ahead of need.", whole(least=0), default=2)
     max_concurrency: int = setting("Commands that run at the same time.", whole(least=1), default=8)
     disk_reserve: int = setting(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import re
 import secrets
-import select
-import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -19,10 +18,9 @@ from typing import Any
 
 from debug_server.errors import KeeperError
 from debug_server.model import ExitReason, ExitRecord
-from debug_server.runner.keeper.group_tree import rebuild
-from debug_server.runner.keeper.linux import boot_id, is_alive, start_time
+from debug_server.runner.keeper.linux import is_alive, start_time
 from debug_server.runner.keeper.rundir import CRASH, EXIT, HANDLE
-from debug_server.runner.keeper.tree import MarkedTree, Tree
+from debug_server.runner.keeper_process import end_keeper, end_tree, keeper_alive, wake_keeper
 from debug_server.runner.launcher import KeeperConnection, KeeperPool, exit_record
 from debug_server.runner.limits import LimitPlan
 from debug_server.runner.log_reader import repair_index, seal_log
@@ -30,8 +28,8 @@ from debug_server.runner.log_reader import repair_index, seal_log
 _FENCED = {"fenced": True}
 _BETWEEN = re.compile(r"\.(?:keeper|fence)-(\d+)-(\d+)")
 _START_SECONDS = 60.0
+_LOOK_SECONDS = 1.0
 _DEAF_KEEPERS = 20
-_KILL_PASSES = 2000
 _PASS_SECONDS = 0.005
 RECONNECT_SECONDS = 30.0
 _REMOVE_PASSES = 100
@@ -105,6 +103,32 @@ class RunningCommand:
         self._sending = threading.Lock()  # a keeper that was given back must not hear what was meant for this command
         self.run_dir = run_dir
         self.handle = handle
+        self._ends_by: float | None = handle.get("ends_by")  # by the monotonic clock, which all processes share
+        self._cancelled: float | None = None  # when its end was asked for
+        self._silent_seconds: float | None = None
+        self.suspected: float | None = None  # since when the watchdog waits for a word from its keeper
+
+    @property
+    def heard(self) -> float:
+        """When its keeper last said something, by the monotonic clock."""
+        connection = self._connection
+        return -math.inf if connection is None else connection.heard
+
+    def is_late(self, now: float, slack: float) -> bool:
+        """Whether its keeper should have ended it, or heard that it must, ``slack`` seconds ago."""
+        overdue = self._ends_by is not None and now > self._ends_by + slack
+        asked = self._cancelled
+        return overdue or (asked is not None and self.heard < asked and now > asked + slack)
+
+    def excuse(self, now: float, seconds: float) -> None:
+        """Its keeper answers, and is busy: expect the end later."""
+        self.suspected = None
+        if self._ends_by is not None:
+            self._ends_by = max(self._ends_by, now + seconds)
+
+    def give_up_keeper(self, silent_seconds: float) -> None:
+        """Its keeper is about to be killed for its silence: the record will say so."""
+        self._silent_seconds = silent_seconds
 
     def wait(self) -> ExitRecord:
         """Block until it has ended, whatever becomes of its keeper; DetachedError after ``detach``."""
@@ -116,7 +140,7 @@ class RunningCommand:
                 raise DetachedError
             self._pool = None  # whatever answers now is another conversation, with a keeper that is not ours to give
             self._connection = reconnect(self.run_dir, self.handle)
-        return settle_dead(self.run_dir, self.handle)
+        return settle_dead(self.run_dir, self.handle, self._silent_seconds)
 
     def ends_within(self, seconds: float) -> ExitRecord | None:
         """Its record, if it has ended by then; ``wait`` for one that has not."""
@@ -140,6 +164,8 @@ class RunningCommand:
 
     def send(self, message: dict[str, Any]) -> None:
         """A request whose answer nobody waits for."""
+        if message["op"] == "cancel" and self._cancelled is None:
+            self._cancelled = time.monotonic()
         with self._sending, contextlib.suppress(KeeperError):  # it has ended meanwhile
             if self._connection is not None:
                 self._connection.send(message)
@@ -194,7 +220,7 @@ def launch(
     for _ in range(3):
         connection = _order(pool, message)
         try:
-            answer = connection.wait_for("started", "refused", timeout=start_seconds)
+            answer = _await_start(connection, start_seconds)
         except TimeoutError as error:
             return _started_late(connection, run_dir, start_seconds, error)
         except KeyboardInterrupt:
@@ -208,6 +234,19 @@ def launch(
         if (handle := read_json(run_dir / HANDLE)) is not None:  # killed after it took the command
             return RunningCommand(None, run_dir, handle, None)
     raise KeeperError("three keepers in a row died before they could start the command: run `debug-server doctor`")
+
+
+def _await_start(connection: KeeperConnection, seconds: float) -> dict[str, Any] | None:
+    """Its first word; a keeper that somebody stopped while it waited for work is continued."""
+    deadline = time.monotonic() + seconds
+    while True:
+        left = max(deadline - time.monotonic(), 1e-6)
+        try:
+            return connection.wait_for("started", "refused", timeout=min(left, _LOOK_SECONDS))
+        except TimeoutError:
+            if left <= _LOOK_SECONDS:
+                raise
+            connection.wake()
 
 
 def _started_late(connection: KeeperConnection, run_dir: Path, seconds: float, error: TimeoutError) -> RunningCommand:
@@ -267,12 +306,15 @@ def fence(run_dir: Path) -> dict[str, Any] | None:
     return None
 
 
-def settle_dead(run_dir: Path, handle: dict[str, Any]) -> ExitRecord:
-    """The end of a command whose keeper is gone: its own record if it left one, else empty the tree and say so."""
+def settle_dead(run_dir: Path, handle: dict[str, Any], silent_seconds: float | None = None) -> ExitRecord:
+    """The end of a command whose keeper is gone: its own record if it left one, else empty the tree and say so.
+
+    ``silent_seconds``: the keeper was killed because it had not answered for so long.
+    """
     if (record := read_json(run_dir / EXIT)) is not None:
         return ExitRecord.from_json(record)
-    _end_keeper(handle)
-    survivors = _end_tree(handle) if handle["keeper"]["boot_id"] == boot_id() else []
+    end_keeper(handle)
+    survivors = end_tree(handle)
     if (record := read_json(run_dir / EXIT)) is not None:
         return ExitRecord.from_json(record)
     log_path = Path(handle["log_path"])
@@ -284,42 +326,16 @@ def settle_dead(run_dir: Path, handle: dict[str, Any]) -> ExitRecord:
         evidence["keeper_error"] = crash
     if survivors:
         evidence["survivors"] = survivors
+    message = "its keeper died; whatever it had started was ended"
+    if silent_seconds is not None:
+        evidence["keeper_silent_seconds"] = round(silent_seconds, 3)
+        message = f"its keeper did not answer for {silent_seconds:.0f} s and was killed with whatever it had started"
     return ExitRecord(
         reason=ExitReason.LOST,
-        message="its keeper died; whatever it had started was ended",
+        message=message,
         mechanism=handle["tree"]["mechanism"],
         evidence=evidence,
     )
-
-
-def _end_keeper(handle: dict[str, Any]) -> None:
-    """One that lives but cannot be reached: what it has yet to start would escape the emptying of its tree."""
-    with contextlib.suppress(ProcessLookupError):
-        process = os.pidfd_open(handle["keeper"]["pid"])
-        try:
-            if keeper_alive(handle):
-                signal.pidfd_send_signal(process, signal.SIGKILL)
-                select.select([process], [], [], RECONNECT_SECONDS)
-        finally:
-            os.close(process)
-
-
-def _end_tree(handle: dict[str, Any]) -> list[int]:
-    """End the tree of a dead keeper, and whatever has left its group; returns what could not be ended."""
-    keeper = handle["keeper"]
-    marked = MarkedTree(f"{keeper['pid']}-{keeper['start_time']}")
-    return sorted({*_empty(rebuild(handle["tree"])), *_empty(marked)})
-
-
-def _empty(tree: Tree) -> list[int]:
-    """End what is left; the fork server may be doing the same, which does no harm."""
-    for _ in range(_KILL_PASSES):
-        if not tree.empty():
-            tree.kill()
-        elif tree.remove():
-            return []
-        time.sleep(_PASS_SECONDS)
-    return tree.pids()
 
 
 def reconnect(run_dir: Path, handle: dict[str, Any], patience: float = RECONNECT_SECONDS) -> KeeperConnection | None:
@@ -327,6 +343,7 @@ def reconnect(run_dir: Path, handle: dict[str, Any], patience: float = RECONNECT
     deadline = time.monotonic() + patience
     # A keeper that waits for its next command has a socket, too, and does not answer there.
     while read_json(run_dir / EXIT) is None:
+        wake_keeper(handle)  # a stopped one takes no more callers than its queue holds
         try:
             return KeeperConnection.connect(run_dir)
         except KeeperError:
@@ -337,12 +354,6 @@ def reconnect(run_dir: Path, handle: dict[str, Any], patience: float = RECONNECT
                 return None
             time.sleep(_PASS_SECONDS)
     return None
-
-
-def keeper_alive(handle: dict[str, Any]) -> bool:
-    """Whether the very keeper that wrote this handle still runs."""
-    keeper = handle["keeper"]
-    return bool(keeper["boot_id"] == boot_id() and is_alive(keeper["pid"], keeper["start_time"]))
 
 
 def writer_of(keepers_dir: Path, command_id: int, log_path: Path) -> Path | None:

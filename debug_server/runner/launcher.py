@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -22,7 +24,9 @@ from debug_server.model import ExitRecord
 from debug_server.runner.interrupts import await_readable
 from debug_server.runner.keeper import frames
 from debug_server.runner.keeper.forkserver import NO_KEEPER
+from debug_server.runner.keeper.linux import start_time
 from debug_server.runner.keeper.rundir import SOCKET
+from debug_server.runner.keeper_process import is_stopped, state_of, wake
 from debug_server.runner.limits import Capabilities
 from debug_server.runner.open_files import limit_of_commands
 
@@ -33,14 +37,18 @@ _BOOT = (
 _START_SECONDS = 20.0
 _SPARE_SECONDS = 30.0
 _ASK_AGAIN_SECONDS = 0.2  # where no process could be created
+_STOPPED_SECONDS = 10.0  # a fork server that is stopped again and again is replaced
+_LOOK_SECONDS = 1.0
 _ANSWER_SECONDS = 30.0  # it answers at once, as soon as it gets a processor
 
 
 class KeeperConnection:
     """A conversation with one keeper: the one that started it, or one that found it later."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, pid: int | None = None) -> None:
         self._connection = connection
+        self._process = None if pid is None else (pid, start_time(pid) or 0)
+        self.heard = -math.inf  # when it last said something, by the monotonic clock
         self._buffer = frames.FrameBuffer()
         self._waiting: deque[dict[str, Any]] = deque()
         self._send_lock = threading.Lock()
@@ -90,6 +98,7 @@ class KeeperConnection:
                 received = None
             if received is None:
                 return None
+            self.heard = time.monotonic()
             self._waiting.extend(_decode(kind, payload) for kind, payload in received)
         return self._waiting.popleft()
 
@@ -123,6 +132,11 @@ class KeeperConnection:
                     raise KeeperError(f"stdin: {reply['error']}")
                 return
         raise KeeperError("the command ended before it took its input")
+
+    def wake(self) -> None:
+        """Continue a keeper that somebody has stopped, if this is the conversation that it was started with."""
+        if self._process is not None:
+            wake(*self._process)
 
     def hang_up(self) -> None:
         """End the conversation from another thread than the one that receives."""
@@ -202,7 +216,7 @@ class KeeperPool:
             if idle is not None:
                 return idle
             if (fresh := self._receive(channel)) is not None:
-                return KeeperConnection(fresh)
+                return fresh
             self._forget(channel)
         raise KeeperError("the fork server ends as soon as it starts: run `debug-server doctor`")
 
@@ -220,11 +234,11 @@ class KeeperPool:
                 channel.send(b"+" * count)
             self._coming += count
 
-    def _receive(self, channel: socket.socket) -> socket.socket | None:
+    def _receive(self, channel: socket.socket) -> KeeperConnection | None:
         received = False
         try:
             with self._receive_lock:
-                message, descriptors, _, _ = socket.recv_fds(channel, 4, 1)
+                message, descriptors = self._await_keeper(channel)
             received = bool(message)
         except TimeoutError as error:
             raise KeeperError(f"no keeper was ready within {_SPARE_SECONDS:g} s: the machine is overloaded") from error
@@ -239,7 +253,32 @@ class KeeperPool:
             raise ResourcesExhaustedError("no process could be created for a keeper: the limit of processes is reached")
         if message and not descriptors:
             raise KeeperError("no file descriptor is left to talk to a keeper: raise the open files limit")
-        return socket.socket(fileno=descriptors[0]) if descriptors else None
+        if not descriptors:
+            return None
+        return KeeperConnection(socket.socket(fileno=descriptors[0]), int.from_bytes(message, "little"))
+
+    def _await_keeper(self, channel: socket.socket) -> tuple[bytes, list[int]]:
+        """A keeper's pid and socket; a fork server that was stopped is continued, and killed if it stays so."""
+        began = time.monotonic()
+        while True:
+            try:
+                message, descriptors, _, _ = socket.recv_fds(channel, 4, 1)
+            except TimeoutError:
+                silent = time.monotonic() - began
+                if silent >= _SPARE_SECONDS:
+                    raise
+                self._wake(channel, end=silent >= _STOPPED_SECONDS)
+            else:
+                return message, descriptors
+
+    def _wake(self, channel: socket.socket, *, end: bool) -> None:
+        with self._lock:
+            process = self._process if self._socket is channel else None
+        if process is None or not is_stopped(state_of(process.pid, start_time(process.pid) or 0)):
+            return
+        process.send_signal(signal.SIGCONT)
+        if end:  # its keepers go on without it, and the next command gets another one
+            process.kill()
 
     def _forget(self, channel: socket.socket) -> None:
         with self._lock:
@@ -277,7 +316,7 @@ class KeeperPool:
         except KeeperError:
             self._close()
             raise
-        ours.settimeout(_SPARE_SECONDS)
+        ours.settimeout(_LOOK_SECONDS)
 
     def _greet(self, channel: socket.socket) -> Capabilities:
         channel.settimeout(_START_SECONDS)

@@ -37,6 +37,7 @@ from debug_server.runner.recovery import INLINE
 from debug_server.runner.refusals import as_refusal, defects_told, reason_of, unlogged
 from debug_server.runner.settings import RunnerPaths
 from debug_server.runner.spec import CommandResult
+from debug_server.runner.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from debug_server.runner.environment import EnvironmentManager
@@ -76,6 +77,7 @@ class Pipeline:
         self._running: dict[int, RunningCommand] = {}
         self._starting: dict[int, Cancellation] = {}
         self._log_dirs: set[Path] = set()
+        self._watchdog = Watchdog(self._watched, patience=planner.keeper_patience)
 
     def run(self, job: Job) -> CommandResult:
         """From a claimed command to its terminal state.
@@ -127,6 +129,7 @@ class Pipeline:
     ) -> CommandResult:
         """Wait for a command that another process had started; UnrecordedEndError as ``run`` says."""
         with self._registered(command.id, running):
+            self._watchdog.attend()
             record = running.wait()
         end = End(command=command, record=record, log_path=log_path, running=running)
         return self._finish(end, store_seconds)
@@ -174,6 +177,7 @@ class Pipeline:
         """Let what was begun in the background come to its end."""
         self._endings.leave()
         self._preparation.close()
+        self._watchdog.close()
 
     def detach_all(self) -> None:
         """Let go of everything that runs here or has ended unrecorded; another process can adopt it."""
@@ -181,6 +185,10 @@ class Pipeline:
         with self._lock:
             for running in self._running.values():
                 running.detach()
+
+    def _watched(self) -> list[RunningCommand]:
+        with self._lock:
+            return list(self._running.values())
 
     @property
     def running(self) -> list[int]:
@@ -290,6 +298,8 @@ class Pipeline:
         record, interrupted = None, False
         if job.on_start is None:
             record, interrupted = _interruptible(running, lambda: running.ends_within(_BRIEF_SECONDS))
+        if record is None:
+            self._watchdog.attend()
         while record is None and not running.recorded:
             try:
                 self._record_start(job, running, log_path)

@@ -54,6 +54,11 @@ class Planner:
         self._pool = pool
         self.base_env = dict(base_env) if base_env is not None else child_environment.default_base(os.environ)
 
+    @property
+    def keeper_patience(self) -> float:
+        """How long a silent keeper is waited for."""
+        return self._settings.keeper_patience
+
     def log_path(self, command: Command) -> Path:
         """Where a command's log lies."""
         return log_path_of(self._settings.paths, command)

@@ -22,12 +22,12 @@ from debug_server.model import Command, ExitReason, ExitRecord
 from debug_server.ports import CommandStore
 from debug_server.runner import ownership
 from debug_server.runner.keeper.rundir import EXIT, HANDLE
+from debug_server.runner.keeper_process import keeper_alive
 from debug_server.runner.launch import (
     RECONNECT_SECONDS,
     RunningCommand,
     fence,
     half_made,
-    keeper_alive,
     read_json,
     reconnect,
     remove_run_dir,

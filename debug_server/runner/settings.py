@@ -56,6 +56,7 @@ class RunnerSettings:
     default_shell: str = "/bin/bash"
     kill_grace: float = field(default=1.0, kw_only=True)
     containment: str = field(default="auto", kw_only=True)
+    keeper_patience: float = field(default=20.0, kw_only=True)
     spare_keepers: int = field(default=2, kw_only=True)
     max_concurrency: int = field(default=8, kw_only=True)
     max_pending: int = field(default=10_000, kw_only=True)
@@ -83,6 +84,7 @@ class RunnerSettings:
             runner.default_shell,
             kill_grace=runner.kill_grace,
             containment=runner.containment,
+            keeper_patience=runner.keeper_patience,
             spare_keepers=runner.spare_keepers,
             max_concurrency=runner.max_concurrency,
             max_pending=runner.max_pending,

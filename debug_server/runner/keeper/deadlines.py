@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from debug_server.runner.keeper.ladder import HOOK_SECONDS
 from debug_server.runner.keeper.verdict import Stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from debug_server.runner.keeper.keeper import Keeper
 
 _FOR_EVER = 3600.0
+
+
+def ends_by(orders: dict[str, Any], now: float) -> float | None:
+    """When a command that starts now has ended at the latest, if its time is bounded; the watchdog's measure."""
+    wall = orders["limits"].get("wall_seconds")
+    if wall is None:
+        return None
+    hook = HOOK_SECONDS if orders["pre_kill"] else 0.0
+    return float(now + wall["asked"] + orders["kill_grace"] + hook)
 
 
 def passed(keeper: Keeper, now: float) -> Stop | None:

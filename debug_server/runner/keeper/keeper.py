@@ -55,6 +55,7 @@ class Keeper:
             "tree": self.tree.describe(),
             "log_path": orders["log_path"],
             "started_ns": time.time_ns(),
+            "ends_by": deadlines.ends_by(orders, time.monotonic()),
         }
         self.control = Control(
             self.loop,

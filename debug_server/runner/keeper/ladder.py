@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from debug_server.runner.keeper.tree import Tree, send
 
-_HOOK_SECONDS = 5.0
+HOOK_SECONDS = 5.0
 _KILL_EVERY = 0.005
 _GIVE_UP_SECONDS = 30.0
 
@@ -44,7 +44,7 @@ class Ladder:
         if self.hook_pid is None:
             self._terminate(now)
         else:
-            self.state, self.deadline = "hook", now + _HOOK_SECONDS
+            self.state, self.deadline = "hook", now + HOOK_SECONDS
 
     def hook_ended(self, now: float) -> None:
         """The hook was reaped."""

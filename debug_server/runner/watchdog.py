@@ -1,0 +1,92 @@
+"""Ends keepers that say nothing: stopped by their own command, or past the time by which they should have ended it.
+
+    running --stopped, or late--> suspected: continued and asked --answers--> running
+                                        |
+                                        +--silent for too long--> killed; the command is ``lost``, its tree is ended
+
+One thread for all commands of this process.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+
+from debug_server.runner.keeper_process import end_keeper, is_stopped, state_of, wake_keeper
+from debug_server.runner.launch import RunningCommand
+
+_LOG = logging.getLogger(__name__)
+_LOOK_SECONDS = 1.0
+_UNINTERRUPTIBLE = "D"
+
+
+class Watchdog:
+    """Looks at the keepers of ``running()`` once a second while there are any."""
+
+    def __init__(
+        self,
+        running: Callable[[], Collection[RunningCommand]],
+        *,
+        patience: float,
+        look_seconds: float = _LOOK_SECONDS,
+    ) -> None:
+        self._running = running
+        self._patience = patience
+        self._look_seconds = look_seconds
+        self._lock = threading.Lock()
+        self._needed = threading.Event()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def attend(self) -> None:
+        """There is a command to watch."""
+        if not self._needed.is_set():
+            with self._lock:
+                if self._thread is None and not self._closed.is_set():
+                    self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+                    self._thread.start()
+                self._needed.set()
+
+    def close(self) -> None:
+        """Watch no more."""
+        with self._lock:
+            self._closed.set()
+            self._needed.set()
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._look_seconds if self._needed.wait() else 0.0):
+            with self._lock:
+                found = list(self._running())
+                if not found and not self._closed.is_set():
+                    self._needed.clear()
+            for running in found:
+                try:
+                    self.look(running, time.monotonic())
+                except Exception as error:  # noqa: BLE001 - the thread's boundary: the others must be watched on
+                    _LOG.warning("watchdog_failed", extra={"error": f"{type(error).__name__}: {error}"})
+
+    def look(self, running: RunningCommand, now: float) -> None:
+        """At one command."""
+        keeper = running.handle["keeper"]
+        state = state_of(keeper["pid"], keeper["start_time"])
+        stopped, late = is_stopped(state), running.is_late(now, self._patience)
+        if state is None or not (stopped or late):
+            running.suspected = None
+            return
+        if stopped:
+            wake_keeper(running.handle)
+        if running.suspected is None:
+            running.suspected = now
+            _LOG.warning("keeper_silent", extra={"run_dir": str(running.run_dir), "state": state})
+            running.send({"op": "status"})
+        elif running.heard > running.suspected and not stopped:
+            running.excuse(now, self._patience)
+        elif now - running.suspected > self._patience and state != _UNINTERRUPTIBLE:
+            # One that waits for a disk would not hear the signal before the disk answers, and then needs none.
+            running.give_up_keeper(now - running.suspected)
+            end_keeper(running.handle)
