@@ -130,6 +130,7 @@ def _command(
     log_name: str | None = None,
     limits: Limits | None = None,
     require: Sequence[str] = (),
+    secrets: Sequence[str] = (),
     artifacts: Sequence[str] = (),
     tty: bool = False,
     stdin: bool = False,
@@ -142,6 +143,7 @@ def _command(
         "log_name": log_name,
         "limits": limits.asked() if limits is not None else None,
         "require": check_list(require, what="require"),
+        "secrets": check_list(secrets, what="secrets"),
         "artifacts": check_list(artifacts, what="artifacts"),
         "tty": tty or None,
         "stdin": stdin or None,
@@ -158,6 +160,7 @@ def submit_command(
     log_name: str | None = None,
     limits: Limits | None = None,
     require: Sequence[str] = (),
+    secrets: Sequence[str] = (),
     artifacts: Sequence[str] = (),
     tty: bool = False,
     stdin: bool = False,
@@ -171,6 +174,7 @@ def submit_command(
         log_name=log_name,
         limits=limits,
         require=require,
+        secrets=secrets,
         artifacts=artifacts,
         tty=tty,
         stdin=stdin,
@@ -194,10 +198,11 @@ def start_run(
     env: Mapping[str, str] | None = None,
     limits: Limits | None = None,
     require: Sequence[str] = (),
+    secrets: Sequence[str] = (),
     artifacts: Sequence[str] = (),
 ) -> Call[r.RunReply]:
     """Open, run and close in one request; answered as soon as the command is queued."""
-    command = _command(argv, cwd=cwd, env=env, limits=limits, require=require, artifacts=artifacts)
+    command = _command(argv, cwd=cwd, env=env, limits=limits, require=require, secrets=secrets, artifacts=artifacts)
     return _call(
         "start_run",
         r.RunReply,

@@ -7,7 +7,6 @@ import errno
 import json
 import math
 import os
-import re
 import secrets
 import threading
 import time
@@ -18,21 +17,20 @@ from typing import Any
 
 from debug_server.errors import KeeperError
 from debug_server.model import ExitReason, ExitRecord
-from debug_server.runner.keeper.linux import is_alive, start_time
+from debug_server.runner.keeper.linux import start_time
 from debug_server.runner.keeper.rundir import CRASH, EXIT, HANDLE
 from debug_server.runner.keeper_process import end_keeper, end_tree, keeper_alive, wake_keeper
 from debug_server.runner.launcher import KeeperConnection, KeeperPool, exit_record
 from debug_server.runner.limits import LimitPlan
 from debug_server.runner.log_reader import repair_index, seal_log
+from debug_server.runner.run_dirs import remove_run_dir
 
 _FENCED = {"fenced": True}
-_BETWEEN = re.compile(r"\.(?:keeper|fence)-(\d+)-(\d+)")
 _START_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
 _DEAF_KEEPERS = 20
 _PASS_SECONDS = 0.005
 RECONNECT_SECONDS = 30.0
-_REMOVE_PASSES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +52,7 @@ class LaunchOrder:
     relay: bool = False
     orphan_seconds: float | None = None
     pre_kill: Sequence[str] = ()
+    secrets: Sequence[str] = ()  # names of variables whose values must not reach the log
     owner: Path | None = None  # the file that is there as long as the owner of the claim, if there is one, is alive
 
     def to_json(self, run_dir: Path) -> dict[str, Any]:
@@ -77,6 +76,7 @@ class LaunchOrder:
             "relay": self.relay,
             "orphan_seconds": self.orphan_seconds,
             "pre_kill": list(self.pre_kill),
+            "secrets": list(self.secrets),
         }
 
 
@@ -385,28 +385,3 @@ def _crash(run_dir: Path) -> str | None:
     """The last line of the traceback that a failing keeper left."""
     lines = (_read_text(run_dir / CRASH) or "").splitlines()
     return lines[-1] if lines else None
-
-
-def remove_run_dir(run_dir: Path) -> None:
-    """Remove a finished attempt's files; what cannot be removed now is left for the next recovery.
-
-    A keeper that could not write its record for want of space tries again and again, perhaps between our last unlink
-    and the rmdir; once the directory is gone it gives up.
-    """
-    with contextlib.suppress(OSError):
-        for _ in range(_REMOVE_PASSES):
-            for path in run_dir.iterdir():
-                path.unlink(missing_ok=True)
-            try:
-                run_dir.rmdir()
-            except OSError as error:
-                if error.errno != errno.ENOTEMPTY:
-                    raise
-            else:
-                return
-
-
-def half_made(path: Path) -> bool:
-    """Whether this is a keeper's or a fence's directory between two names, and its process lives."""
-    found = _BETWEEN.match(path.name)
-    return found is not None and is_alive(int(found[1]), int(found[2]))

@@ -85,6 +85,7 @@ class Planner:
             relay=spec.relay,
             orphan_seconds=spec.orphan_seconds,
             pre_kill=spec.pre_kill,
+            secrets=spec.secrets,
         )
 
 

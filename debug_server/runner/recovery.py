@@ -27,15 +27,14 @@ from debug_server.runner.launch import (
     RECONNECT_SECONDS,
     RunningCommand,
     fence,
-    half_made,
     read_json,
     reconnect,
-    remove_run_dir,
     run_dir_for,
 )
 from debug_server.runner.log_format import index_path
 from debug_server.runner.log_reader import is_unused
 from debug_server.runner.planning import log_path_of
+from debug_server.runner.run_dirs import half_made, remove_run_dir
 from debug_server.runner.settings import RunnerPaths
 
 _LOG = logging.getLogger(__name__)

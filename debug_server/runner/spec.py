@@ -20,6 +20,7 @@ from debug_server.model import (
     check_name,
 )
 
+_SHORTEST_SECRET = 4
 _MAX_ARGUMENT = 131_071  # the kernel's bound on one argument or variable, less its final NUL
 
 
@@ -39,12 +40,13 @@ class CommandSpec:
     stdin_text: str | None = field(default=None, kw_only=True)  # all of its stdin, known from the start
     wrapper: Sequence[str] = field(default=(), kw_only=True)  # run the command under this program
     pre_kill: Sequence[str] = field(default=(), kw_only=True)  # run beside the tree before it is ended
+    secrets: Sequence[str] = field(default=(), kw_only=True)  # variables of ``env`` whose values the log must not hold
     relay: bool = field(default=False, kw_only=True)  # stdout goes to a client of the keeper instead of the log
     orphan_seconds: float | None = field(default=None, kw_only=True)  # a relay without a client is ended after them
 
     def __post_init__(self) -> None:
         check_argv(self.argv)
-        for name in ("require", "wrapper", "pre_kill"):
+        for name in ("require", "wrapper", "pre_kill", "secrets"):
             check_list(getattr(self, name), what=name)
         if not self.argv or not self.argv[0]:
             raise InvalidInputError("argv is empty: name the program to run")
@@ -54,6 +56,8 @@ class CommandSpec:
             if not name or "=" in name or "\0" in name:
                 raise InvalidInputError(f"environment variable {name!r} has no usable name")
             check_argument(value, what=f"environment variable {name}")
+        for name in self.secrets:
+            _check_secret(name, self.env or {})
         check_name(self.log_name, what="log name")
         if self.stdin_text is not None and (self.stdin or self.tty):
             raise InvalidInputError("stdin is a text, a pipe or a terminal: choose one")
@@ -79,6 +83,7 @@ class CommandSpec:
             "stdin": self.stdin,
             "wrapper": list(self.wrapper),
             "pre_kill": list(self.pre_kill),
+            "secrets": list(self.secrets),
             "relay": self.relay,
             "orphan_seconds": self.orphan_seconds,
         }
@@ -97,6 +102,15 @@ class CommandSpec:
             tty=command.tty,
             stdin_text=stdin_text,
             **details,
+        )
+
+
+def _check_secret(name: str, env: Mapping[str, str]) -> None:
+    if name not in env:
+        raise InvalidInputError(f"secret {name!r} is no variable of the command: set it in env")
+    if len(env[name].encode("utf-8", "surrogateescape")) < _SHORTEST_SECRET:
+        raise InvalidInputError(
+            f"secret {name!r} has fewer than {_SHORTEST_SECRET} bytes: so short a text cannot be told from other output"
         )
 
 

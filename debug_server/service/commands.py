@@ -220,6 +220,7 @@ def _spec(request: m.CommandRequest) -> CommandSpec:
         request.log_name,
         limits=Limits.from_json(asked),
         require=request.require,
+        secrets=request.secrets,
         tty=request.tty,
         stdin=request.stdin,
     )

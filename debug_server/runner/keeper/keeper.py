@@ -14,12 +14,12 @@ import select
 import signal
 import time
 
-from debug_server.runner.keeper import deadlines, limits, record, verbs
+from debug_server.runner.keeper import deadlines, hook, limits, record, redaction, verbs
 from debug_server.runner.keeper.attendance import Attendance
 from debug_server.runner.keeper.containment import STATUS
 from debug_server.runner.keeper.control import Control
 from debug_server.runner.keeper.embryo import explain
-from debug_server.runner.keeper.ladder import Ladder, spawn_hook
+from debug_server.runner.keeper.ladder import Ladder
 from debug_server.runner.keeper.loop import Loop
 from debug_server.runner.keeper.output import Output, RelayBuffer
 from debug_server.runner.keeper.stdin import Stdin
@@ -66,10 +66,10 @@ class Keeper:
         self.relay = RelayBuffer() if orders["relay"] else None
         self.attendance = Attendance(self.control, orders["orphan_seconds"])
         self.output = Output(LogWriter(orders["log_path"]), self.asked("output_bytes"), orders["disk_reserve"])
-        self.streams = Streams(self.loop, self.control, self.output, self.relay, orders["env"])
+        self.streams = Streams(self.loop, self.control, self.output, self.relay, redaction.filters(orders))
         self.streams.over_cap = self._over_cap
         self.streams.over_disk = lambda message: self.end(Stop("limit_exceeded", message, "disk"))
-        self.ladder = Ladder(self.tree, orders["kill_grace"], self._start_hook)
+        self.ladder = Ladder(self.tree, orders["kill_grace"], lambda: hook.start(self))
         self.meter = limits.Meter(self.tree)
         self.usage = limits.Usage()
         self.stdin: Stdin | None = None
@@ -225,13 +225,16 @@ class Keeper:
             until = min(until, now + DISK_RETRY)
         if self.leader_ended is not None:
             until = min(until, now + 0.01)
-        elif not self.ladder.active:
+        until = min(until, self.streams.flush_at)
+        if self.leader_ended is None and not self.ladder.active:
             until = min(until, deadlines.nearest(self, now))
         return max(until - now, 0.0)
 
     def _check_limits(self, now: float) -> None:
         if self.streams.blocked:
             self.streams.retry_disk(now, patient=self.stop is None)
+        elif now >= self.streams.flush_at:
+            self.streams.flush()
         if deadlines.passed(self, now) is not None:
             self._hear()
             if (stop := deadlines.passed(self, now)) is not None:
@@ -269,32 +272,6 @@ class Keeper:
             self._read_status(status, 0)
         if self.leader_ended is None:
             self.end(Stop("cancelled", message))
-
-    def _start_hook(self) -> int | None:
-        argv = self.orders["pre_kill"]
-        if not argv:
-            return None
-        read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        pid = spawn_hook(argv, self.tree.pids(), write)
-        os.close(write)
-        if pid is None:
-            os.close(read)
-            self.output.note(f"pre-kill hook {argv[0]!r} could not be started")
-            return None
-        self.loop.watch(read, self._pump_hook)
-        self.tree.beside = pid
-        return pid
-
-    def _pump_hook(self, fd: int, _: int) -> None:
-        try:
-            data = os.read(fd, 1 << 16)
-        except BlockingIOError:
-            return
-        if data:
-            self.output.raw_note(data)
-        else:
-            self.loop.unwatch(fd)
-            os.close(fd)
 
     # -- the tree -------------------------------------------------------------------------------------------------
 
@@ -347,6 +324,7 @@ class Keeper:
 
     def _finish(self) -> None:
         self._bury_init()
+        self.streams.flush()
         if self._unborn and self.stop is None and not os.WIFSIGNALED(self.status or 0):
             self.spawn_error = "it ended before it could be started"
         exit_record = record.assemble(self, time.monotonic())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 MOST_LINE = 1 << 16  # a longer one is left out: half a line could hide half a secret
 _SHORTEST = 8  # of a variable's value: a shorter one is a word of every second line
@@ -26,8 +26,12 @@ class Mask:
     credential.
     """
 
-    def __init__(self, env: Mapping[str, str]) -> None:
-        values = {text for name, text in env.items() if _SECRET_NAME.search(name) and len(text) >= _SHORTEST}
+    waiting = False  # a line that is not complete is held however long it takes
+
+    def __init__(self, env: Mapping[str, str], declared: Iterable[str] = ()) -> None:
+        values = set(declared) | {
+            text for name, text in env.items() if _SECRET_NAME.search(name) and len(text) >= _SHORTEST
+        }
         own = [re.escape(text.encode("utf-8", "surrogateescape")) for text in sorted(values, key=len, reverse=True)]
         self._secret = re.compile(b"|".join([*own, *_KNOWN]))
         self._held = b""  # of a line that is not complete

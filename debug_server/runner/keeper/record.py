@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from debug_server.runner.keeper import redaction
 from debug_server.runner.keeper.linux import stat_fields
 from debug_server.runner.keeper.verdict import Sight, judge
 from debug_server.runner.log_format import STDERR, STDOUT
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from debug_server.runner.keeper.keeper import Keeper
 
 _LISTED_PROCESSES = 40
+_LISTS = ("processes_at_kill", "leftovers", "survivors")
 
 
 def assemble(keeper: Keeper, ended: float) -> dict[str, Any]:
@@ -52,6 +54,10 @@ def _evidence(keeper: Keeper, oom_kills: int) -> dict[str, Any]:
         evidence["ladder"] = keeper.ladder.times()
     if keeper.ladder.gave_up:
         evidence["survivors"] = describe(keeper.tree.pids())
+    if values := redaction.declared(keeper.orders):
+        hide = redaction.Redactor(values)
+        for process in [one for key in _LISTS for one in evidence.get(key, [])]:
+            process["command"] = hide.whole(process["command"].encode()).decode("utf-8", "replace")
     return evidence
 
 

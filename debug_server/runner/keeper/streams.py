@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import select
 import time
@@ -12,11 +13,16 @@ from debug_server.runner.keeper import frames
 from debug_server.runner.keeper.control import Control
 from debug_server.runner.keeper.embryo import READ_SIZE
 from debug_server.runner.keeper.loop import Loop
-from debug_server.runner.keeper.masking import Mask
 from debug_server.runner.keeper.output import Output, RelayBuffer
-from debug_server.runner.log_format import STDERR, STDOUT
+from debug_server.runner.log_format import STDOUT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from debug_server.runner.keeper.masking import Mask
+    from debug_server.runner.keeper.redaction import Redactor
 
 _READS_PER_TURN = 8  # then timers and clients get their turn
+_HELD_SECONDS = 1.0
 DISK_RETRY, _DISK_PATIENCE = 0.2, 10.0
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
@@ -25,10 +31,15 @@ class Streams:
     """The open pipes and where their bytes go."""
 
     def __init__(
-        self, loop: Loop, control: Control, output: Output, relay: RelayBuffer | None, env: Mapping[str, str]
+        self,
+        loop: Loop,
+        control: Control,
+        output: Output,
+        relay: RelayBuffer | None,
+        filters: Mapping[int, Mask | Redactor],
     ) -> None:
         self._loop, self._control, self._output, self._relay = loop, control, output, relay
-        self._mask = Mask(env) if relay is not None else None
+        self._filters = filters  # what a stream's bytes go through on their way to the log
         self._pipes: dict[int, int] = {}  # fd -> stream, while open
         self._held: tuple[int, bytes] | None = None  # read but not yet on disk
         self._disk_full_since: float | None = None
@@ -84,7 +95,7 @@ class Streams:
             if data is None:
                 return
             if not data:
-                if self._mask is not None and stream == STDERR and (last := self._mask.end()):
+                if stream in self._filters and (last := self._filters[stream].end()):
                     self._store(stream, last)
                 self._close(fd)
                 return
@@ -96,13 +107,27 @@ class Streams:
                 return
 
     def _keep(self, stream: int, data: bytes) -> bool:
-        if self._mask is None:
+        if stream not in self._filters:
             return self._store(stream, data)
-        safe = self._mask.feed(data)
+        safe = self._filters[stream].feed(data)
         if safe and not self._store(stream, safe):
             return False
-        self._tell_attached(frames.encode_json({"event": "logged", "stream": "stderr", "bytes": len(data)}))
+        if self._relay is not None:
+            self._tell_attached(frames.encode_json({"event": "logged", "stream": "stderr", "bytes": len(data)}))
         return True
+
+    @property
+    def flush_at(self) -> float:
+        """When the little that is held back, because it may be the beginning of a secret, is kept after all."""
+        if not any(kept.waiting for kept in self._filters.values()):
+            return math.inf
+        return self.last_output + _HELD_SECONDS
+
+    def flush(self) -> None:
+        """Keep what is held back."""
+        for stream, kept in self._filters.items():
+            if self._held is None and (data := kept.end()):
+                self._store(stream, data)
 
     def _store(self, stream: int, data: bytes) -> bool:
         try:

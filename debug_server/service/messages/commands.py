@@ -95,6 +95,7 @@ class CommandRequest(Request):
     log_name: Annotated[str, Field(max_length=128)] = "command"
     limits: LimitsRequest = Field(default_factory=LimitsRequest)
     require: Annotated[list[str], Field(max_length=16)] = Field(default_factory=list)
+    secrets: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)
     artifacts: Annotated[list[Text], Field(max_length=64)] = Field(default_factory=list)
     tty: bool = False
     stdin: bool = False

@@ -21,6 +21,7 @@ from debug_server.errors import (
     CommandExecutionError,
     DebugServerError,
     EnvironmentBuildError,
+    InvalidInputError,
     PatchApplicationError,
 )
 from debug_server.model import Limits, Session, SessionStatus
@@ -43,6 +44,7 @@ class RunOptions:
     argv: list[str]
     limits: Limits
     require: list[str]
+    secrets: list[str]
     tty: bool
     quiet: bool
 
@@ -197,8 +199,17 @@ def _collect(local: LocalParts, session: Session, lease: WorktreeLease, patterns
 
 def _spec(options: RunOptions) -> CommandSpec:
     feed = options.tty or wants_stdin()
+    if missing := [name for name in options.secrets if name not in os.environ]:
+        raise InvalidInputError(f"--secret {missing[0]}: this variable is not set: export it first")
     return CommandSpec(
-        options.argv, log_name="run", limits=options.limits, require=options.require, tty=options.tty, stdin=feed
+        options.argv,
+        {name: os.environ[name] for name in options.secrets},
+        log_name="run",
+        limits=options.limits,
+        require=options.require,
+        secrets=options.secrets,
+        tty=options.tty,
+        stdin=feed,
     )
 
 

@@ -45,6 +45,9 @@ def run(
     file_size: FileSize = None,
     output: OutputSize = None,
     require: Require = None,
+    secret: Annotated[
+        list[str] | None, typer.Option(help="pass this variable on, and keep its value out of the log")
+    ] = None,
     repo: Annotated[str | None, typer.Option(help="a git URL or path: run in a workspace of it")] = None,
     commit: Annotated[str | None, typer.Option(help="branch, tag or commit of --repo; HEAD if not given")] = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply to the workspace")] = None,
@@ -69,7 +72,9 @@ def run(
             file_size=file_size,
             output=output,
         )
-        options = RunOptions(argv=argv, limits=bounds, require=listed(require), tty=tty, quiet=quiet)
+        options = RunOptions(
+            argv=argv, limits=bounds, require=listed(require), secrets=secret or [], tty=tty, quiet=quiet
+        )
         checkout = _checkout(repo, commit, patch, wanted_environment(manifest, python, extra, group), artifact or [])
     except DebugServerError as error:
         typer.echo(harmless(f"debug-server: {error}"), err=True)

@@ -231,7 +231,7 @@ class Limits(_message.Message):
     def __init__(self, memory_bytes: _Optional[int] = ..., cpus: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., pids: _Optional[int] = ..., open_files: _Optional[int] = ..., file_size_bytes: _Optional[int] = ..., output_bytes: _Optional[int] = ..., wall_seconds: _Optional[float] = ..., idle_seconds: _Optional[float] = ...) -> None: ...
 
 class SubmitCommandRequest(_message.Message):
-    __slots__ = ("session_id", "argv", "cwd", "env", "log_name", "limits", "require", "artifacts", "tty", "stdin", "priority")
+    __slots__ = ("session_id", "argv", "cwd", "env", "log_name", "limits", "require", "artifacts", "tty", "stdin", "priority", "secrets")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -250,6 +250,7 @@ class SubmitCommandRequest(_message.Message):
     TTY_FIELD_NUMBER: _ClassVar[int]
     STDIN_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
     session_id: int
     argv: _containers.RepeatedScalarFieldContainer[str]
     cwd: str
@@ -261,7 +262,8 @@ class SubmitCommandRequest(_message.Message):
     tty: bool
     stdin: bool
     priority: int
-    def __init__(self, session_id: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ...) -> None: ...
+    secrets: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, session_id: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., secrets: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetCommandRequest(_message.Message):
     __slots__ = ("command_id",)
@@ -314,7 +316,7 @@ class WriteStdinRequest(_message.Message):
     def __init__(self, command_id: _Optional[int] = ..., write_id: _Optional[str] = ..., data: _Optional[bytes] = ..., close: _Optional[bool] = ...) -> None: ...
 
 class StartRunRequest(_message.Message):
-    __slots__ = ("repository", "commit_sha", "patch", "argv", "cwd", "env", "log_name", "limits", "require", "artifacts", "tty", "stdin", "priority", "manifests", "python", "metadata", "extras", "groups")
+    __slots__ = ("repository", "commit_sha", "patch", "argv", "cwd", "env", "log_name", "limits", "require", "artifacts", "tty", "stdin", "priority", "manifests", "python", "metadata", "extras", "groups", "secrets")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -340,6 +342,7 @@ class StartRunRequest(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     EXTRAS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
     repository: str
     commit_sha: str
     patch: str
@@ -358,7 +361,8 @@ class StartRunRequest(_message.Message):
     metadata: _struct_pb2.Struct
     extras: _containers.RepeatedScalarFieldContainer[str]
     groups: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ...) -> None: ...
+    secrets: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, repository: _Optional[str] = ..., commit_sha: _Optional[str] = ..., patch: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., cwd: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., log_name: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., require: _Optional[_Iterable[str]] = ..., artifacts: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., stdin: _Optional[bool] = ..., priority: _Optional[int] = ..., manifests: _Optional[_Iterable[str]] = ..., python: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., extras: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., secrets: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Command(_message.Message):
     __slots__ = ("id", "session_id", "sequence", "command", "cwd", "status", "exit_code", "exit_reason", "exit", "cancel_requested", "log_bytes", "created_at", "updated_at", "started_at", "finished_at")
