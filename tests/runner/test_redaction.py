@@ -131,3 +131,16 @@ def test_the_command_line_passes_a_secret_on(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("API_PASS")
     with pytest.raises(InvalidInputError, match="not set"):
         _spec(options)
+
+
+def test_half_a_secret_is_held_over_a_pause(bench: Bench) -> None:
+    """Another stream's short beginning is written meanwhile; the secret that is completed later is hidden whole."""
+    text = (
+        "import os, time\nvalue = os.environ['API_PASS'].encode()\nos.write(1, value[:-1]); os.write(2, value[:2])\n"
+        "while not os.path.exists('go'): time.sleep(0.02)\nos.write(1, value[-1:])\n"
+    )
+    started = bench.start(python(text), env={"API_PASS": SECRET}, secrets=["API_PASS"])
+    started.await_output(SECRET[:2].encode())
+    (bench.workspace / "go").touch()
+    log = bench.log(started.result())
+    assert (log["stdout"], log["stderr"]) == (REDACTED, SECRET[:2].encode())

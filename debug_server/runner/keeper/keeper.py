@@ -234,7 +234,7 @@ class Keeper:
         if self.streams.blocked:
             self.streams.retry_disk(now, patient=self.stop is None)
         elif now >= self.streams.flush_at:
-            self.streams.flush()
+            self.streams.flush(idle=True)
         if deadlines.passed(self, now) is not None:
             self._hear()
             if (stop := deadlines.passed(self, now)) is not None:
@@ -324,7 +324,7 @@ class Keeper:
 
     def _finish(self) -> None:
         self._bury_init()
-        self.streams.flush()
+        self.streams.flush(idle=False)
         if self._unborn and self.stop is None and not os.WIFSIGNALED(self.status or 0):
             self.spawn_error = "it ended before it could be started"
         exit_record = record.assemble(self, time.monotonic())

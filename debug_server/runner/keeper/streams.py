@@ -123,10 +123,10 @@ class Streams:
             return math.inf
         return self.last_output + _HELD_SECONDS
 
-    def flush(self) -> None:
-        """Keep what is held back."""
+    def flush(self, *, idle: bool) -> None:
+        """Keep what is held back; when only ``idle``, nothing that is half of a secret or more."""
         for stream, kept in self._filters.items():
-            if self._held is None and (data := kept.end()):
+            if self._held is None and (kept.waiting or not idle) and (data := kept.end()):
                 self._store(stream, data)
 
     def _store(self, stream: int, data: bytes) -> bool:
