@@ -7,7 +7,7 @@ import errno
 import os
 import shlex
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -44,9 +44,9 @@ class RunOptions:
     argv: list[str]
     limits: Limits
     require: list[str]
-    secrets: list[str]
     tty: bool
     quiet: bool
+    secrets: list[str] = field(default_factory=list)  # names of our variables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
