@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -53,6 +53,7 @@ _FOLDER_MARK = "folder"  # in the artifacts folder
 _SWITCH_SECONDS = 0.0005
 _GRPC_SHARE = 4  # gRPC holds its connections itself: one in so many is its
 ADMIN_NAME = "admin"
+OWN_SOCKET = "server.sock"  # beside the server's lock; HTTP for the server's own user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +129,10 @@ def _serve(local: Local, options: ServeOptions, say: Callable[[str], None]) -> f
     first = _admit(local, options)
     # A command passes through four threads; the default of 5 ms would let each wait longer than the command runs.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with _listening(options) as listener:
+    with _listening(options) as listener, _own_socket(local) as own:
         local.engine.start()
         try:
-            run = _Run(local, options, listener)
+            run = _Run(local, options, listener, own)
             if first:  # not before the port is ours: whoever starts again with another is shown it then
                 _, secret = local.store.create_token(ADMIN_NAME, ["admin"])
                 say(f"admin token, shown this once: {secret}")
@@ -229,6 +230,12 @@ def _listening(options: ServeOptions) -> Iterator[socket.socket]:
         yield listener
 
 
+def _own_socket(local: Local) -> AbstractContextManager[list[socket.socket]]:
+    from debug_server.surfaces.http.unix_socket import unix_listener
+
+    return unix_listener(local.server_lock_path.with_name(OWN_SOCKET))
+
+
 def uvicorn_config(app: HttpApp, options: ServeOptions, connections: Connections | None = None) -> uvicorn.Config:
     """How the HTTP server treats its connections."""
     import uvicorn
@@ -277,13 +284,14 @@ def connection_limits(settings: ServerConfig, *, grpc: bool) -> tuple[int, Conne
 class _Run:
     """One life of the event loop."""
 
-    def __init__(self, local: Local, options: ServeOptions, listener: socket.socket) -> None:
+    def __init__(self, local: Local, options: ServeOptions, listener: socket.socket, own: list[socket.socket]) -> None:
         from debug_server.surfaces.http.connections import Connections
         from debug_server.surfaces.http.hosting import HttpServer
 
         self._local = local
         self._options = options
         self._listener = listener
+        self._own = own
         self._parts = parts_of(local, options.parts)
         self._app = http_app(local, parts=self._parts, api=API in options.parts)
         self._signalled_at = 0.0
@@ -326,7 +334,7 @@ class _Run:
     async def _serve(self) -> None:
         async with running(self._app):
             self._live.set()
-            await self._server.serve(sockets=[self._listener])
+            await self._server.serve(sockets=[self._listener, *self._own])
 
     async def _parts_live(self, serving: asyncio.Task[None]) -> bool:
         """What is announced can act: an event for an example repository that is still being made would be skipped."""

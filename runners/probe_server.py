@@ -80,7 +80,8 @@ class Probe(kanban_pb2_grpc.ProbeSyncServicer):
 def serve(settings: ProbeSettings) -> None:
     """Serve until SIGTERM or SIGINT."""
     settings.snapshots.mkdir(parents=True, exist_ok=True)
-    probe = Probe(settings.snapshots.resolve(), Repositories(settings.repositories, settings.governor_port))
+    known = Repositories(settings.repositories, settings.governor_port, settings.token)
+    probe = Probe(settings.snapshots.resolve(), known)
     # Without SO_REUSEPORT a second probe on the same port is an error, not a coin toss.
     options = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", LARGEST_MESSAGE)]
     server = grpc.server(ThreadPoolExecutor(4), options=options)

@@ -69,7 +69,7 @@ class AccessConfig:
         "dev",
     )
     api_key: str | None = _of(
-        "PROXY_API_KEY", "What clients send as bearer; without one only this machine is served.", TEXT, None
+        "PROXY_API_KEY", "What clients send as bearer; without one only the server's own user is served.", TEXT, None
     )
     protect_models: bool = _flag("PROXY_PROTECT_MODELS", "Ask for the key on `/v1/models`, too.", default=False)
     usage_open: bool = _flag("PROXY_USAGE_ALLOW_UNAUTH", "Show `/v1/usage` without a key.", default=False)
@@ -111,7 +111,9 @@ class ObservationConfig:
 
     metrics: bool = _flag("PROXY_ENABLE_METRICS", "Serve `/metrics`.", default=True)
     metrics_open: bool = _flag("PROXY_METRICS_ALLOW_UNAUTH", "To everybody.", default=False)
-    metrics_loopback: bool = _flag("PROXY_METRICS_ALLOW_LOOPBACK", "To this machine without a token.", default=True)
+    metrics_loopback: bool = _flag(
+        "PROXY_METRICS_ALLOW_LOOPBACK", "To the server's own user on this machine without a token.", default=True
+    )
     metrics_token: str | None = _of("PROXY_METRICS_TOKEN", "A bearer that may read metrics alone.", TEXT, None)
     otel: bool = _flag("PROXY_ENABLE_OTEL", "Send traces; the variable alone is read, before any file.", default=False)
     otel_url: str | None = _of("PROXY_OTEL_EXPORTER_URL", "Where to.", TEXT, None)

@@ -1,16 +1,18 @@
-"""Who may use the gateway: whoever has its key or a token, or without a key whoever is on this machine."""
+"""Who may use the gateway: whoever has its key or a token, and without a key the server's own user."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from starlette.requests import HTTPConnection
 
 from debug_server.config.gateway import GatewayConfig
 from debug_server.errors import AccessError, ConfigurationError, ForbiddenError
 from debug_server.gateway.refusals import Refusal
-from debug_server.service.locality import is_local, is_loopback
+from debug_server.service.locality import is_loopback
+from debug_server.service.own_user import without_token
 
 _KNOWN_KEYS = frozenset({"codex-local-secret", "changeme", "change-me", "secret", "test", "dev", "local"})
 _SHORTEST_KEY = 16
@@ -18,21 +20,25 @@ _SHORTEST_KEY = 16
 TokenCheck = Callable[[str], Awaitable[str]]
 """The name of a token's holder; AccessError for a secret that is no token, ForbiddenError for one that may not."""
 
+OwnUserCheck = Callable[[Mapping[str, Any]], Awaitable[str | None]]
+"""Why the caller of an ASGI scope is not the server's own user; None when it is."""
+
 
 class Access:
     """Decides about a request by its headers and its peer."""
 
-    def __init__(self, config: GatewayConfig, check_token: TokenCheck) -> None:
+    def __init__(self, config: GatewayConfig, check_token: TokenCheck, check_own_user: OwnUserCheck) -> None:
         self._key = config.access.api_key
         self._check_token = check_token
+        self._check_own_user = check_own_user
 
     async def require(self, connection: HTTPConnection) -> str:
         """The caller's name, for rates; Refusal for a stranger."""
         secret = bearer(connection)
-        if self._key is None and from_here(connection):
+        if self._key is None and (reason := await self._check_own_user(connection.scope)) is None:
             return "local"
         if secret is None:
-            raise Refusal("invalid_api_key", self._advice())
+            raise Refusal("invalid_api_key", self._advice() if self._key is not None else without_token(str(reason)))
         if self._key is not None and same_secret(secret, self._key):
             return "key"
         try:
@@ -45,7 +51,7 @@ class Access:
     def _advice(self) -> str:
         if self._key is None:
             return (
-                "without PROXY_API_KEY only this machine is served, by its own names: "
+                "without PROXY_API_KEY only the server's own user is served: "
                 "send `Authorization: Bearer TOKEN` with a token of `debug-server token create`"
             )
         return "send `Authorization: Bearer KEY` with the key of PROXY_API_KEY, or a token"
@@ -60,13 +66,6 @@ def bearer(connection: HTTPConnection) -> str | None:
 def same_secret(given: str, wanted: str) -> bool:
     """Compared in a time that says nothing about where they differ."""
     return hmac.compare_digest(given.encode(), wanted.encode())
-
-
-def from_here(connection: HTTPConnection) -> bool:
-    """Whether peer, Host and Origin are this machine's."""
-    peer = connection.client.host if connection.client else None
-    headers = connection.headers
-    return is_local(peer, headers.get("host"), headers.get("origin"), headers.keys())
 
 
 def refuse_insecure(config: GatewayConfig, host: str) -> None:

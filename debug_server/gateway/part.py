@@ -12,7 +12,7 @@ from typing import Any
 from starlette.routing import BaseRoute, Route
 
 from debug_server.config.gateway import GatewayConfig
-from debug_server.gateway.access import Access, TokenCheck
+from debug_server.gateway.access import Access, OwnUserCheck, TokenCheck
 from debug_server.gateway.admission import Admission
 from debug_server.gateway.answering import Answering, Pick, Replace
 from debug_server.gateway.endpoints import Endpoints
@@ -34,6 +34,7 @@ class Surroundings:
     pick: Pick | None  # None: the worker is turned off
     absent: Callable[[], dict[str, Any]]  # the status object of a worker that is not there
     check_token: TokenCheck
+    check_own_user: OwnUserCheck
     telemetry: Telemetry
     render_metrics: Callable[[], str]
     base: TurnRequest
@@ -61,7 +62,7 @@ class GatewayPart:
         """``/v1`` and ``/metrics``."""
         endpoints = Endpoints(
             self._config,
-            access=Access(self._config, self._around.check_token),
+            access=Access(self._config, self._around.check_token, self._around.check_own_user),
             admission=self._admission,
             answering=self._answering(),
             usage=self._usage,
@@ -70,7 +71,8 @@ class GatewayPart:
         found = v1_routes(
             endpoints, config=self._config, telemetry=self._around.telemetry, worker_state=self._log_state
         )
-        metrics = metrics_endpoint(self._config, self._around.check_token, self._around.render_metrics)
+        around = self._around
+        metrics = metrics_endpoint(self._config, around.check_token, around.check_own_user, around.render_metrics)
         return [*found, Route("/metrics", metrics, methods=["GET"])]
 
     def _answering(self) -> Answering | None:

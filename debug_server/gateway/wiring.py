@@ -53,6 +53,7 @@ def gateway_part(
             pick=(lambda: workers.pick(NAME)) if config.codex.enabled else None,
             absent=lambda: absent_status(ReadinessReason.APP_SERVER_DISABLED, since),
             check_token=check_token,
+            check_own_user=service.own_user.http_refusal,
             telemetry=telemetry,
             render_metrics=render_metrics,
             base=base_turn(config, workdir),

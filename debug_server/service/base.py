@@ -13,6 +13,7 @@ from debug_server.model import Command, Session
 from debug_server.runner.settings import RunnerPaths
 from debug_server.service.audience import Audience
 from debug_server.service.caller import Caller
+from debug_server.service.own_user import OwnUser
 from debug_server.service.quotas import Quotas
 from debug_server.service.threads import Threads, or_exhausted
 from debug_server.service.turns import Turns
@@ -22,6 +23,7 @@ from debug_server.store import MetadataStore
 _THREADS = 32
 _GIT_THREADS = 32  # of their own: a fetch may take minutes, and who waits for a workspace waits for somebody's close
 
+_PEER_THREADS = 2
 _OWNERS = 10_000  # sessions whose owner is remembered
 
 P = ParamSpec("P")
@@ -38,11 +40,13 @@ class ServicePart:
         self._paths = paths
         self._threads = Threads(_THREADS, "service")
         self._git_threads = Threads(_GIT_THREADS, "service-git")
+        self._peer_threads = Threads(_PEER_THREADS, "service-peers")
         self._wakeups = Wakeups(store, read=partial(self._read, store.read_events), last=self._last_event)
         self._quotas = Quotas(store, self._read)
         self._owners: dict[int, int | None] = {}
         self._turns = Turns()
         self.audience = Audience(revoked=self._revoked)
+        self.own_user = OwnUser(self._call_peers)
         self.draining = False
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -54,6 +58,11 @@ class ServicePart:
         """The same for what works on repositories and waits for workspaces."""
         call = partial(or_exhausted, function, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._git_threads, call)
+
+    async def _call_peers(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The same for looking at callers, also while all others wait for the store."""
+        call = partial(or_exhausted, function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._peer_threads, call)
 
     async def _read(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Read a few rows; here and now where that is quicker than waking a thread (20 us against 100)."""
@@ -76,7 +85,7 @@ class ServicePart:
     def close(self) -> None:
         """Let go of threads and listeners; calls that are under way end by themselves."""
         self._wakeups.close()
-        for threads in (self._threads, self._git_threads):
+        for threads in (self._threads, self._git_threads, self._peer_threads):
             threads.shutdown(wait=False, cancel_futures=True)
 
     def _accepting(self) -> None:

@@ -1,10 +1,11 @@
-"""Whether a request comes from this machine and was not smuggled in by a web page."""
+"""Whether a request was sent by its peer itself: not by a web page, and not on behalf of others."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from ipaddress import ip_address
 from urllib.parse import urlsplit
+
+from debug_server.service.socket_owner import canonical
 
 # What a proxy says of whom it speaks for. Its own address, and as a rule its Host, are this machine's.
 _HANDED_ON = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"})
@@ -13,20 +14,18 @@ _HANDED_ON = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host
 def is_loopback(host: str) -> bool:
     """Whether only this machine answers to the name or address."""
     try:
-        return ip_address(host.strip("[]")).is_loopback
+        return canonical(host.strip("[]")).is_loopback
     except ValueError:
         return host.lower().rstrip(".") == "localhost"
 
 
-def is_local(peer: str | None, host: str | None, origin: str | None, headers: Collection[str] = ()) -> bool:
-    """Whether peer, ``Host`` and ``Origin`` are all of this machine, and no proxy says that it speaks for another.
+def is_direct(host: str | None, origin: str | None, headers: Collection[str] = ()) -> bool:
+    """Whether ``Host`` and ``Origin`` name this machine, and no proxy says that it speaks for another.
 
     A page of another site reaches loopback through the reader's browser: its Origin tells, and after a rebound name
     its Host does. ``headers`` are the names of those that came along, in lower case.
     """
-    if peer is None or not is_loopback(peer) or is_handed_on(headers):
-        return False
-    if host is None or not is_loopback(_name(f"//{host}")):
+    if is_handed_on(headers) or host is None or not is_loopback(_name(f"//{host}")):
         return False
     return origin is None or is_loopback(_name(origin))
 

@@ -47,6 +47,7 @@ class Service(OutgoingVerbs, WorkerVerbs):
         self._workers = workers
         self._token_uses = TokenUses(store)
         self.parts: Sequence[Part] = ()  # of the server around it, whose readiness is the service's too
+        self.grpc_address: tuple[str, int] | None = None  # host and port of the server around it, once it listens
         self._keyed = KeyedReplies(
             store, call=self._call, owner=lambda: engine.owner, is_alive=partial(is_alive, paths.owners_dir)
         )

@@ -165,6 +165,8 @@ class Callbacks:
         body = json.dumps(_body(task, running=message.data["status"] == "running"), ensure_ascii=False).encode()
         token = (await self._service.session_secrets(session_id)).get(CALLBACK_TOKEN)
         headers = {"Content-Type": "application/json", "X-Runner-Delivery": f"{session_id}-{message.data['seq']}"}
+        # On behalf of whoever named the target: a server of this user must not take it for the user's own request.
+        headers["Via"] = "1.1 debug-server"
         if token is not None:
             headers |= signed(token, body)
         async with asyncio.timeout(_TIMEOUT):

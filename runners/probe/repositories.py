@@ -18,9 +18,10 @@ SECONDS = 5.0
 class Repositories:
     """Known repositories, and the governor that knows more."""
 
-    def __init__(self, known: Mapping[str, Path], governor_port: int) -> None:
+    def __init__(self, known: Mapping[str, Path], governor_port: int, token: str | None = None) -> None:
         self._known = dict(known)
         self._governor = f"127.0.0.1:{governor_port}"
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self._guard = threading.Lock()
 
     def names(self) -> list[str]:
@@ -43,7 +44,8 @@ class Repositories:
         request = kanban_pb2.GetRepoRequest(name=repository)
         with grpc.insecure_channel(self._governor) as channel:
             try:
-                entry = kanban_pb2_grpc.RepoRegistryStub(channel).GetRepo(request, timeout=SECONDS)  # type: ignore[no-untyped-call]
+                stub = kanban_pb2_grpc.RepoRegistryStub(channel)  # type: ignore[no-untyped-call]
+                entry = stub.GetRepo(request, timeout=SECONDS, metadata=self._metadata)
             except grpc.RpcError as error:
                 said = single_line(error.details() or error.code().name)
                 raise Refusal(

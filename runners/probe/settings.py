@@ -26,11 +26,13 @@ class ProbeSettings:
     log_level: str
     interval: float  # seconds between syncs of all known repositories; 0: only when asked
     repositories: Mapping[str, Path]
+    token: str | None = None  # for the governor, when it does not know this user
 
 
 def probe_settings(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> ProbeSettings:
     """The settings of the command line and the environment; a wrong value is refused by name."""
-    given = _parser(os.environ if environ is None else environ).parse_args(arguments)
+    environ = os.environ if environ is None else environ
+    given = _parser(environ).parse_args(arguments)
     if given.host not in LOOPBACK:
         # The protocol has no token: whoever can connect can write.
         raise Refusal(
@@ -47,6 +49,7 @@ def probe_settings(arguments: Sequence[str] | None = None, environ: Mapping[str,
         log_level=level,
         interval=_number("SYNC_INTERVAL", given.interval, 86_400 * 365),
         repositories=dict(_repository(item) for item in given.repo),
+        token=environ.get("DEBUG_SERVER_TOKEN") or None,
     )
 
 

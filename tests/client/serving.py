@@ -18,7 +18,7 @@ from pathlib import Path
 from debug_server.worktrees.mount import detach, list_mounts
 from tests.running import eventually, lasting_port
 
-_SERVING = re.compile(r"serving on http://127\.0\.0\.1:(\d+)")
+_SERVING = re.compile(r"serving on http://(?:127\.0\.0\.1|\[::\]):(\d+)")
 _GRPC = re.compile(r"serving gRPC on port (\d+)")
 _TOKEN = re.compile(r"shown this once: (\S+)")
 
@@ -33,8 +33,10 @@ class ServerProcess:
         variables: Mapping[str, str] | None = None,
         grpc: bool = False,
         log_level: str = "WARNING",
+        host: str = "127.0.0.1",
     ) -> None:
         self.root = root
+        self._host = host
         self._log_level = log_level
         self.variables = dict(variables or {})
         self.grpc_port = lasting_port()
@@ -60,6 +62,8 @@ class ServerProcess:
                 "-m",
                 "debug_server",
                 "serve",
+                "--host",
+                self._host,
                 "--port",
                 str(self.port),
                 "--log-level",
@@ -106,10 +110,15 @@ class ServerProcess:
 
 @contextlib.contextmanager
 def serving(
-    root: Path, *, variables: Mapping[str, str] | None = None, grpc: bool = False, log_level: str = "WARNING"
+    root: Path,
+    *,
+    variables: Mapping[str, str] | None = None,
+    grpc: bool = False,
+    log_level: str = "WARNING",
+    host: str = "127.0.0.1",
 ) -> Iterator[ServerProcess]:
     """A server for the block."""
-    server = ServerProcess(root, variables=variables, grpc=grpc, log_level=log_level)
+    server = ServerProcess(root, variables=variables, grpc=grpc, log_level=log_level, host=host)
     server.start()
     try:
         yield server

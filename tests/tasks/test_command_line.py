@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -22,32 +23,32 @@ def environment(server: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_URL": server, "DEBUG_SERVER_HOME": "/nonexistent"}
 
 
-def tasks(server: str, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    """One call of the program."""
+def tasks(server: str, *arguments: str, text: str | None = None, token: str = "") -> subprocess.CompletedProcess[str]:
+    """One call of the program; one that the server's own process starts needs a token."""
+    environ = {**environment(server), "DEBUG_SERVER_TOKEN": token}
     argv = [sys.executable, "-m", "debug_server", *arguments]
-    return subprocess.run(
-        argv, env=environment(server), input=text, capture_output=True, text=True, check=False, timeout=60
-    )
+    return subprocess.run(argv, env=environ, input=text, capture_output=True, text=True, check=False, timeout=60)
 
 
 def test_the_commands(server: TaskServer, tmp_path: Path) -> None:
     """submit, list, get, wait, logs and cancel say what the API says; refusals are one line and a status."""
-    done = tasks(server.url, "tasks", "submit", "t", "-", "--follow", text="from a pipe")
+    call = partial(tasks, token=server.local.store.create_token("caller", ["admin"])[1])
+    done = call(server.url, "tasks", "submit", "t", "-", "--follow", text="from a pipe")
     assert (done.returncode, done.stdout) == (0, "from a pipe"), done.stderr
     assert "mock execution completed" in done.stderr
-    listed = json.loads(tasks(server.url, "--json", "tasks", "list").stdout)
+    listed = json.loads(call(server.url, "--json", "tasks", "list").stdout)
     assert [item["task_id"] for item in listed] == ["t"]
-    assert json.loads(tasks(server.url, "--json", "tasks", "get", "t").stdout)["status"] == "success"
-    assert tasks(server.url, "tasks", "logs", "t").stdout == "from a pipe"
-    assert "task t is success" in tasks(server.url, "tasks", "cancel", "t").stdout
-    missing = tasks(server.url, "tasks", "get", "none")
+    assert json.loads(call(server.url, "--json", "tasks", "get", "t").stdout)["status"] == "success"
+    assert call(server.url, "tasks", "logs", "t").stdout == "from a pipe"
+    assert "task t is success" in call(server.url, "tasks", "cancel", "t").stdout
+    missing = call(server.url, "tasks", "get", "none")
     assert (missing.returncode, missing.stderr) == (1, "debug-server: there is no task 'none'\n")
     place = os.path.relpath(tmp_path)
     shared = ["--mode", "shared-workspace", "--project", place, "--lock", f"{place}/../b", "-f"]
-    assert tasks(server.url, "tasks", "submit", "s", "in a place", *shared).stdout == "in a place"
-    wrong = tasks(server.url, "tasks", "submit", "t", "x", "--mode", "magic")
+    assert call(server.url, "tasks", "submit", "s", "in a place", *shared).stdout == "in a place"
+    wrong = call(server.url, "tasks", "submit", "t", "x", "--mode", "magic")
     assert wrong.returncode == 2 and "execution_mode" in wrong.stderr
-    away = tasks("http://127.0.0.1:9", "tasks", "list")
+    away = call("http://127.0.0.1:9", "tasks", "list")
     assert away.returncode == 75 and "debug-server tasks serve" in away.stderr
 
 

@@ -7,16 +7,21 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from debug_server.config import load, setting
 from debug_server.config.kinds import TEXT, Kind
+from debug_server.config.load import read_table
 from debug_server.errors import ConfigurationError
 
 DEFAULT_BASE_URL = "http://127.0.0.1:8000"
 HOME_VARIABLE = "DEBUG_SERVER_HOME"
+GRPC_SCHEME = "grpc://"
+_PORTS = {"http": 80, "https": 443, "grpc": 50051}
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
@@ -61,24 +66,96 @@ def config_file(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def find_connection(flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Connection:
-    """From flags, variables and the file."""
-    path = config_file(environ)
-    return load(Connection, files=[path] if path.is_file() else [], environ=environ, flags=flags).value
+    """From flags, variables and the file; a token of the file is used for the address that it was saved for only."""
+    saved = _read(config_file(environ))
+    loaded = load(Connection, tables=saved.tables, environ=environ, flags=flags)
+    if loaded.source("token") not in ("default", saved.source):
+        return loaded.value
+    return replace(loaded.value, token=saved.tokens.get(address(loaded.value.base_url or DEFAULT_BASE_URL)))
+
+
+def grpc_token(target: str, flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> str | None:
+    """The token for the gRPC server at ``host:port``.
+
+    One that was saved for an HTTP address is good for the usual gRPC port of the same host as well.
+    """
+    saved = _read(config_file(environ))
+    loaded = load(Connection, tables=saved.tables, environ=environ, flags=flags)
+    if loaded.source("token") not in ("default", saved.source):
+        return loaded.value.token
+    wanted = address(f"{GRPC_SCHEME}{target}")
+    usual = {_grpc_address(known): token for known, token in saved.tokens.items()}
+    return saved.tokens.get(wanted) or usual.get(_grpc_address(wanted) if _is_usual(wanted) else "")
 
 
 def save_connection(changes: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Path:
-    """Change the file, which only its owner can read."""
+    """Change the file, which only its owner can read.
+
+    A new address becomes the one that is used, with its own token; a gRPC address only gets its token remembered.
+    """
     path = config_file(environ)
-    kept = load(Connection, files=[path] if path.is_file() else [], flags=changes).value
-    values = {"base_url": kept.base_url or DEFAULT_BASE_URL, "token": kept.token, "verify_tls": kept.verify_tls}
+    saved = _read(path)
+    url = changes.get("base_url")
+    is_grpc = url is not None and url.startswith(GRPC_SCHEME)
+    kept = load(Connection, tables=saved.tables, flags={**changes, "base_url": None} if is_grpc else changes).value
+    base_url = kept.base_url or DEFAULT_BASE_URL
+    tokens = dict(saved.tokens)
+    if changes.get("token") is not None:
+        tokens[address(url or base_url)] = changes["token"]
+    own = tokens.pop(address(base_url), None)
+    values = {"base_url": base_url, "token": own, "verify_tls": kept.verify_tls}
     # A JSON text or truth value is one of TOML, too.
     lines = [f"{name} = {json.dumps(value)}\n" for name, value in values.items() if value is not None]
+    if tokens:
+        lines += ["\n[tokens]\n", *(f"{json.dumps(known)} = {json.dumps(token)}\n" for known, token in tokens.items())]
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write(path, "".join(lines))
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
     return path
+
+
+def address(url: str) -> str:
+    """Scheme, host and port of a URL: what a token is saved under."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS.get(parts.scheme)
+    except ValueError as error:
+        raise ConfigurationError(f"the server's address {url!r} is no URL: {error}") from error
+    host = (parts.hostname or "").lower()
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _grpc_address(known: str) -> str:
+    """Where the server at an address has gRPC, if it is where it usually is; loopback has several names."""
+    host = urlsplit(known).hostname or ""
+    return f"{GRPC_SCHEME}{'localhost' if host in _LOOPBACK else host}:{_PORTS['grpc']}"
+
+
+def _is_usual(known: str) -> bool:
+    return urlsplit(known).port == _PORTS["grpc"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Saved:
+    """The file: its settings, and every token by its address."""
+
+    source: str
+    tables: list[tuple[str, Mapping[Any, Any]]]
+    tokens: Mapping[str, str]
+
+
+def _read(path: Path) -> _Saved:
+    table = dict(read_table(path)) if path.is_file() else {}
+    others = table.pop("tokens", {})
+    if not isinstance(others, Mapping) or not all(isinstance(token, str) for token in others.values()):
+        raise ConfigurationError(f'{path}: tokens must be texts by address: "http://host:8000" = "TOKEN"')
+    tokens = {address(url): token for url, token in others.items()}
+    if isinstance(own := table.get("token"), str):
+        base_url = table.get("base_url")
+        tokens[address(base_url if isinstance(base_url, str) else DEFAULT_BASE_URL)] = own
+    return _Saved(source=str(path), tables=[(str(path), table)], tokens=tokens)
 
 
 def _write(path: Path, text: str) -> None:

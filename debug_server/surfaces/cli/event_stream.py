@@ -51,9 +51,12 @@ def _check_repository(call: Invocation, target: str | None, name: str) -> None:
     if not name:
         return
     try:
-        with channel_to(target_of(call, target)) as channel:
+        address = target_of(call, target)
+        with channel_to(address) as channel:
             stub: Any = kanban_pb2_grpc.RepoRegistryStub(channel)  # type: ignore[no-untyped-call]
-            stub.GetRepo(kanban_pb2.GetRepoRequest(name=name), timeout=CALL_SECONDS, metadata=credentials(call))
+            stub.GetRepo(
+                kanban_pb2.GetRepoRequest(name=name), timeout=CALL_SECONDS, metadata=credentials(call, address)
+            )
     except NotFoundError:
         with closing(_events(call, target, repo_filter=name)) as history:
             if next(history, None) is None:
@@ -66,9 +69,10 @@ def _events(call: Invocation, target: str | None, **wish: Any) -> Generator[Any,
     from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
     from debug_server.surfaces.cli.governor import channel_to, credentials, target_of
 
-    with channel_to(target_of(call, target)) as channel:
+    address = target_of(call, target)
+    with channel_to(address) as channel:
         stub: Any = kanban_pb2_grpc.IssueEventStub(channel)  # type: ignore[no-untyped-call]
-        yield from stub.Stream(kanban_pb2.StreamRequest(**wish), metadata=credentials(call))
+        yield from stub.Stream(kanban_pb2.StreamRequest(**wish), metadata=credentials(call, address))
 
 
 def show_event(output: Output, event: Any) -> None:

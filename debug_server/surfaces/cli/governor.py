@@ -9,6 +9,7 @@ from typing import Any
 
 from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError, UnavailableError
 from debug_server.surfaces.cli import background
+from debug_server.surfaces.cli.connection import grpc_token
 from debug_server.surfaces.cli.grpc import places_of
 from debug_server.surfaces.cli.invocation import Invocation
 
@@ -37,9 +38,9 @@ def channel_to(target: str) -> Iterator[Any]:
         raise _meaning(error, target) from error
 
 
-def credentials(call: Invocation) -> tuple[tuple[str, str], ...]:
-    """The token as metadata, if there is one."""
-    token = call.connection().token
+def credentials(call: Invocation, target: str) -> tuple[tuple[str, str], ...]:
+    """The token for that address as metadata, if there is one."""
+    token = grpc_token(target, call.flags)
     return (("authorization", f"Bearer {token}"),) if token else ()
 
 

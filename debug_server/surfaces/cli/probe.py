@@ -53,9 +53,10 @@ def changelog(
     from debug_server.surfaces.cli.governor import CALL_SECONDS, channel_to, credentials, target_of
 
     call = invocation(context)
-    with channel_to(target_of(call, target)) as channel:
+    address = target_of(call, target)
+    with channel_to(address) as channel:
         stub: Any = kanban_pb2_grpc.VersionServiceStub(channel)  # type: ignore[no-untyped-call]
         found = stub.GetChangelog(
-            kanban_pb2.GetChangelogRequest(entries=entries), timeout=CALL_SECONDS, metadata=credentials(call)
+            kanban_pb2.GetChangelogRequest(entries=entries), timeout=CALL_SECONDS, metadata=credentials(call, address)
         )
     call.output().say(found.full_text or f"version {found.latest_version}", {"version": found.latest_version})

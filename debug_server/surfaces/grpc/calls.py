@@ -12,10 +12,11 @@ from urllib.parse import unquote
 
 from grpc.aio import ServicerContext
 
-from debug_server.errors import DebugServerError
+from debug_server.errors import AccessError, DebugServerError
 from debug_server.service import LOCAL, Caller, Service, audit
 from debug_server.service.caller import STRANGER
 from debug_server.service.locality import is_handed_on, is_loopback
+from debug_server.service.own_user import Peer, TcpPeer, without_token
 from debug_server.surfaces.grpc.refusal import refuse, status_of
 
 _LOG = logging.getLogger(__name__)
@@ -46,18 +47,17 @@ class _Record(audit.Notes):
 async def admitted(
     service: Service, context: ServicerContext, path: str, scopes: Collection[str] | None, *, local: bool = False
 ) -> AsyncIterator[Caller]:
-    """The caller, once it is known to hold ``scopes`` (None: anybody may call; ``local``: or calls from this machine).
+    """The caller, once it is known to hold ``scopes`` (None: anybody may call; ``local``: or is our own user).
 
     Whatever goes wrong inside ends the call with its status.
     """
     record = _Record(path=path)
     audit.begin(record)
-    caller = LOCAL if scopes is None and from_loopback(context) else STRANGER
     try:
-        if scopes is not None:
-            secret = bearer(context)
-            here = local and secret is None and from_loopback(context)
-            caller = record.caller = LOCAL if here else await service.authenticate(secret)
+        if scopes is None:
+            caller = STRANGER if await _stranger(service, context) else LOCAL
+        else:
+            caller = record.caller = await _identify(service, context, local=local)
             caller.require(scopes)
         yield caller
     except DebugServerError as error:
@@ -83,12 +83,34 @@ def bearer(context: ServicerContext) -> str | None:
     return secret.strip() or None if scheme.lower() == "bearer" else None
 
 
-def from_loopback(context: ServicerContext) -> bool:
-    """Whether the peer is this machine (``ipv4:127.0.0.1:5``, ``ipv6:[::1]:5``) and speaks for nobody else."""
+async def _identify(service: Service, context: ServicerContext, *, local: bool) -> Caller:
+    secret = bearer(context)
+    if secret is not None or not local:
+        return await service.authenticate(secret)
+    if reason := await _stranger(service, context):
+        raise AccessError(without_token(reason))
+    return LOCAL
+
+
+async def _stranger(service: Service, context: ServicerContext) -> str | None:
+    """Why the caller is not the server's own user; None when it is."""
     if is_handed_on([name for name, _ in context.invocation_metadata() or ()]):
-        return False
+        return "a proxy handed the call on"
+    reason = await service.own_user.refusal(_peer(service, context))
+    # A call whose connection is gone could have been looked up as the next one's with the same port.
+    return reason or ("the caller has gone" if context.done() else None)
+
+
+def _peer(service: Service, context: ServicerContext) -> Peer | None:
+    """``ipv4:127.0.0.1:5`` or ``ipv6:[::1]:5``."""
     kind, _, rest = unquote(context.peer()).partition(":")
-    return kind == "unix" or (kind in ("ipv4", "ipv6") and is_loopback(rest.rpartition(":")[0]))
+    host, _, port = rest.rpartition(":")
+    if kind not in ("ipv4", "ipv6") or service.grpc_address is None:
+        return None
+    ours, our_port = service.grpc_address
+    # The library does not say which of our addresses was called; it is certain only where we have a single one.
+    single = ours if is_loopback(ours) and ours != "localhost" else None
+    return TcpPeer(host=host.strip("[]"), port=int(port), server_host=single, server_port=our_port)
 
 
 def metadata(context: ServicerContext, name: str) -> str | None:

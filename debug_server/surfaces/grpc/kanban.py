@@ -1,4 +1,4 @@
-"""The kanban services: decode, call the governor, encode; open to this machine, and to tokens from elsewhere."""
+"""The kanban services: decode, call the governor, encode; open to tokens and, without one, to the server's own user."""
 
 from __future__ import annotations
 

@@ -100,7 +100,9 @@ def build_server(
     health_pb2_grpc.add_HealthServicer_to_server(serving, server)
     names = (*services, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
-    return GrpcServer(server, serving, host=host, port=_bind(server, host, port, tls))
+    bound = _bind(server, host, port, tls)
+    service.grpc_address = (host, bound)
+    return GrpcServer(server, serving, host=host, port=bound)
 
 
 def _bind(server: aio.Server, host: str, port: int, tls: Tls | None) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from socket import socket
+from socket import AF_UNIX, socket
 from typing import Any
 
 import uvicorn
@@ -47,13 +48,17 @@ class HttpServer(uvicorn.Server):
         protocol: Any = self.config.http_protocol_class  # as ``protocols`` chose it
         make = partial(protocol, self.config, self.server_state, self.lifespan.state)
         listeners = [
-            Listener(item, lambda connection: make(connection=connection), self._connections, tls=self.config.ssl)
+            Listener(item, lambda connection: make(connection=connection), self._connections, tls=self._tls(item))
             for item in sockets or ()
         ]
         self.servers = listeners  # type: ignore[assignment]
         for listener in listeners:
             listener.start()
         self.started = True
+
+    def _tls(self, listener: socket) -> ssl.SSLContext | None:
+        """None for a unix socket: nothing leaves the machine there."""
+        return None if listener.family == AF_UNIX else self.config.ssl
 
     async def main_loop(self) -> None:
         """Until the server is asked to leave."""

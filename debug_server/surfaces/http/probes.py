@@ -8,11 +8,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from debug_server.errors import AccessError
 from debug_server.ports import Part
 from debug_server.service import Service
 from debug_server.service import messages as m
-from debug_server.surfaces.http.access import is_trusted
+from debug_server.surfaces.http.access import identify_or_local, is_known
 from debug_server.surfaces.http.endpoints import Endpoint
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -56,7 +55,7 @@ def ready(service: Service, parts: Sequence[Part]) -> Endpoint:
         states = {part.name: part.readiness() for part in parts}
         checks = {**found.checks, **{name: verdict for name, (verdict, _) in states.items()}}
         ok = all(result == "ok" for result in checks.values()) and not service.draining
-        if not await is_trusted(service, request):
+        if not ok and not await is_known(service, request):  # nothing is hidden while all is well
             checks = {name: "ok" if result == "ok" else "failed" for name, result in checks.items()}
         message = "draining" if service.draining else "ready" if ok else "not ready"
         own = {"message": message, "ok": ok, "checks": checks}
@@ -74,11 +73,10 @@ def _told(own: Mapping[str, Any], parts: Sequence[Mapping[str, Any]], status_cod
 
 
 def metrics(service: Service, render: Callable[[], str]) -> Endpoint:
-    """``GET /metrics`` for this machine, or for whoever has a token."""
+    """``GET /metrics`` for the server's own user, or for whoever has a token."""
 
     async def handle(request: Request) -> Response:
-        if not await is_trusted(service, request):
-            raise AccessError("metrics are for this machine or for a token: send `Authorization: Bearer TOKEN`")
+        await identify_or_local(service, request)
         return Response(render(), media_type=_METRICS_TYPE)
 
     return handle

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from debug_server.service.own_user import SOCKET
 from debug_server.surfaces.http.connections import CONNECTION, Connection, Connections, Phase
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class GuardedHttp(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The connection is established, with TLS where that is used."""
         super().connection_made(transport)
+        self.app_state[SOCKET] = transport.get_extra_info("socket")
         self._connection.drop, self._connection.end = transport.abort, self._end
         self._connection.paused = lambda: self.flow.read_paused
 

@@ -26,7 +26,7 @@ from debug_server.tasks.callbacks import Callbacks
 from debug_server.tasks.models import RunnerSubmit, RunnerTask, TaskId, TaskList, TaskPage, WaitTask
 from debug_server.tasks.tasks import Tasks
 
-_NOTE = "For whoever has a token, and without one for this machine."
+_NOTE = "For whoever has a token, and without one for the server's own user."
 _END_SECONDS = 30.0  # a log is complete a moment before its task is over
 
 

@@ -12,6 +12,7 @@ from debug_server.surfaces.cli.connection import (
     Connection,
     config_file,
     find_connection,
+    grpc_token,
     save_connection,
 )
 
@@ -66,3 +67,40 @@ def test_a_wrong_variable_is_named(home: dict[str, str]) -> None:
     """A truth value that is none is an error that names the variable."""
     with pytest.raises(ConfigurationError, match="DEBUG_SERVER_VERIFY_TLS"):
         find_connection({}, {**home, "DEBUG_SERVER_VERIFY_TLS": "perhaps"})
+
+
+def test_a_token_is_for_its_address(home: dict[str, str]) -> None:
+    """A saved token is sent to no other address, however that is named; coming back to an address finds its token."""
+    save_connection({"base_url": "http://one:8000", "token": "first"}, home)
+    save_connection({"base_url": "http://two:8000/"}, home)
+    assert find_connection({}, home).token is None
+    save_connection({"token": "second"}, home)
+    assert find_connection({}, home).token == "second"
+    assert find_connection({"base_url": "http://ONE:8000/"}, home).token == "first"
+    assert find_connection({}, {**home, "DEBUG_SERVER_URL": "http://evil:8000"}).token is None
+    assert find_connection({}, {**home, "DEBUG_SERVER_URL": "https://two:8000"}).token is None
+    save_connection({"base_url": "http://one:8000"}, home)
+    assert find_connection({}, home).token == "first"
+    assert find_connection({"base_url": "http://two:8000"}, home).token == "second"
+
+
+def test_a_file_of_before_is_read(home: dict[str, str]) -> None:
+    """One address and one token, or a token alone, mean what they meant."""
+    path = config_file(home)
+    path.parent.mkdir()
+    path.write_text('base_url = "http://server:9000"\ntoken = "t"\nverify_tls = false\n')
+    assert find_connection({}, home) == Connection(base_url="http://server:9000", token="t", verify_tls=False)
+    path.write_text('token = "t"\n')
+    assert (find_connection({}, home).token, find_connection({}, home).server) == ("t", DEFAULT_BASE_URL)
+
+
+def test_a_token_for_grpc(home: dict[str, str]) -> None:
+    """A server's token goes to gRPC on the same host and the usual port; another port's is saved by itself."""
+    save_connection({"base_url": "http://localhost:8000", "token": "first"}, home)
+    save_connection({"base_url": "grpc://127.0.0.1:6000", "token": "other"}, home)
+    assert find_connection({}, home) == Connection(base_url="http://localhost:8000", token="first")
+    assert grpc_token("127.0.0.1:50051", {}, home) == "first"
+    assert grpc_token("127.0.0.1:6000", {}, home) == "other"
+    assert grpc_token("127.0.0.1:6001", {}, home) is None
+    assert grpc_token("evil:50051", {}, home) is None
+    assert grpc_token("evil:50051", {}, {**home, "DEBUG_SERVER_TOKEN": "given"}) == "given"

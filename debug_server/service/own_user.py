@@ -1,0 +1,172 @@
+"""Proves that a caller without a token is the server's own user, by the kernel's word and nobody else's."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from debug_server.runner.own_processes import holders_of, is_started_by_server
+from debug_server.service.locality import is_direct
+from debug_server.service.socket_owner import Connection, SocketOwner, SocketOwners, canonical
+
+SOCKET = "debug_server.socket"
+"""Under which our HTTP server puts a connection's socket into the ``state`` of its requests."""
+
+_ESTABLISHED = 1
+_SO_PEERPIDFD = 77
+_CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
+_REMEMBERED = 4096  # connections whose processes were looked at
+_HOW = (
+    "send `Authorization: Bearer TOKEN`; the server's user makes a token with `debug-server token create NAME`, and "
+    "`debug-server configure --base-url URL --token TOKEN` remembers it"
+)
+_ELSEWHERE = "the caller is not on this machine"
+_INDIRECT = "the request names another host than this machine, or comes from a web page or through a proxy"
+_OTHER_USER = "the caller is not the server's own user"
+_GONE = "the caller's connection was closed or cannot be found"
+_COMMAND = "the caller was started by a server, or its process cannot be examined"
+
+
+def without_token(reason: str) -> str:
+    """What a caller is told who sent no token and is not known otherwise."""
+    return f"no token was given, and {reason}: {_HOW}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TcpPeer:
+    """The caller at the other end of a TCP connection."""
+
+    host: str
+    port: int
+    server_host: str | None  # None: any address of the server
+    server_port: int
+    socket: socket.socket | None = None  # our end, where it is known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnixPeer:
+    """The caller at the other end of a unix socket."""
+
+    socket: socket.socket
+
+
+Peer = TcpPeer | UnixPeer
+Call = Callable[..., Awaitable[Any]]
+
+
+def http_peer(scope: Mapping[str, Any]) -> Peer | None:
+    """The caller of an ASGI connection; None when its server does not say."""
+    ours = (scope.get("state") or {}).get(SOCKET)
+    if ours is not None and ours.family == socket.AF_UNIX:
+        return UnixPeer(socket=ours)
+    client, server = scope.get("client"), scope.get("server")
+    if client is None or server is None or server[1] is None:
+        return None
+    return TcpPeer(host=client[0], port=client[1], server_host=server[0], server_port=server[1], socket=ours)
+
+
+class OwnUser:
+    """Decides about callers without a token; ``call`` runs what may block elsewhere than in the event loop."""
+
+    def __init__(self, call: Call, *, uid: int | None = None) -> None:
+        self._call = call
+        self._uid = os.geteuid() if uid is None else uid
+        self._owners = SocketOwners()
+        self._examined: set[tuple[Connection, SocketOwner]] = set()
+
+    async def refusal(self, peer: Peer | None) -> str | None:
+        """Why the caller cannot be taken for the server's own user; None when it is."""
+        if peer is None:
+            return _ELSEWHERE
+        found: str | None = await self._call(self._refusal, peer)
+        return found
+
+    async def http_refusal(self, scope: Mapping[str, Any]) -> str | None:
+        """The same for a request by its ASGI scope; its Host and Origin must be this machine's."""
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        names = {name for name, _ in headers}
+        hosts, origins = ([value for name, value in headers if name == wanted] for wanted in ("host", "origin"))
+        # A header that is sent twice could mean one thing here and another to whoever checked it before.
+        if len(hosts) != 1 or len(origins) > 1 or not is_direct(hosts[0], origins[0] if origins else None, names):
+            return _INDIRECT
+        return await self.refusal(http_peer(scope))
+
+    def _refusal(self, peer: Peer) -> str | None:
+        return self._of_unix(peer) if isinstance(peer, UnixPeer) else self._of_tcp(peer)
+
+    def _of_unix(self, peer: UnixPeer) -> str | None:
+        try:
+            raw = peer.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        except OSError:
+            return _GONE
+        pid, uid, _ = _CREDENTIALS.unpack(raw)
+        if uid != self._uid:
+            return _OTHER_USER
+        if pid <= 0 or is_started_by_server(pid) or not _is_alive(peer.socket):
+            return _COMMAND
+        return None
+
+    def _of_tcp(self, peer: TcpPeer) -> str | None:
+        try:
+            host, server = canonical(peer.host), canonical(peer.server_host) if peer.server_host else None
+        except ValueError:
+            return _ELSEWHERE
+        if not host.is_loopback:
+            return _ELSEWHERE
+        connection = Connection(host=host, port=peer.port, server_host=server, server_port=peer.server_port)
+        owner = self._owners.find(connection)
+        # Our end is looked at last: were the caller's closed before, another caller could have its port by now.
+        if owner is None or not _is_open(peer.socket):
+            return _GONE
+        if owner.uid != self._uid:
+            return _OTHER_USER
+        return self._of_processes(connection, owner)
+
+    def _of_processes(self, connection: Connection, owner: SocketOwner) -> str | None:
+        """All who hold the socket must be the user's own; looked at once in the life of a connection."""
+        if (connection, owner) in self._examined:
+            return None
+        pids = holders_of(owner.inode)
+        if not pids or any(not self._is_own(pid) or is_started_by_server(pid) for pid in pids):
+            return _COMMAND
+        if len(self._examined) >= _REMEMBERED:
+            self._examined.clear()
+        self._examined.add((connection, owner))
+        return None
+
+    def _is_own(self, pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}").stat().st_uid == self._uid
+        except OSError:
+            return False
+
+
+def _is_alive(ours: socket.socket) -> bool:
+    """Whether the process that connected still runs; looked at last, as its number could be another's afterwards."""
+    try:
+        descriptor = ours.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+    except OSError as error:
+        return error.errno == errno.ENOPROTOOPT  # a kernel before 6.5 cannot say
+    try:
+        signal.pidfd_send_signal(descriptor, 0)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _is_open(ours: socket.socket | None) -> bool:
+    if ours is None:
+        return True
+    try:
+        return ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
+    except OSError:
+        return False

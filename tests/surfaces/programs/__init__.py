@@ -1,0 +1,1 @@
+"""Programs that tests of the surfaces run as processes of their own."""
