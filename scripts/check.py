@@ -22,6 +22,7 @@ LINT = {
     "format": [PYTHON, "-m", "ruff", "format", "--check", "--quiet", "."],
     "types": [PYTHON, "-m", "mypy"],
     "imports": [PYTHON, str(BIN / "lint-imports"), "--no-logo"],
+    "dependencies": [PYTHON, "-m", "deptry", "debug_server", "runners", "--no-ansi"],
 }
 TESTS = {"tests": [PYTHON, "-m", "pytest"]}
 

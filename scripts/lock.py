@@ -11,7 +11,8 @@ from bootstrap import LOCK, ROOT, UV, run, uv_environment
 def main() -> None:
     """Write the lock; versions in it are kept unless an argument says otherwise."""
     command = [str(UV), "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes"]
-    command += ["--no-emit-index-url", "--no-header", "--extra", "postgres", "--extra", "otel", "--group", "dev"]
+    command += ["--no-emit-index-url", "--no-header", "--group", "dev"]
+    command += [word for extra in ("conda", "runners", "postgres", "otel") for word in ("--extra", extra)]
     command += ["pyproject.toml", "--output-file", str(LOCK.relative_to(ROOT))]
     environ = uv_environment()
     for name in ("UV_INDEX", "UV_FIND_LINKS"):

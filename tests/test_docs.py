@@ -115,7 +115,11 @@ def execute(argv: list[str], environ: dict[str, str], cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(block.run for block in blocks(page))], ids=name_of)
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.name != "README.md" and any(block.run for block in blocks(page))],
+    ids=name_of,
+)
 def test_examples_run(page: Path, tmp_path: Path, environ: dict[str, str]) -> None:
     """A page's marked shell lines, and then its marked Python lines, run from top to bottom without an error."""
     folder = tmp_path / "folder"

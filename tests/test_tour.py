@@ -22,14 +22,17 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.client.serving import unmount_below
 from tests.running import ROOT, eventually
 from tests.surfaces.mcp.peers import call
-from tests.test_docs import FENCE
+from tests.test_docs import FENCE, execute, program, wheels
 
-README = (ROOT / "README.md").read_text()
+__all__ = ["wheels"]  # a fixture
+
+PAGE = ROOT / "README.md"
+README = PAGE.read_text()
 TOUR = README.partition("## The server, in two terminals\n")[2].partition("\n## ")[0]
 ANYTHING = "…"  # in the README: something that differs from one time to the next
 SECONDS = 60
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 
 def fences(language: str, text: str = TOUR) -> list[str]:
@@ -69,19 +72,23 @@ class Terminals:
 
 
 @pytest.fixture(scope="module")
-def terminals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminals]:
-    """Both terminals, where the first has run its block."""
+def terminals(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterator[Terminals]:
+    """Both terminals, where everything above the tour was run in the same folder, and the first has run its block."""
     folder = tmp_path_factory.mktemp("tour")
     environ = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(folder / "home"),
         "LANG": "C.UTF-8",
+        "UV_FIND_LINKS": str(wheels),
+        "UV_OFFLINE": "1",
     }
-    (making,) = [block for block in fences("sh", README) if "git init" in block]
-    subprocess.run(["sh", "-euc", making], cwd=folder, env=environ, check=True, timeout=SECONDS)
-    ((typed, _),) = console(fences("console")[0])
+    for argv in (["sh", "-euc", program(PAGE, "sh")], [sys.executable, "-W", "error", "-c", program(PAGE, "python")]):
+        execute(argv, environ, folder)
+    *before, (typed, _) = console(fences("console")[0])
+    assert all(said == "" for _, said in before)
     with (folder / "first.out").open("wb") as out, (folder / "first.err").open("wb") as err:
-        argv = ["sh", "-c", f"exec {typed} --port 0 --grpc-port 0"]  # others may have the usual ports
+        lines = [*(line for line, _ in before), f"exec {typed} --port 0 --grpc-port 0"]
+        argv = ["sh", "-ec", "\n".join(lines)]  # others may have the usual ports
         server = subprocess.Popen(argv, cwd=folder, env=environ, stdout=out, stderr=err)
     try:
         said = str(eventually(lambda: _complete(folder / "first.out"), SECONDS, "a serving server"))
@@ -102,7 +109,7 @@ def _complete(path: Path) -> str | None:
 def test_the_tour(terminals: Terminals) -> None:
     """Every line of the second terminal prints what stands below it, and so did that of the first one."""
     first, second = map(console, fences("console"))
-    assert matches(first[0][1], re.sub(r"port \d+", "port 50051", terminals.printed(terminals.said)))
+    assert matches(first[-1][1], re.sub(r"port \d+", "port 50051", terminals.printed(terminals.said)))
     for typed, expected in second:
         done = subprocess.run(
             ["sh", "-c", terminals.typed(typed)],

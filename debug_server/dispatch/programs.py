@@ -7,12 +7,13 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 
 from debug_server.dispatch.runners_file import Runner
 
 FOLDER = "runners"
+_PACKAGE = Path(__file__).resolve().parents[1]
+_SHIPPED = (_PACKAGE / "shipped" / FOLDER, _PACKAGE.parent / FOLDER)  # of an installed package; of a checkout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +25,9 @@ class Program:
 
 
 def runner_folders(root: Path) -> list[Path]:
-    """Where runner programs are looked for after the repository: beside ``config/``, then what is installed."""
-    folders = [root / FOLDER]
-    spec = find_spec(FOLDER)
-    if spec is not None and spec.submodule_search_locations:
-        folders.extend(Path(place) for place in spec.submodule_search_locations)
-    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+    """Where runner programs are looked for after the repository: beside ``config/``, then ours."""
+    shipped = [folder for folder in _SHIPPED if (folder / "__init__.py").is_file()]
+    return [folder for folder in dict.fromkeys((root / FOLDER, *shipped[:1])) if folder.is_dir()]
 
 
 def find_program(runner: Runner, repository: Path, folders: Sequence[Path], shell: str) -> Program | None:

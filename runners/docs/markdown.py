@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from urllib.parse import unquote, urlsplit
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
-
 from runners.kit.tree import Tree
 from runners.kit.words import single_line
+
+try:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+except ModuleNotFoundError as error:
+    raise SystemExit("docs: markdown-it-py is not installed: pip install 'debug-server[runners]'") from error
 
 Problem = tuple[int, str]  # line, what is wrong
 

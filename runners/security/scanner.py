@@ -6,11 +6,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from detect_secrets.core.plugins.initialize import from_plugin_classname
-from detect_secrets.filters.heuristic import is_indirect_reference, is_templated_secret
-
 from runners.kit.refusal import Refusal
 from runners.kit.tree import Tree
+
+try:
+    from detect_secrets.core.plugins.initialize import from_plugin_classname
+    from detect_secrets.filters.heuristic import is_indirect_reference, is_templated_secret
+except ModuleNotFoundError as error:
+    raise SystemExit("security: bc-detect-secrets is not installed: pip install 'debug-server[runners]'") from error
 
 # Detectors of formats. Those of keywords and of entropy find a thousand harmless strings for each secret: a report
 # that is mostly wrong is not read.

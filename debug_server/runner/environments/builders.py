@@ -75,7 +75,9 @@ def _conda_program(names: tuple[str, ...], probes: ProbeCache) -> Builder:
 
     found = [(name, program) for name in names if (program := shutil.which(name)) is not None]
     if not found:
-        raise EnvironmentBuildError(f"conda manifests need the py-rattler package or one of {', '.join(names)}")
+        raise EnvironmentBuildError(
+            f"conda manifests need py-rattler or one of {', '.join(names)}: pip install 'debug-server[conda]'"
+        )
     name, program = found[0]
     version = probes.ask(program, ("--version",)) or "of unknown version"
     return CondaProgramBuilder(name=name, program=program, tool=f"{name} {version}")

@@ -160,7 +160,7 @@ def _environments() -> Iterator[Finding]:
     venv = importlib.util.find_spec("ensurepip") is not None
     yield _optional_one("environments", "venv", venv, "of the standard library", "install python3-venv")
     rattler = importlib.util.find_spec("rattler") is not None
-    yield _optional_one("environments", "conda", rattler, "py-rattler", "pip install py-rattler")
+    yield _optional_one("environments", "conda", rattler, "py-rattler", "pip install 'debug-server[conda]'")
     yield _optional_one("environments", "conda program", conda is not None, conda or "", "py-rattler takes its place")
 
 

@@ -7,8 +7,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 
 from debug_server.ports import Part
@@ -24,8 +26,22 @@ from debug_server.surfaces.http.streaming import Followers
 
 TITLE = "debug-server"
 
-HttpApp = FastAPI  # the name for those who serve it
-Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+class HttpApp(Starlette):
+    """An application that describes itself."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, made when it is first asked for."""
+        found: dict[str, Any] | None = getattr(self.state, "document", None)
+        if found is None:
+            from debug_server.surfaces.http.openapi import document
+
+            settings: HttpSettings = self.state.settings
+            found = self.state.document = document(TITLE, settings.version, self.routes, api=settings.api)
+        return found
+
+
+Lifespan = Callable[[HttpApp], AbstractAsyncContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +60,11 @@ def create_http_app(
     settings: HttpSettings | None = None,
     lifespan: Lifespan | None = None,
     parts: Sequence[Part] = (),
-) -> FastAPI:
+) -> HttpApp:
     """The application; ``app.state.followers.leave()`` ends its open streams."""
     settings = settings or HttpSettings()
-    app = FastAPI(
-        title=TITLE, version=settings.version, lifespan=lifespan, exception_handlers={HTTPException: unrouted}
-    )
+    app = HttpApp(lifespan=lifespan, exception_handlers={HTTPException: unrouted})
+    app.state.settings = settings
     app.state.followers = Followers(service.audience)
     app.add_middleware(Gate, draining=lambda: service.draining)
     if settings.api:
@@ -65,11 +80,11 @@ def create_http_app(
         app.router.routes.extend(part.routes())
     for path, endpoint in probing.items():
         _add(app, "GET", path, endpoint)
-    _describe(app, settings)
+    app.router.routes.append(Route("/openapi.json", _document))
     return app
 
 
-def _add_api(app: FastAPI, service: Service, heartbeat_seconds: float) -> None:
+def _add_api(app: HttpApp, service: Service, heartbeat_seconds: float) -> None:
     followers = app.state.followers
     for route in ROUTES:
         _add(app, route.method, route.path, rendered(service, route))
@@ -86,17 +101,9 @@ def _add_api(app: FastAPI, service: Service, heartbeat_seconds: float) -> None:
         app.router.routes.append(WebSocketRoute(path, socket))
 
 
-def _add(app: FastAPI, method: str, path: str, endpoint: Endpoint) -> None:
-    # Plain routes: FastAPI's own would look into each request for what the table of operations says already.
+def _add(app: HttpApp, method: str, path: str, endpoint: Endpoint) -> None:
     app.router.routes.append(Route(path, guarded(endpoint), methods=[method]))
 
 
-def _describe(app: FastAPI, settings: HttpSettings) -> None:
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            from debug_server.surfaces.http.openapi import document
-
-            app.openapi_schema = document(TITLE, settings.version, app.routes, api=settings.api)
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
+async def _document(request: Request) -> Response:
+    return JSONResponse(request.app.openapi())

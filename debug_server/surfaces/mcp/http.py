@@ -39,7 +39,7 @@ class McpHttp:
         self._wanted, self._loaded, self._over = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def route(self, path: str = PATH) -> Route:
-        """For a Starlette or FastAPI application's routes."""
+        """For a Starlette application's routes."""
         return Route(path, endpoint=self)
 
     @asynccontextmanager

@@ -20,7 +20,7 @@ from tests.running import ROOT
 from tests.surfaces.cli.conftest import Terminal
 
 FOLDER = Path(cli.__file__).parent
-HEAVY = ("fastapi", "grpc", "mcp", "httpx", "pydantic", "rich", "debug_server.service", "debug_server.store")
+HEAVY = ("starlette", "grpc", "mcp", "httpx", "pydantic", "rich", "debug_server.service", "debug_server.store")
 # The backend's own streams and bytes, which are not single calls.
 OF_THE_BACKEND = {"follow_log": "follow_log", "read_log": "stored_log", "follow_events": "follow_events"}
 
@@ -63,8 +63,11 @@ def _modules_after(*arguments: str, folder: Path) -> set[str]:
     ("arguments", "absent"),
     [
         (["--help"], HEAVY),
-        (["run", "--quiet", "--", "true"], ("fastapi", "grpc", "mcp", "httpx", "debug_server.service.messages")),
-        (["--base-url", "http://127.0.0.1:1", "session", "list", "--limit", "x"], ("fastapi", "grpc", "mcp", "httpx")),
+        (["run", "--quiet", "--", "true"], ("starlette", "grpc", "mcp", "httpx", "debug_server.service.messages")),
+        (
+            ["--base-url", "http://127.0.0.1:1", "session", "list", "--limit", "x"],
+            ("starlette", "grpc", "mcp", "httpx"),
+        ),
     ],
     ids=["help", "run", "remote"],
 )

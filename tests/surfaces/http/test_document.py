@@ -24,7 +24,7 @@ from debug_server.worktrees.mount import detach, list_mounts
 from tests.surfaces.http.serving import Served, answered
 
 EXAMPLES = 8
-UNDOCUMENTED = {"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"}
+UNDOCUMENTED = {"/openapi.json"}
 WITHOUT_ROUTE: dict[str, str] = {"health": "is /readyz"}
 PATIENCE = {"follow", "timeout", "wait"}  # fields that say how long to wait, which a test need not
 
