@@ -48,6 +48,11 @@ def _table(value: Any) -> dict[str, str]:
 
 
 TEXTS = Kind(expected="a list of texts", check=_texts)
+LIST = Kind(
+    expected="a list of texts (in a variable: with ':' between them)",
+    check=_texts,
+    read=lambda text: [item for item in text.split(":") if item],
+)
 TABLE = Kind(expected="a table of texts", check=_table)
 TEXT = Kind(expected="a text that is not empty", check=_text)
 PATH = Kind(expected="a path", check=_path)

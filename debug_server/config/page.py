@@ -55,7 +55,7 @@ def _row(item: Setting) -> str:
 def _default(item: Setting) -> str:
     if isinstance(item.default, Derived):
         return item.default.text
-    if item.default is None:
+    if item.default is None or item.default == ():
         return "none"
     return f"`{item.default}`" if isinstance(item.default, str | Path) else f"`{item.default!r}`"
 
@@ -79,4 +79,6 @@ def _variables(cls: type) -> str:
 def _plain(item: Setting) -> str:
     if item.default is None or isinstance(item.default, Derived):
         return ""
+    if isinstance(item.default, tuple):
+        return ":".join(item.default)
     return str(item.default).lower() if isinstance(item.default, bool) else str(item.default)

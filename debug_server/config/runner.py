@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.config.declare import Derived, section, setting
-from debug_server.config.kinds import FLAG, PATH, TEXT, choice, number, size, whole
+from debug_server.config.kinds import FLAG, LIST, PATH, TEXT, choice, number, size, whole
 from debug_server.config.server import ServerConfig
 from debug_server.model.limits import MIN_MEMORY_BYTES, Limits
 
@@ -116,6 +116,11 @@ class WorkspacesConfig:
     )
     refresh_seconds: float = setting("Mirrors are fetched this often without being asked.", number(), default=3600.0)
     repack_seconds: float = setting("Mirrors are repacked this often.", number(), default=_DAY)
+    trusted_repositories: tuple[str, ...] = setting(
+        "Other users' repositories that may be used: paths (with what is below), user names, user ids.",
+        LIST,
+        default=(),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,13 +86,18 @@ class Dispatcher:
         try:
             place = await self._with_repository(route, place)
         except (InvalidInputError, ConflictError) as error:
-            reason = f"{place.repo.name} cannot be leased: {error}"
+            reason = f"{place.repo.name} cannot be used: {error}"
             return _told(SKIPPED, record_of_route(event, route, first=first), reason)
         run = await _apart(event, partial(queued_run, event, route, place, program, first=first))
         return replace(run, refused=partial(_told, REFUSED, record_of_route(event, route, first=first)))
 
     async def _with_repository(self, route: Route, place: Place) -> Place:
-        """A leased workspace needs the repository to be registered, under the name that it has with us."""
+        """A leased workspace needs the repository to be registered, under the name that it has with us.
+
+        InvalidInputError for another user's folder: runners work in it as this server's user.
+        """
+        if place.path.is_dir():
+            self._service.trust.check_folder(place.path)
         if route.runner.workspace == "root":
             return place
         return replace(place, repository_id=await self._service.register_directory(LOCAL, place.path, place.repo.name))

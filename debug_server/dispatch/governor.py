@@ -43,7 +43,7 @@ class Governor:
         self.configuration = configuration
         self.hook_secret = hook_secret
         self.dispatcher = Dispatcher(service, configuration, shell=shell)
-        self.registry = RepoRegistry(configuration)
+        self.registry = RepoRegistry(configuration, service.trust)
         # Servers of one folder have its schedules in common; those of another folder are none of their business.
         self._group = f"dispatch:{configuration.folder.absolute()}:"
         self.bring_routes: Callable[[], Sequence[Any]] = tuple

@@ -18,6 +18,7 @@ from debug_server.dispatch.configuration import LiveConfiguration
 from debug_server.dispatch.document import read_text
 from debug_server.dispatch.repos_file import FIELDS, NAME, Repo, ReposFile, parse_repos
 from debug_server.errors import ConflictError, InvalidInputError, NotFoundError
+from debug_server.worktrees.foreign import NOBODY_ELSE, Trust
 
 _MAX_VALUE = 4096
 
@@ -28,8 +29,9 @@ class RepoRegistry:
     Answers have absolute paths, which mean the same to everybody who asks; the file keeps what people wrote.
     """
 
-    def __init__(self, configuration: LiveConfiguration) -> None:
+    def __init__(self, configuration: LiveConfiguration, trust: Trust = NOBODY_ELSE) -> None:
         self._configuration = configuration
+        self._trust = trust
 
     def list_repos(self, status: str = "") -> list[Repo]:
         """All of them, or those of one status."""
@@ -47,6 +49,7 @@ class RepoRegistry:
         path = found.place(known(found, name))
         if not path.is_dir():
             raise NotFoundError(f"the local path {path} of {name} is missing")
+        self._trust.check_folder(path)  # programs of ours work there as this server's user
         return path.resolve()
 
     def add(self, repo: Repo) -> None:

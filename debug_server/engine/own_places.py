@@ -18,6 +18,7 @@ from debug_server.runner.settings import RunnerPaths
 from debug_server.store import MetadataStore
 from debug_server.worktrees import branches
 from debug_server.worktrees.branches import BranchTree, Removal
+from debug_server.worktrees.foreign import NOBODY_ELSE, Trust
 
 _LOG = logging.getLogger(__name__)
 # Keys of a session's metadata.
@@ -32,7 +33,8 @@ _AFTER_SECONDS = 30.0
 class OwnPlaces:
     """The own places of one machine's sessions."""
 
-    def __init__(self, *, store: MetadataStore, paths: RunnerPaths) -> None:
+    def __init__(self, *, store: MetadataStore, paths: RunnerPaths, trust: Trust = NOBODY_ELSE) -> None:
+        self._trust = trust
         self._store = store
         self._root = paths.artifacts_root.absolute()
 
@@ -42,7 +44,7 @@ class OwnPlaces:
             if session.metadata.get(SCRATCH):
                 self._scratch(session).mkdir(mode=0o700, parents=True, exist_ok=True)
             if asked := session.metadata.get(BRANCH_TREE):
-                branches.add(_tree(asked), locks_dir=self._locks)
+                branches.add(_tree(asked, self._trust), locks_dir=self._locks)
         except OSError as error:
             raise WorktreePoolError(f"its directory cannot be made: {error.filename}: {error.strerror}") from error
 
@@ -62,7 +64,7 @@ class OwnPlaces:
         asked = session.metadata.get(BRANCH_TREE)
         if not asked or not asked["cleanup"]:
             return {}
-        done = self._removal(session, _tree(asked))
+        done = self._removal(session, _tree(asked, self._trust))
         if not done.removed:
             _LOG.warning("removal_incomplete", extra={"session_id": session.id, "reason": done.message})
         return {CLEANUP: {"attempted": True, "succeeded": done.removed, "message": done.message}}
@@ -110,5 +112,6 @@ def cleanup_told(trouble: str | None) -> dict[str, Any]:
     return {} if trouble is None else {CLEANUP: {"attempted": True, "succeeded": False, "message": trouble}}
 
 
-def _tree(asked: dict[str, Any]) -> BranchTree:
-    return BranchTree(repository=Path(asked["repository"]), path=Path(asked["path"]), branch=asked["branch"])
+def _tree(asked: dict[str, Any], trust: Trust) -> BranchTree:
+    repository, path = Path(asked["repository"]), Path(asked["path"])
+    return BranchTree(repository=repository, path=path, branch=asked["branch"], trust=trust)

@@ -32,6 +32,7 @@ from debug_server.runner.recovery import INLINE
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, build_pool_from_repository
+from debug_server.worktrees.foreign import Trust
 from debug_server.worktrees.mirror import check_remote_url
 from debug_server.worktrees.patches import apply_patch, load_patch
 
@@ -58,9 +59,14 @@ class Sessions:
         self.settings = settings or WorkspacesConfig()
         self._lock = threading.Lock()
         self._pools: dict[int, WorktreePool] = {}
-        self._own = OwnPlaces(store=store, paths=paths)
+        self._own = OwnPlaces(store=store, paths=paths, trust=self.trust)
         self.artifacts = ArtifactKeeper(store=store, paths=paths)
         self._closing: dict[int, threading.Lock] = {}
+
+    @property
+    def trust(self) -> Trust:
+        """Whose repositories on this machine may be used."""
+        return Trust(listed=self.settings.trusted_repositories)
 
     @classmethod
     def of(cls, store: MetadataStore, settings: RunnerSettings) -> Self:

@@ -19,6 +19,7 @@ from debug_server.service.threads import Threads, or_exhausted
 from debug_server.service.turns import Turns
 from debug_server.service.wakeups import Wakeups
 from debug_server.store import MetadataStore
+from debug_server.worktrees.foreign import Trust
 
 _THREADS = 32
 _GIT_THREADS = 32  # of their own: a fetch may take minutes, and who waits for a workspace waits for somebody's close
@@ -48,6 +49,11 @@ class ServicePart:
         self.audience = Audience(revoked=self._revoked)
         self.own_user = OwnUser(self._call_peers)
         self.draining = False
+
+    @property
+    def trust(self) -> Trust:
+        """Whose repositories on this machine may be used."""
+        return self._sessions.trust
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run something that may block for a moment where it cannot make the server deaf."""

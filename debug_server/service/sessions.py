@@ -35,7 +35,11 @@ class SessionVerbs(ServicePart):
         bound = check_repository_settings(request.settings).get("fetch_timeout", _ASK_SECONDS)
         if (known := self._known_as(request)) is not None:
             return known
-        branch = request.default_branch or default_branch(remote, timeout=min(bound, _ASK_SECONDS)) or _BRANCH
+        branch = (
+            request.default_branch
+            or default_branch(remote, timeout=min(bound, _ASK_SECONDS), trust=self._sessions.trust)
+            or _BRANCH
+        )
         try:
             return self._store.create_repository(
                 request.name,

@@ -15,6 +15,7 @@ from debug_server.model import Claim
 from debug_server.tasks.models import ExecutionMode, RunnerSubmit, RunnerWorkspace
 from debug_server.worktrees import branches
 from debug_server.worktrees.branches import BranchTree
+from debug_server.worktrees.foreign import NOBODY_ELSE, Trust, common_dir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ def check_mode(submit: RunnerSubmit) -> None:
             raise _missing(f"workspace.{name}", mode)
 
 
-def find_place(submit: RunnerSubmit, *, cleanup: bool, locks_dir: Path) -> Place:
+def find_place(submit: RunnerSubmit, *, cleanup: bool, locks_dir: Path, trust: Trust = NOBODY_ELSE) -> Place:
     """The task's place; ConflictError when its branch or its path is somebody else's. Looks at the disk, runs git."""
     check_mode(submit)
     workspace = submit.workspace
@@ -51,7 +52,7 @@ def find_place(submit: RunnerSubmit, *, cleanup: bool, locks_dir: Path) -> Place
     if submit.execution_mode is ExecutionMode.SHARED_WORKSPACE and workspace is not None:
         return Place(metadata={WORKSPACE: str(_root(workspace))}, claims=locks)
     if submit.execution_mode is ExecutionMode.ISOLATED_WORKTREE and workspace is not None:
-        tree = _tree(workspace)
+        tree = _tree(workspace, trust)
         branches.check_free(tree, locks_dir=locks_dir)
         metadata = {
             "repository": str(tree.repository),
@@ -78,11 +79,12 @@ def _root(workspace: RunnerWorkspace) -> Path:
     return root
 
 
-def _tree(workspace: RunnerWorkspace) -> BranchTree:
+def _tree(workspace: RunnerWorkspace, trust: Trust) -> BranchTree:
     root = _root(workspace)
     path = Path(os.path.realpath(workspace.worktree_path or ""))
     try:
-        shared = branches.common_dir(root)
+        trust.check(root)
+        shared = common_dir(root)
     except InvalidInputError as error:
         raise InvalidInputError(f"workspace.project_root: {error}", field="workspace.project_root") from error
     if path == root or root.is_relative_to(path) or path.is_relative_to(shared):
@@ -94,11 +96,11 @@ def _tree(workspace: RunnerWorkspace) -> BranchTree:
         branch = branches.branch_named(workspace.git_branch or "")
     except InvalidInputError as error:
         raise InvalidInputError(f"workspace.git_branch: {error}", field="workspace.git_branch") from error
-    return BranchTree(repository=root, path=path, branch=branch)
+    return BranchTree(repository=root, path=path, branch=branch, trust=trust)
 
 
 def _tree_claims(tree: BranchTree) -> list[Claim]:
-    shared = branches.common_dir(tree.repository)
+    shared = common_dir(tree.repository)
     return [
         Claim(resource=f"branch {tree.branch} of {shared}", waits=False),
         Claim(resource=f"worktree:{tree.path}", waits=False),

@@ -95,7 +95,9 @@ class Tasks:
         return await self._view(rows) if rows.command.idempotency_key == key else None
 
     def _prepared(self, submit: RunnerSubmit) -> tuple[Plan, Place]:
-        place = find_place(submit, cleanup=self._config.cleanup_worktree, locks_dir=self._locks_dir)
+        place = find_place(
+            submit, cleanup=self._config.cleanup_worktree, locks_dir=self._locks_dir, trust=self._service.trust
+        )
         return self._executors.plan(submit), place
 
     def _run(self, submit: RunnerSubmit, plan: Plan, place: Place, key: str | None) -> QueuedRun:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from debug_server.disk import Leftover, empty_folder, remove_tree
 from debug_server.errors import ConflictError, InvalidInputError, WorktreePoolError
+from debug_server.worktrees.foreign import NOBODY_ELSE, Trust, common_dir, repository_view
 from debug_server.worktrees.git import GitPlace, GitResult, require, run_git
 from debug_server.worktrees.locks import file_lock
 from debug_server.worktrees.snapshots import diff_workspace
@@ -33,6 +34,7 @@ class BranchTree:
     repository: Path  # its root, a linked worktree of it, or a bare repository
     path: Path
     branch: str
+    trust: Trust = NOBODY_ELSE  # whose repositories may be used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,21 +51,6 @@ class _Registered:
     path: Path
     branch: str | None
     head: str | None
-
-
-def common_dir(repository: Path) -> Path:
-    """The git directory that all of a repository's trees share; InvalidInputError when it is none."""
-    found = repository / ".git"
-    if found.is_file():
-        found = (repository / found.read_text(errors="replace").removeprefix("gitdir:").strip()).resolve()
-    elif not found.is_dir():
-        found = repository
-    pointer = found / "commondir"
-    if pointer.is_file():
-        found = (found / pointer.read_text(errors="replace").strip()).resolve()
-    if not (found / "HEAD").is_file() or not (found / "objects").is_dir():
-        raise InvalidInputError(f"{repository} is not the root of a git repository")
-    return found.resolve()
 
 
 def branch_named(text: str) -> str:
@@ -90,14 +77,34 @@ def add(tree: BranchTree, *, locks_dir: Path) -> None:
         if (taken := _taken(tree, registered, ours=mark.exists())) is not None:
             raise WorktreePoolError(taken)
         if any(item.path == tree.path for item in registered) and tree.path.is_dir():
+            _point(tree)
             return
-        place = GitPlace(git_dir=common_dir(tree.repository))
-        run_git("worktree", "prune", place=place, timeout=_TIMEOUT)  # directories that somebody removed by hand
-        exists = run_git("show-ref", "--verify", "--quiet", f"{_HEADS}{tree.branch}", place=place).ok
-        wanted = [str(tree.path), tree.branch] if exists else ["-b", tree.branch, str(tree.path), _head(tree)]
-        with _directory(tree.path, mark):
-            made = run_git("worktree", "add", *wanted, place=place, timeout=_TIMEOUT)
-            require(made, f"a worktree of {tree.repository} for {tree.branch!r} at {tree.path}")
+        with _view(tree, writable=True) as place:
+            _add(tree, mark, place)
+
+
+def _view(tree: BranchTree, *, writable: bool = False) -> AbstractContextManager[GitPlace]:
+    return repository_view(tree.repository, tree.trust, writable=writable)
+
+
+def _add(tree: BranchTree, mark: Path, place: GitPlace) -> None:
+    run_git("worktree", "prune", place=place, timeout=_TIMEOUT)  # directories that somebody removed by hand
+    exists = run_git("show-ref", "--verify", "--quiet", f"{_HEADS}{tree.branch}", place=place).ok
+    wanted = [str(tree.path), tree.branch] if exists else ["-b", tree.branch, str(tree.path), _head(tree, place)]
+    with _directory(tree.path, mark):
+        made = run_git("worktree", "add", *wanted, place=place, timeout=_TIMEOUT)
+        require(made, f"a worktree of {tree.repository} for {tree.branch!r} at {tree.path}")
+        _point(tree)
+
+
+def _point(tree: BranchTree) -> None:
+    """Have the tree's ``.git`` name the repository, where git has put the view's name."""
+    pointer = tree.path / ".git"
+    for note in (common_dir(tree.repository) / "worktrees").glob("*/gitdir"):
+        if note.read_text(errors="surrogateescape").rstrip("\n") == str(pointer):
+            draft = pointer.with_name(".git.new")
+            draft.write_text(f"gitdir: {note.parent}\n", errors="surrogateescape")
+            draft.replace(pointer)
 
 
 @contextmanager
@@ -138,7 +145,8 @@ def remove(tree: BranchTree, *, locks_dir: Path, patch_path: Path) -> Removal:
             return Removal(removed=True, message="there was no worktree of ours to remove")
         if not tree.path.is_dir():
             mark.unlink()
-            run_git("worktree", "prune", place=GitPlace(git_dir=common_dir(tree.repository)))
+            with _view(tree) as place:
+                run_git("worktree", "prune", place=place)
             return Removal(removed=True, message="its directory was gone already")
         try:
             patch = _keep(tree, known, patch_path)
@@ -151,11 +159,11 @@ def remove(tree: BranchTree, *, locks_dir: Path, patch_path: Path) -> Removal:
 
 
 def _removed(tree: BranchTree, patch: Path | None, *, directory: bool) -> Removal:
-    place = GitPlace(git_dir=common_dir(tree.repository))
     # Not by `git worktree remove`, which deletes through mounts.
     left = remove_tree(tree.path, real=True) if directory else empty_folder(tree.path, real=True)
-    run_git("worktree", "unlock", str(tree.path), place=place)  # a lock would keep its record from the pruning
-    run_git("worktree", "prune", place=place, timeout=_TIMEOUT)
+    with _view(tree) as place:
+        run_git("worktree", "unlock", str(tree.path), place=place)  # a lock would keep its record from the pruning
+        run_git("worktree", "prune", place=place, timeout=_TIMEOUT)
     if left:
         return Removal(removed=False, message=f"could not be removed: {_told(left)}", patch=patch)
     kept = f"; what was not committed is kept in {patch.name}" if patch is not None else ""
@@ -169,14 +177,13 @@ def _told(left: list[Leftover]) -> str:
 
 def _keep(tree: BranchTree, known: _Registered, patch_path: Path) -> Path | None:
     """Whatever the removal of the directory would take along."""
-    place = GitPlace(git_dir=common_dir(tree.repository))
     if known.head is None or not known.head.strip("0"):
         return None  # a branch without a commit has nothing to compare with
-    if known.branch != tree.branch and not _held_by_branch(place, known.head):
-        require(
-            run_git("update-ref", f"{KEPT_REFS}/{known.head[:12]}", known.head, place=place), f"keeping {known.head}"
-        )
-    patch = diff_workspace(tree.path, known.head, objects=place.git_dir / "objects")
+    with _view(tree) as place:
+        if known.branch != tree.branch and not _held_by_branch(place, known.head):
+            kept = run_git("update-ref", f"{KEPT_REFS}/{known.head[:12]}", known.head, place=place)
+            require(kept, f"keeping {known.head}")
+    patch = diff_workspace(tree.path, known.head, objects=common_dir(tree.repository) / "objects")
     if not patch:
         return None
     patch_path.parent.mkdir(parents=True, exist_ok=True)
@@ -191,14 +198,9 @@ def _held_by_branch(place: GitPlace, commit: str) -> bool:
     return any(line.startswith("refs/") for line in found.stdout.decode(errors="replace").splitlines())
 
 
-def _head(tree: BranchTree) -> str:
+def _head(tree: BranchTree, place: GitPlace) -> str:
     """The commit that the repository's own tree is at."""
-    git_dir = tree.repository / ".git"
-    if git_dir.is_file():
-        git_dir = (tree.repository / git_dir.read_text(errors="replace").removeprefix("gitdir:").strip()).resolve()
-    elif not git_dir.is_dir():
-        git_dir = tree.repository
-    found = run_git("rev-parse", "--verify", "HEAD^{commit}", place=GitPlace(git_dir=git_dir))
+    found = run_git("rev-parse", "--verify", "HEAD^{commit}", place=place)
     return require(found, f"the commit that {tree.repository} is at").decode().strip()
 
 
@@ -218,15 +220,19 @@ def _taken(tree: BranchTree, registered: list[_Registered], *, ours: bool) -> st
 
 
 def _registered(tree: BranchTree) -> list[_Registered]:
-    place = GitPlace(git_dir=common_dir(tree.repository))
-    listed: GitResult = run_git("worktree", "list", "--porcelain", "-z", place=place, timeout=_TIMEOUT)
+    with _view(tree) as place:
+        listed: GitResult = run_git("worktree", "list", "--porcelain", "-z", place=place, timeout=_TIMEOUT)
+    shared = common_dir(tree.repository)
+    main = shared.parent if shared.name == ".git" else shared
     text = require(listed, f"listing the worktrees of {tree.repository}").decode("utf-8", "surrogateescape")
     found = []
     for record in text.split("\0\0"):
         fields = dict(line.partition(" ")[::2] for line in record.split("\0") if line)
         if "worktree" in fields and "bare" not in fields:
             branch = fields.get("branch", "").removeprefix(_HEADS) or None
-            found.append(_Registered(path=Path(fields["worktree"]), branch=branch, head=fields.get("HEAD")))
+            path = Path(fields["worktree"])
+            path = main if path == place.git_dir else path  # git takes the view for the repository's own tree
+            found.append(_Registered(path=path, branch=branch, head=fields.get("HEAD")))
     return found
 
 

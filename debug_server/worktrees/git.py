@@ -130,10 +130,16 @@ class GitPlace:
     git_dir: Path
     work_tree: Path | None = None
     index_file: Path | None = None
+    common_dir: Path | None = None  # instead of the one that the gitdir names
 
     def variables(self) -> dict[str, str]:
         """The environment that pins git to this place: it never discovers a gitdir by itself."""
-        named = {"GIT_DIR": self.git_dir, "GIT_WORK_TREE": self.work_tree, "GIT_INDEX_FILE": self.index_file}
+        named = {
+            "GIT_DIR": self.git_dir,
+            "GIT_COMMON_DIR": self.common_dir,
+            "GIT_WORK_TREE": self.work_tree,
+            "GIT_INDEX_FILE": self.index_file,
+        }
         return {name: str(path) for name, path in named.items() if path is not None}
 
 

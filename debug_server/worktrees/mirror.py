@@ -8,10 +8,12 @@ import secrets
 import shutil
 import time
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from debug_server.disk import remove_tree
 from debug_server.errors import InvalidInputError, RemoteUnreachableError, UnknownCommitError, WorktreePoolError
+from debug_server.worktrees.foreign import NOBODY_ELSE, Trust, remote_view
 from debug_server.worktrees.git import ALLOWED_PROTOCOLS, GitPlace, GitResult, error_for, require, run_git
 from debug_server.worktrees.gitdir import without_credentials
 from debug_server.worktrees.locks import file_lock
@@ -47,7 +49,9 @@ class Mirror:
         fetch_timeout: float = 600.0,
         max_fetch_bytes: int | None = None,
         refresh_age: float = 0.0,
+        trust: Trust = NOBODY_ELSE,
     ) -> None:
+        self._trust = trust
         self.bare_path = bare_path.absolute()
         self.remote_url = check_remote_url(remote_url)
         self.place = GitPlace(git_dir=self.bare_path)
@@ -215,7 +219,7 @@ class Mirror:
 
     def _remote_head(self) -> str:
         """The branch that the remote's HEAD names, or the commit of a detached one."""
-        result = run_git("ls-remote", "--symref", "origin", "HEAD", place=self.place, timeout=self._fetch_timeout)
+        result = self._ask("ls-remote", "--symref", "origin", "HEAD", place=self.place)
         text = require(result, "the remote's default branch cannot be read").decode(errors="replace")
         match = re.search(r"^(?:ref: (\S+)|([0-9a-f]{40}))\tHEAD$", text, re.MULTILINE)
         return (match[1] or match[2]) if match else "refs/heads/none"
@@ -256,12 +260,21 @@ class Mirror:
         return self._run_fetch("--update-shallow", *what, place=place or self.place)
 
     def _run_fetch(self, *what: str, place: GitPlace) -> GitResult:
-        return run_git(
-            *("fetch", "--quiet", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", *what),
-            place=place,
-            timeout=self._fetch_timeout,
-            max_file_bytes=self._max_fetch_bytes,
-        )
+        options = ("--quiet", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
+        return self._ask("fetch", *options, *what, place=place)
+
+    def _ask(self, *arguments: str, place: GitPlace) -> GitResult:
+        """Have git ask the remote; one on this machine is asked through a view of it."""
+        with remote_view(self.remote_url, self._trust) as address:
+            redirected = () if address == self.remote_url else ("-c", f"url.{address}.insteadOf={self.remote_url}")
+            result = run_git(
+                *redirected,
+                *arguments,
+                place=place,
+                timeout=self._fetch_timeout,
+                max_file_bytes=self._max_fetch_bytes,
+            )
+        return replace(result, stderr=result.stderr.replace(address, self.remote_url))
 
     def _build(self) -> None:
         """Clone beside the final place and rename: a mirror is whole or absent."""
@@ -334,10 +347,11 @@ class Mirror:
         return file_lock(self._beside("lock"), timeout=self._fetch_timeout + 60)
 
 
-def default_branch(url: str, *, timeout: float) -> str | None:
+def default_branch(url: str, *, timeout: float, trust: Trust = NOBODY_ELSE) -> str | None:
     """The branch that a remote's HEAD names; None when the remote cannot be asked, or has none to name."""
     try:
-        result = run_git("ls-remote", "--symref", "--", url, "HEAD", timeout=timeout)
+        with remote_view(url, trust) as address:
+            result = run_git("ls-remote", "--symref", "--", address, "HEAD", timeout=timeout)
     except WorktreePoolError:
         return None
     match = re.search(r"^ref: refs/heads/(\S+)\tHEAD$", result.stdout.decode(errors="replace"), re.MULTILINE)

@@ -9,6 +9,7 @@ from typing import Any
 from debug_server.config import WorkspacesConfig, settings_of
 from debug_server.errors import InvalidInputError
 from debug_server.model import Repository
+from debug_server.worktrees.foreign import Trust
 from debug_server.worktrees.leases import WorktreeStore
 from debug_server.worktrees.pool import WorktreePool
 from debug_server.worktrees.settings import WorktreePoolSettings
@@ -38,6 +39,7 @@ def build_pool_from_repository(
         lease_ttl=timedelta(seconds=own.pop("lease_ttl_seconds")),
         acquire_timeout=machine.acquire_timeout,
         tree_budget_bytes=machine.budget,
+        trust=Trust(listed=machine.trusted_repositories),
         **own,
     )
     return WorktreePool(store, settings)

@@ -71,6 +71,7 @@ class WorktreePool:
             fetch_timeout=self.settings.fetch_timeout,
             max_fetch_bytes=self.settings.max_fetch_bytes,
             refresh_age=self.settings.refresh_age.total_seconds(),
+            trust=self.settings.trust,
         )
 
     @cached_property

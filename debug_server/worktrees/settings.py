@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from debug_server.errors import ConfigurationError
+from debug_server.worktrees.foreign import NOBODY_ELSE, Trust
 
 BACKENDS = ("auto", "overlay", "pool")
 
@@ -29,6 +30,7 @@ class WorktreePoolSettings:
     max_fetch_bytes: int | None = None  # no single file of the mirror may be larger
     max_tree_bytes: int | None = None  # of all files of one commit
     submodules: bool = False  # whether workspaces hold their submodules
+    trust: Trust = NOBODY_ELSE  # whose repositories on this machine may be fetched from
     tree_budget_bytes: int | None = None  # the least recently used trees go when all together are larger
 
     def __post_init__(self) -> None:

@@ -14,6 +14,7 @@ import httpx
 import uvicorn
 
 from debug_server.app import Local
+from debug_server.config import WorkspacesConfig
 from debug_server.config.tasks import TasksConfig
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.server import ServeOptions, http_app, running, uvicorn_config
@@ -31,7 +32,10 @@ class TaskServer:
     def __init__(self, root: Path, *, max_concurrency: int = 8, kill_grace: float = 0.2, **config: Any) -> None:
         self.root = root
         settings = RunnerSettings(
-            RunnerPaths.from_root(root / "artifacts"), kill_grace=kill_grace, max_concurrency=max_concurrency
+            RunnerPaths.from_root(root / "artifacts"),
+            kill_grace=kill_grace,
+            max_concurrency=max_concurrency,
+            workspaces=WorkspacesConfig(trusted_repositories=config.pop("trusted_repositories", ())),
         )
         self.local = Local(settings, f"sqlite:///{root}/data/metadata.db")
         tasks = Tasks(self.local.service, config=TasksConfig(**config), paths=settings.paths)

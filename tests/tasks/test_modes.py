@@ -191,12 +191,11 @@ def test_an_empty_directory_that_was_there_stays(make_server: MakeServer, projec
     assert (place.stat().st_ino, place.stat().st_mode) == (before.st_ino, before.st_mode)
     assert list(place.iterdir()) == [] and Path("/etc/passwd").exists()
     assert git(project, "worktree", "list").count("\n") == 0 and git(project, "branch", "--list", "b").strip() == "b"
-    (project / ".gitattributes").write_text("file filter=broken\n")
-    git(project, "config", "filter.broken.clean", "cat")
-    git(project, "config", "filter.broken.smudge", "false")
-    git(project, "config", "filter.broken.required", "true")
-    git(project, "add", ".gitattributes")
+    (project / "lost").write_text("lost")
+    git(project, "add", "lost")
     git(project, "commit", "-q", "-m", "cannot be checked out")
+    blob = git(project, "rev-parse", "HEAD:lost")
+    (project / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     found = server.run("u", **isolated(project, place, "c"))
     assert found["message"].startswith("isolated worktree setup failed: "), found
     assert place.stat().st_mode == before.st_mode and list(place.iterdir()) == []
@@ -258,3 +257,46 @@ def test_cleanup_never_crosses_a_mount(make_server: MakeServer, project: Path, t
     found = server.run("empty", **isolated(project, path, "agent/2"))
     assert found["worktree_cleanup_succeeded"] is True, found
     assert not any(path.iterdir()) and (host / "precious").read_text() == "data"
+
+
+def test_no_program_of_the_repository_s_is_run(make_server: MakeServer, project: Path, tmp_path: Path) -> None:
+    """Filters, hooks and whatever else the project's configuration names, also by includes, runs nothing of ours."""
+    mark, program = tmp_path / "pwned", tmp_path / "trap.sh"
+    program.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
+    program.chmod(0o755)
+    keys = (
+        *("filter.evil.smudge", "filter.evil.clean", "filter.evil.process", "core.fsmonitor", "core.sshCommand"),
+        *("diff.external", "diff.evil.textconv", "diff.evil.command", "core.alternateRefsCommand", "core.pager"),
+    )
+    included = tmp_path / "included"
+    for key in keys:
+        git(project, "config", "--file", str(included), key, str(program))
+    (project / ".gitattributes").write_text("* filter=evil diff=evil merge=evil\n")
+    git(project, "add", ".gitattributes")
+    git(project, "commit", "-q", "-m", "attributes")
+    git(project, "config", "include.path", str(included))
+    git(project, "config", "extensions.worktreeConfig", "true")
+    git(project, "config", "--file", str(project / ".git" / "config.worktree"), "core.hooksPath", str(tmp_path))
+    for hook in ("post-checkout", "reference-transaction", "post-index-change"):
+        (project / ".git" / "hooks" / hook).parent.mkdir(exist_ok=True)
+        (tmp_path / hook).hardlink_to(program)
+        (project / ".git" / "hooks" / hook).hardlink_to(program)
+    server = make_server(executor="shell", cmd_template="cat file; echo two >> file")
+    found = server.run("t", **isolated(project, tmp_path / "wt", "b"))
+    assert (found["stdout"], found["worktree_cleanup_succeeded"]) == ("one\n", True), found
+    assert not mark.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's repository")
+def test_another_user_s_repository_is_refused(make_server: MakeServer, project: Path, tmp_path: Path) -> None:
+    """Unless an operator lists its path or its owner; the refusal has the line to add."""
+    for path in (project, *project.rglob("*")):
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    server = make_server(executor="shell", cmd_template="cat file")
+    answer = server.submit("t", **isolated(project, tmp_path / "wt", "b"))
+    assert answer.status_code == 422, answer.text
+    assert f'trusted_repositories = [\\"{project}\\"]' in answer.text, answer.text
+    for number, item in enumerate((str(tmp_path), "65534")):
+        trusting = make_server(executor="shell", cmd_template="cat file", trusted_repositories=(item,))
+        found = trusting.run("t", **isolated(project, tmp_path / f"wt{number}", f"b{number}"))
+        assert found["stdout"] == "one\n", found

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
+from debug_server.errors import InvalidInputError
 from debug_server.worktrees import SessionPatch, apply_patch, diff_workspace
+from debug_server.worktrees.foreign import Trust
+from debug_server.worktrees.mirror import Mirror
 from tests.worktrees.places import Remote, fingerprint, git, make_remote, open_pool, reference
 
 
@@ -111,3 +115,23 @@ def test_odd_folder_names(base: Path, remote: Remote, backend: str, odd: str) ->
     for commit in remote.commits:
         with pool.acquire_worktree(commit_sha=commit, owner="t", environment_hash=None) as lease:
             assert git("status", "--porcelain", cwd=lease.path) == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's repository")
+@pytest.mark.parametrize("address", ["{path}", "file://{path}"])
+def test_another_user_s_repository(base: Path, address: str) -> None:
+    """It is not fetched from, nor one that a file of theirs points to, unless an operator lists owner or path."""
+    remote = make_remote(base / "remote")
+    remote.commit({"a": "a\n"})
+    for path in (remote.path, *remote.path.rglob("*")):
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    url = address.format(path=remote.path)
+    with pytest.raises(InvalidInputError, match="trusted_repositories") as caught:
+        Mirror(base / "a.bare", url).ensure()
+    assert str(remote.path) in str(caught.value)
+    for number, listed in enumerate(("65534", str(remote.path), str(base))):
+        Mirror(base / f"{number}.bare", url, trust=Trust(listed=(listed,))).ensure()
+    (base / "ours").mkdir()
+    (base / "ours" / ".git").write_text(f"gitdir: {remote.path}/.git\n")
+    with pytest.raises(InvalidInputError, match="belongs to another user"):
+        Mirror(base / "b.bare", str(base / "ours")).ensure()
