@@ -43,7 +43,7 @@ def test_the_metadata_is_complete(wheel: Path) -> None:
     assert found["Version"] == debug_server.__version__
     assert found["License-Expression"] == "MIT" and found["Author"] == "debug-server developers"
     assert {"all", "conda", "otel", "postgres", "runners"} == set(found.get_all("Provides-Extra", []))
-    links = re.findall(r"\]\(([^)\s]+)\)", found.get_payload())
+    links = re.findall(r"\]\(([^)\s]+)\)", str(found.get_payload()))
     assert len(links) > 20 and [link for link in links if not link.startswith("https://")] == []
 
 
