@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -15,14 +16,15 @@ from debug_server.engine.ages import Ages
 from debug_server.engine.attempts import attempt
 from debug_server.engine.sessions import CLOSES_SESSION, Sessions
 from debug_server.engine.upkeep import Upkeep
-from debug_server.errors import LeaseLostError
+from debug_server.errors import ConflictError, LeaseLostError
 from debug_server.model import Command, Session, SessionStatus
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 
 _LOG = logging.getLogger(__name__)
 _EVERY_SECONDS = 20.0
-_CLOSE_SECONDS = 10.0
+_JOIN_SECONDS = 10.0
+_CLOSE_SECONDS = 60.0  # beside the grace: a pre-kill hook, and what the kernel does not let die at once
 IDLE = timedelta(hours=24)  # without a command and without anybody asking for it
 
 
@@ -42,6 +44,7 @@ class Housekeeper:
         self._store = store
         self._sessions = sessions
         self._upkeep = Upkeep(store=store, sessions=sessions, supervisor=supervisor)
+        self._close_seconds = supervisor.settings.kill_grace + _CLOSE_SECONDS
         self._cancel = cancel
         self._wait = wait
         self._ages = ages or Ages()
@@ -61,7 +64,7 @@ class Housekeeper:
         self._done.set()
         self._upkeep.stop()
         if self._thread is not None:
-            self._thread.join(_CLOSE_SECONDS)
+            self._thread.join(_JOIN_SECONDS)
 
     def _run(self, recover: Callable[[], object]) -> None:
         pause = 0.0  # at once: what a server that was killed had ended and not concluded must not wait
@@ -109,10 +112,21 @@ class Housekeeper:
             self.close(session, SessionStatus.FAILED)
 
     def close(self, session: Session, status: SessionStatus) -> None:
-        """End a session's commands, wait for their trees to be empty, release its workspace."""
+        """End a session's commands, wait for their trees to be empty, release its workspace.
+
+        ConflictError when one of them has not ended in time: then the session stays open, with its workspace.
+        """
         unfinished = [row for row in self._store.list_commands(session.id) if not row.status.terminal]
         for row in unfinished:
             self._cancel(row.id, "its session was closed")
-        for row in unfinished:
-            self._wait(row.id, _CLOSE_SECONDS)
+        deadline = time.monotonic() + self._close_seconds
+        left = [row.id for row in unfinished if not self._ends_by(row.id, deadline)]
+        if left:
+            raise ConflictError(
+                f"session {session.id} cannot be closed yet: command {left[0]} has been asked to end and still runs; "
+                "try again later"
+            )
         self._sessions.close(session, status=status)
+
+    def _ends_by(self, command_id: int, deadline: float) -> bool:
+        return self._wait(command_id, max(0.0, deadline - time.monotonic())).status.terminal

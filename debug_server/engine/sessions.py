@@ -206,7 +206,7 @@ class Sessions:
                 session.id,
                 worktree_id=lease.worktree.id,
                 commit_sha=lease.commit_sha,
-                metadata={**session.metadata, _GENERATION: lease.generation},
+                merge={_GENERATION: lease.generation},
             )
         except BaseException:
             lease.release()
@@ -358,9 +358,8 @@ class Sessions:
             except LeaseLostError as error:
                 _LOG.info("lease_lost", extra={"session_id": session.id, "error": str(error)})
         facts |= self._own.leave(session)
-        metadata = {**session.metadata, **facts} if facts else None
         try:
-            return self._store.update_session(session.id, status=status, metadata=metadata)
+            return self._store.update_session(session.id, status=status, merge=facts or None)
         except ConflictError:
             if is_open(current := self._store.get_session(session.id)):
                 raise

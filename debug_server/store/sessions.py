@@ -122,11 +122,17 @@ class Sessions(StorePart):
         patch_hash: str | None = None,
         expires_at: datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
+        merge: Mapping[str, Any] | None = None,
     ) -> Session:
-        """Change what is given; a status that cannot follow is a ConflictError; event ``session.<status>``."""
+        """Change what is given; a status that cannot follow is a ConflictError; event ``session.<status>``.
+
+        ``metadata`` replaces all of it, ``merge`` only the keys that it names: several writers lose nothing.
+        """
         text = optional_mapping_text(metadata, what="session metadata")
-        values = (status and status.value, worktree_id, commit_sha, patch_hash, optional_epoch(expires_at), text)
         with self._database.write() as transaction:
+            if merge is not None:
+                text = _merged(transaction, session_id, merge)
+            values = (status and status.value, worktree_id, commit_sha, patch_hash, optional_epoch(expires_at), text)
             require(transaction, "worktrees", "worktree", worktree_id)
             now = self._now()
             sql = f"{_UPDATE} AND {_GUARDS[status]} RETURNING {_COLUMNS}"
@@ -152,6 +158,12 @@ class Sessions(StorePart):
         """Sessions that have not ended although their time is over."""
         sql = f"SELECT {_COLUMNS} FROM sessions WHERE {_LIVE} AND expires_at <= ? ORDER BY id"
         return [_session(row) for row in self._all(sql, (epoch(now),))]
+
+
+def _merged(transaction: Transaction, session_id: int, merge: Mapping[str, Any]) -> str:
+    transaction.lock(f"session:{session_id}")  # before the read: the next writer sees what this one has written
+    row = found(transaction.one(_GET, (session_id,)), "session", session_id)
+    return mapping_text({**mapping_from(row[9]), **merge}, what="session metadata")
 
 
 def _session(row: Row) -> Session:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import pytest
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.engine.artifacts import ARTIFACTS
 from debug_server.engine.housekeeping import Housekeeper
+from debug_server.engine.sessions import is_open
 from debug_server.engine.upkeep import Upkeep
+from debug_server.errors import ConflictError
 from debug_server.model import ArtifactKind, SessionStatus
 from debug_server.runner.ownership import Owner
 from debug_server.runner.spec import CommandSpec
-from tests.running import Bench, Workspace
+from tests.running import Bench, Workspace, eventually
 
 
 def test_files_of_a_command_whose_server_died_are_kept(bench: Bench) -> None:
@@ -80,3 +83,26 @@ def test_upkeep_goes_on_after_a_repository_that_cannot_be_used(bench: Bench) -> 
     upkeep = Upkeep(store=bench.store, sessions=sessions, supervisor=bench.supervisor)
     upkeep.recover_leases()
     upkeep.sweep()
+
+
+def test_a_session_whose_command_still_runs_is_not_closed(make_bench: Callable[..., Bench]) -> None:
+    """The command takes longer to end than the close waits: session and workspace stay, and a later close ends it."""
+    bench = make_bench(kill_grace=1.0)
+    sessions = Sessions.of(bench.store, bench.settings)
+    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor, sessions=sessions)
+    engine.start()
+    keeper = Housekeeper(
+        store=bench.store, sessions=sessions, supervisor=bench.supervisor, cancel=engine.cancel, wait=engine.wait
+    )
+    text = "trap '' TERM; touch deaf; while :; do sleep 0.02; done"
+    command = engine.submit(session_id=bench.session.id, spec=CommandSpec(["sh", "-c", text]))
+    eventually((bench.workspace / "deaf").exists, what="a command that is deaf to TERM")
+    patience, keeper._close_seconds = keeper._close_seconds, 0.0
+    with pytest.raises(ConflictError, match="still runs"):
+        keeper.close(bench.session, SessionStatus.COMPLETED)
+    assert is_open(bench.store.get_session(bench.session.id))
+    keeper._close_seconds = patience
+    keeper.close(bench.session, SessionStatus.COMPLETED)
+    assert bench.store.get_session(bench.session.id).status is SessionStatus.COMPLETED
+    assert bench.store.get_command(command.id).status.terminal
+    engine.stop()
