@@ -46,7 +46,17 @@ _OURS = frozenset(
             "repos",
             "scratch",
         ),
-        *("workers", "worktrees", "locks", "folder", "server.lock", "server.log", "server.json", "server.start.lock"),
+        *(
+            "examples",
+            "workers",
+            "worktrees",
+            "locks",
+            "folder",
+            "server.lock",
+            "server.log",
+            "server.json",
+            "server.start.lock",
+        ),
         *(".gitignore", "CACHEDIR.TAG"),
     }
 )
