@@ -21,7 +21,7 @@ from debug_server.runner.keeper import spare
 from debug_server.runner.keeper.cgroup import CgroupError
 from debug_server.runner.keeper.containment import Containment, choose
 from debug_server.runner.keeper.linux import become_subreaper, boot_id, set_process_name, start_time
-from debug_server.runner.keeper.tree import Tree, children, descendants, stop_then_kill
+from debug_server.runner.keeper.tree import Tree, children, descendants, send, stop_then_kill
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ class ForkServer:
         if not wanted:
             self._connection.close()
             self._connection = None
+            for pid in self._keepers:  # one that was stopped while it waited for work must see that none will come
+                send(pid, signal.SIGCONT)
             return
         for _ in wanted:
             self._make_keeper(inherited)
