@@ -27,11 +27,10 @@ from debug_server.runner.endings import STORE_RETRY, STORE_SECONDS, End, Endings
 from debug_server.runner.interrupts import held, interruptible
 from debug_server.runner.launch import RunningCommand, launch, writer_of
 from debug_server.runner.launcher import KeeperPool
-from debug_server.runner.log_format import index_path
 from debug_server.runner.log_listener import observe_log
 from debug_server.runner.log_reader import is_unused, seal_log
 from debug_server.runner.placement import spread
-from debug_server.runner.planning import Job, Planner
+from debug_server.runner.planning import Job, Planner, set_log_aside
 from debug_server.runner.preparation import Preparation, StageLog
 from debug_server.runner.recovery import INLINE
 from debug_server.runner.refusals import as_refusal, defects_told, reason_of, unlogged
@@ -214,7 +213,7 @@ class Pipeline:
                     f"command {command.id} could not be started: {path} is the log of a running command of another "
                     "store over this folder: give each store a folder of its own (paths.artifacts)"
                 )
-            _set_aside(path)
+            set_log_aside(path)
 
     # -- stages ---------------------------------------------------------------------------------------------------
 
@@ -390,11 +389,3 @@ def _interruptible(running: RunningCommand, wait: Callable[[], R]) -> tuple[R | 
 def _interruptibly(wait: Callable[[float], object], seconds: float) -> None:
     with interruptible():
         wait(seconds)
-
-
-def _set_aside(log_path: Path) -> None:
-    """A log of that name belongs to a command of an earlier store: it is kept, under another name."""
-    suffix = f".{time.time_ns()}.old"
-    log_path.rename(f"{log_path}{suffix}")
-    with contextlib.suppress(FileNotFoundError):
-        Path(index_path(log_path)).rename(f"{index_path(log_path)}{suffix}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from debug_server.runner.endings import STORE_SECONDS
 from debug_server.runner.launch import LaunchOrder, RunningCommand
 from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.limits import plan_limits
+from debug_server.runner.log_format import index_path
 from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.ownership import owner_file
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
@@ -108,3 +111,11 @@ def log_path_of(paths: RunnerPaths, command: Command) -> Path:
     """Where the log of a command lies, or would lie; absolute, as whoever reads it may be in another directory."""
     folder = paths.logs_dir.absolute() / check_name(str(command.session_id), what="session")
     return folder / f"{command.log_name}-{command.id}.log"
+
+
+def set_log_aside(log_path: Path) -> None:
+    """A log of that name belongs to a command of an earlier store: it is kept, under another name."""
+    suffix = f".{time.time_ns()}.old"
+    log_path.rename(f"{log_path}{suffix}")
+    with contextlib.suppress(FileNotFoundError):
+        Path(index_path(log_path)).rename(f"{index_path(log_path)}{suffix}")
