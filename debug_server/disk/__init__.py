@@ -6,6 +6,7 @@ Imported by every layer above ``ports``; imports the standard library only.
 from __future__ import annotations
 
 from debug_server.disk.mounts import Mount, detach_below, is_mounted, list_mounts
+from debug_server.disk.private import make_private, tighten
 from debug_server.disk.removal import Leftover, empty_folder, release_entry, remove_tree
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "empty_folder",
     "is_mounted",
     "list_mounts",
+    "make_private",
     "release_entry",
     "remove_tree",
+    "tighten",
 ]

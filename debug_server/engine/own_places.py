@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from debug_server.disk import remove_tree
+from debug_server.disk import make_private, remove_tree
 from debug_server.errors import DebugServerError, WorktreePoolError
 from debug_server.model import ArtifactKind, Session
 from debug_server.runner.aftermath import run_after
@@ -42,7 +42,7 @@ class OwnPlaces:
         """Make what the session's command needs; doing it twice is harmless. WorktreePoolError where it cannot be."""
         try:
             if session.metadata.get(SCRATCH):
-                self._scratch(session).mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private(self._scratch(session))
             if asked := session.metadata.get(BRANCH_TREE):
                 branches.add(_tree(asked, self._trust), locks_dir=self._locks)
         except OSError as error:

@@ -15,7 +15,15 @@ from debug_server.config import (
     load_runner,
     make_data_folder,
 )
+from debug_server.config.places import DATA_FOLDER
+from debug_server.disk import tighten
 from debug_server.model import Limits
+
+# Ours whatever folder holds them; made by earlier versions with the permissions of the umask.
+_FOLDERS = (
+    *("repos", "worktrees", "envs", "scratch", "logs", "patches", "keepers", "owners", "locks", "collected"),
+    *("containers", "data"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,10 @@ class RunnerPaths:
     def prepare(self) -> None:
         """Make the folder of them all, closed to others and ignored by git."""
         make_data_folder(self.artifacts_root)
+        if self.artifacts_root.name == DATA_FOLDER:  # a folder that was named may hold more than our data
+            tighten(self.artifacts_root)
+        for name in _FOLDERS:
+            tighten(self.artifacts_root / name)
 
     @property
     def keepers_dir(self) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from debug_server.disk import make_private
 from debug_server.errors import UnmetRequirementError
 from debug_server.worktrees.checkouts import CheckoutBackend
 from debug_server.worktrees.mirror import Mirror
@@ -60,7 +61,7 @@ def choose_backend(
     settings: WorktreePoolSettings, mirror: Mirror, submodules: Submodules | None = None
 ) -> WorkspaceBackend:
     """The backend that ``settings`` names; ``auto`` really mounts once to find out."""
-    settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(settings.state_dir)
     reason = None if settings.backend == "pool" else why_overlay_fails(settings.state_dir)
     if settings.backend == "overlay" and reason:
         raise UnmetRequirementError(f"backend overlay cannot be used at {settings.worktree_root}: {reason}")

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from debug_server.disk import remove_tree
+from debug_server.disk import make_private, remove_tree
 from debug_server.errors import InvalidInputError, RemoteUnreachableError, UnknownCommitError, WorktreePoolError
 from debug_server.worktrees.foreign import NOBODY_ELSE, Trust, remote_view
 from debug_server.worktrees.git import ALLOWED_PROTOCOLS, GitPlace, GitResult, error_for, require, run_git
@@ -343,7 +343,7 @@ class Mirror:
         return self.bare_path.parent / f".{self.bare_path.name}.{suffix}"
 
     def _lock(self) -> AbstractContextManager[None]:
-        self.bare_path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(self.bare_path.parent)
         return file_lock(self._beside("lock"), timeout=self._fetch_timeout + 60)
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from debug_server.disk import make_private
 from debug_server.errors import (
     CapacityExhaustedError,
     ConflictError,
@@ -374,7 +375,7 @@ class WorktreePool:
         return self.settings.state_dir / "scratch"
 
     def _lock(self) -> AbstractContextManager[None]:
-        self.settings.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self.settings.state_dir)
         return file_lock(self.settings.state_dir / "pool.lock", timeout=_LOCK_TIMEOUT)
 
 

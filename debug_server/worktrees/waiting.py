@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from debug_server.disk import make_private
+
 _SECOND_LOOK = 0.5  # seconds; also how soon an expired lease is noticed
 
 T = TypeVar("T")
@@ -27,7 +29,7 @@ class WaitingLine:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
 
     def take(self, attempt: Callable[[], T | None], *, timeout: float) -> T | None:
         """Call ``attempt`` when it is our turn until it gives something; None when ``timeout`` seconds have passed."""

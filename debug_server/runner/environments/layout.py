@@ -19,7 +19,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.disk import remove_tree
+from debug_server.disk import make_private, remove_tree
 
 _LOG = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Layout:
     def prepare(self) -> None:
         """Create the folders."""
         for folder in (self.environments, self.seals, self.leases, self.state, self.root / ".locks"):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private(folder)
 
     def remove(self, directory: Path) -> None:
         """Make an environment disappear at once, then delete it."""
