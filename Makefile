@@ -3,8 +3,9 @@ PY := .venv/bin/python
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
+ATTACK_ARGS ?=
 
-.PHONY: help setup codex demo test test-quick bench soak soak-follow soak-gateway lint format docs protos lock test-extras clean
+.PHONY: help setup codex demo test test-quick bench soak soak-follow soak-gateway attacks lint format docs protos lock test-extras clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +39,9 @@ soak-follow: setup ## cut followers off and kill servers at random, then compare
 
 soak-gateway: setup ## kill the gateway's worker 500 times under 32 streams, then prove that each request had one end
 	@$(PY) scripts/soak_gateway.py $(SOAK_ARGS)
+
+attacks: setup ## attack a running server as another user and by its own commands, then say what got through
+	@$(PY) scripts/attacks.py $(ATTACK_ARGS)
 
 format: setup ## format the code and fix what the linter can
 	@$(PY) -m ruff check --fix-only --quiet .
