@@ -273,22 +273,15 @@ def test_every_metric_in_use_is_declared() -> None:
     assert wrong == []
 
 
-def test_modules_say_what_they_own_and_stay_small() -> None:
-    """Each module opens with a docstring, has under 400 lines, and no function of it has over 60."""
-    wrong = []
-    for module in (*modules(), *programs()):
-        if module.name.endswith(("_pb2", "_pb2_grpc")):  # generated: nobody reads or shortens them
-            continue
-        lines = len(module.path.read_bytes().splitlines())
-        if lines and not ast.get_docstring(module.tree):
-            wrong.append(f"{module.path.relative_to(ROOT)} has no docstring")
-        if lines >= 400:
-            wrong.append(f"{module.path.relative_to(ROOT)} has {lines} lines")
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                size = (node.end_lineno or node.lineno) - node.lineno + 1
-                if size > 60:
-                    wrong.append(f"{module.at(node)} {node.name} has {size} lines")
+def test_modules_say_what_they_own() -> None:
+    """Each module opens with a docstring."""
+    wrong = [
+        str(module.path.relative_to(ROOT))
+        for module in (*modules(), *programs())
+        if not module.name.endswith(("_pb2", "_pb2_grpc"))  # generated
+        and module.path.read_bytes().strip()
+        and not ast.get_docstring(module.tree)
+    ]
     assert wrong == []
 
 

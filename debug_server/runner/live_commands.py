@@ -11,7 +11,8 @@ from typing import Any
 from debug_server.errors import KeeperError
 from debug_server.runner.keeper.group_tree import rebuild
 from debug_server.runner.keeper.rundir import EXIT, HANDLE
-from debug_server.runner.launch import keeper_alive, read_json, settle_dead
+from debug_server.runner.keeper_process import keeper_alive
+from debug_server.runner.launch import read_json, settle_dead
 from debug_server.runner.launcher import KeeperConnection
 
 _CANCEL = {"op": "cancel", "message": "its data folder is being removed"}
