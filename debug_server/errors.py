@@ -167,7 +167,7 @@ class WorkerBusyError(UnavailableError):
 
 
 class WorkerTimeoutError(UnavailableError):
-    """A supervised worker did not answer in time."""
+    """A supervised worker did not answer, or not end, in time."""
 
     code = "worker_request_timeout"
 

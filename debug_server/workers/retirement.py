@@ -17,6 +17,7 @@ from debug_server.workers.life import Life
 from debug_server.workers.reporting import Reporter
 
 SHORT_GRACE = 0.25  # seconds from TERM to KILL for one that is not ready in time, or has used up its grace
+END_SECONDS = 30.0  # beside the grace: what the kernel does not let die at once, a keeper that gets no processor
 
 
 class Retirement:

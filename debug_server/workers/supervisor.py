@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from debug_server.errors import DebugServerError, WorkerNotReadyError
+from debug_server.errors import DebugServerError, WorkerNotReadyError, WorkerTimeoutError
 from debug_server.runner.recovery import Adopted
 from debug_server.runner.spec import CommandSpec
 from debug_server.workers.attending import Logged, NotReadyError, attend, become_ready
@@ -25,7 +25,7 @@ from debug_server.workers.interface import Generation, WorkerChange, WorkerExit
 from debug_server.workers.life import Life, LifeOrder
 from debug_server.workers.readiness import Probe, ProbeFailedError, Surroundings, open_probe
 from debug_server.workers.reporting import Reporter
-from debug_server.workers.retirement import SHORT_GRACE, Retirement
+from debug_server.workers.retirement import END_SECONDS, SHORT_GRACE, Retirement
 from debug_server.workers.state import GiveUp, Machine, Phase, ReadinessReason, Restart
 from debug_server.workers.status import worker_status
 
@@ -156,11 +156,19 @@ class ServiceSupervisor:
             await self._retire(self._life, "an operator asked for a restart", successor=True)
 
     async def halt(self) -> None:
-        """Drain and end it; it rests until ``restart`` or ``reset``."""
+        """Drain and end it; it rests until ``restart`` or ``reset``. WorkerTimeoutError if it does not end in time."""
         self._wishes.halted = True
-        await self._end("an operator asked it to stop")
-        while self.machine.phase is not Phase.STOPPED and not self._wishes.closing:
-            await self._changes.wait()
+        seconds = self._timing.shutdown_grace + END_SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                await self._end("an operator asked it to stop")
+                while self._wishes.halted and self.machine.phase is not Phase.STOPPED and not self._wishes.closing:
+                    await self._changes.wait()
+        except TimeoutError:
+            raise WorkerTimeoutError(
+                f"worker {self.name} (pid {self.machine.pid}) has not ended within {seconds:g} s: it stops as soon as"
+                " it can; look at its status"
+            ) from None
 
     def drain(self, reason: str = "the server is shutting down") -> None:
         """Begin the shutdown: nothing new is taken, the process ends within its grace and has no successor."""

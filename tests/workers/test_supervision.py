@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from debug_server.errors import ConfigurationError, WorkerNotReadyError
+from debug_server.errors import ConfigurationError, WorkerNotReadyError, WorkerTimeoutError
 from debug_server.model import Limits
-from debug_server.workers import attending
+from debug_server.workers import attending, supervisor
 from debug_server.workers.interface import WorkerChange
 from debug_server.workers.part import WorkersPart
 from debug_server.workers.spec import HandshakeReadiness, Recycling
 from debug_server.workers.supervisor import ServiceSupervisor
 from tests.running import Bench
+from tests.soak.keepers import by_handle
 from tests.workers.supervising import Echo, shake_hands, spec, supervised, timing, until
 
 
@@ -189,6 +190,45 @@ def test_an_operator_restarts_stops_and_starts(bench: Bench) -> None:
             assert (worker.status()["phase"], worker.status()["pid"]) == ("stopped", None)
             assert await worker.wait_for_ready(5) is False
             await worker.restart()
+            assert await worker.wait_for_ready(60)
+
+    asyncio.run(check())
+
+
+def test_a_stop_that_cannot_be_carried_out_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keeper of a worker is suspended: a stop fails after its deadline, and is carried out once the keeper runs."""
+    monkeypatch.setattr(supervisor, "END_SECONDS", 0.2)
+
+    async def check() -> None:
+        async with supervised(bench, spec(bench, timing=timing(shutdown_grace=0.1))) as workers:
+            worker = workers.pick("echo")
+            assert await worker.wait_for_ready(60)
+            ((keeper, _),) = by_handle(bench.settings.paths.keepers_dir)
+            os.kill(keeper, signal.SIGSTOP)
+            try:
+                async with asyncio.timeout(30):
+                    with pytest.raises(WorkerTimeoutError, match=r"worker echo .* has not ended within 0.3 s"):
+                        await worker.halt()
+            finally:
+                os.kill(keeper, signal.SIGCONT)
+            await until(lambda: worker.status()["phase"] == "stopped")
+
+    asyncio.run(check())
+
+
+def test_a_reset_ends_the_wait_of_a_stop(bench: Bench) -> None:
+    """Somebody resets a worker while somebody else stops it: it starts again, and the stop does not wait for ever."""
+
+    async def check() -> None:
+        async with supervised(bench, spec(bench)) as workers:
+            worker = workers.pick("echo")
+            assert await worker.wait_for_ready(60)
+            with worker.borrow():  # the stop waits for it
+                stopping = asyncio.ensure_future(worker.halt())
+                await until(lambda: worker.status()["phase"] == "draining")
+                worker.reset()
+            async with asyncio.timeout(30):
+                await stopping
             assert await worker.wait_for_ready(60)
 
     asyncio.run(check())
