@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from debug_server.app import Local
 from debug_server.model import ArtifactKind, Session, SessionStatus, WorktreeStatus
 from debug_server.runner.keeper.rundir import EXIT
@@ -24,6 +26,13 @@ from tests.worktrees.places import make_remote
 
 PROGRAM = Path(sys.executable).with_name("debug-server")
 PATCH = "--- a/note\n+++ b/note\n@@ -1 +1 @@\n-one\n+two\n"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_mounted(tmp_path: Path) -> Iterator[None]:
+    """Whether the test passes or fails, its workspaces are given back."""
+    yield
+    unmount_below(tmp_path)
 
 
 def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -109,15 +118,18 @@ def _killed_run(folder: Path) -> Iterator[None]:
     """``run --repo`` with an artifact, killed -9 while its command runs, which ends with the block."""
     make_remote(folder / "remote").commit({"note": "one\n"})
     make = "echo kept > out.txt; ln -s outer outer; ln -s . outside"  # a loop and a folder are no files
-    script = f"echo ready; while [ ! -e {folder}/go ]; do sleep 0.02; done; {make}"
+    # It ends with its folder as well: nothing may outlive a test that is killed.
+    script = f"echo ready; while [ -d {folder} ] && [ ! -e {folder}/go ]; do sleep 0.02; done; {make}"
     arguments = [str(PROGRAM), "run", "--repo", "remote", "--artifact", "out*", "--", "sh", "-c", script]
     with subprocess.Popen(arguments, cwd=folder, env=_env(folder), stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.kill()
         process.wait(60)
-    yield
-    (folder / "go").touch()
+    try:
+        yield
+    finally:
+        (folder / "go").touch()
 
 
 def _check_settled(local: Local, session: Session) -> None:
@@ -139,7 +151,6 @@ def test_a_killed_run_is_carried_on_by_a_server(tmp_path: Path) -> None:
         eventually(lambda: not local.sessions.open_sessions())
         _check_settled(local, session)
         local.engine.stop()
-    unmount_below(tmp_path)
 
 
 def test_a_killed_run_is_settled_by_the_next_one(tmp_path: Path) -> None:
@@ -154,7 +165,6 @@ def test_a_killed_run_is_settled_by_the_next_one(tmp_path: Path) -> None:
         eventually((run_dir / EXIT).exists)
         assert _run(tmp_path, "--repo", "remote", "--", "true").returncode == 0
         _check_settled(local, session)
-    unmount_below(tmp_path)
 
 
 def test_a_stage_that_fails_says_why_once(tmp_path: Path) -> None:
