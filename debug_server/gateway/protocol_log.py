@@ -24,13 +24,9 @@ class ProtocolLog:
         """One message."""
         if self._broken or self._file.closed:  # the worker's last words come after the gateway's
             return
-        kind = (
-            "request"
-            if "method" in message and "id" in message
-            else "notification"
-            if "method" in message
-            else "answer"
-        )
+        kind = "answer"
+        if "method" in message:
+            kind = "request" if "id" in message else "notification"
         line = {
             "ts": round(time.time(), 3),
             "direction": direction,

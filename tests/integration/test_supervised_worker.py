@@ -85,7 +85,7 @@ def test_ac1_the_worker_boots_with_the_server_and_its_output_becomes_structured_
     assert ask(shared) == "w0 w1 w2"
     for name in ("worker_launch", "worker_spawned", "worker_ready", "worker_stream", "access_log"):
         eventually(lambda: name in {record["event"] for record in shared.log}, what=name)  # noqa: B023
-        (first, *_) = events(shared, name)
+        first, *_ = events(shared, name)
         assert {"timestamp", "ts", "ts_ms", "level", "component", "event"} <= set(first)
     streams = {"stdout", "stderr"}
     eventually(lambda: {record["stream"] for record in events(shared, "worker_stream")} == streams, what="both streams")

@@ -43,7 +43,10 @@ def test_what_one_event_asks_for_is_there_as_a_whole_or_not_at_all(store: Metada
 
 def test_a_full_queue_is_told_and_the_others_are_queued(store: MetadataStore) -> None:
     """The bound counts what the same commit added; without a word for it the whole commit is refused."""
-    refused = lambda reason: NewEvent(kind="dispatch.refused", subject="dispatch", data={"reason": reason})  # noqa: E731
+
+    def refused(reason: str) -> NewEvent:
+        return NewEvent(kind="dispatch.refused", subject="dispatch", data={"reason": reason})
+
     bound = partial(_run, key_bound=1)
     added = store.add_together([bound(), bound(refused=refused), bound("runner:b")])
     assert added is not None and [isinstance(item, Command) for item in added] == [True, False, True]

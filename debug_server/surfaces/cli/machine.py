@@ -143,14 +143,13 @@ def _workspaces(local: LocalParts) -> Iterator[Finding]:
         reason = why_overlay_fails(local.settings.paths.artifacts_root)
     except OSError as error:
         reason = str(error)
+    remedy = "run as root on a filesystem that can carry overlays, for workspaces in a millisecond"
     yield Finding(
         area="workspaces",
         name="backend",
         state="degraded" if reason else "ok",
         detail=f"pool of git worktrees ({reason})" if reason else "overlay mounts",
-        remedy="run as root on a filesystem that can carry overlays, for workspaces in a millisecond"
-        if reason
-        else None,
+        remedy=remedy if reason else None,
     )
 
 
