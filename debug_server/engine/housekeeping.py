@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 _EVERY_SECONDS = 20.0
 _JOIN_SECONDS = 10.0
 _CLOSE_SECONDS = 60.0  # beside the grace: a pre-kill hook, and what the kernel does not let die at once
-IDLE = timedelta(hours=24)  # without a command and without anybody asking for it
+IDLE = timedelta(hours=24)  # without a command and without a use by its owner
 
 
 class Housekeeper:

@@ -17,6 +17,7 @@ from debug_server.service.own_user import OwnUser
 from debug_server.service.quotas import Quotas
 from debug_server.service.threads import Threads, or_exhausted
 from debug_server.service.turns import Turns
+from debug_server.service.uses import Uses
 from debug_server.service.wakeups import Wakeups
 from debug_server.store import MetadataStore
 from debug_server.worktrees.foreign import Trust
@@ -45,6 +46,8 @@ class ServicePart:
         self._wakeups = Wakeups(store, read=partial(self._read, store.read_events), last=self._last_event)
         self._quotas = Quotas(store, self._read)
         self._owners: dict[int, int | None] = {}
+        self._token_uses = Uses("token", store.note_uses)
+        self._session_uses = Uses("session", store.touch_sessions)
         self._turns = Turns()
         self.audience = Audience(revoked=self._revoked)
         self.own_user = OwnUser(self._call_peers)
@@ -91,6 +94,8 @@ class ServicePart:
     def close(self) -> None:
         """Let go of threads and listeners; calls that are under way end by themselves."""
         self._wakeups.close()
+        for uses in (self._token_uses, self._session_uses):
+            uses.close()
         for threads in (self._threads, self._git_threads, self._peer_threads):
             threads.shutdown(wait=False, cancel_futures=True)
 
@@ -99,14 +104,18 @@ class ServicePart:
             raise UnavailableError("the server is shutting down: try again in a moment", retry_after=2.0)
 
     async def _may_see(self, caller: Caller, session_id: int) -> bool:
-        """Whether a session is the caller's to see; whose it is never changes, so it is read once."""
+        """Whether a session is the caller's to see."""
         if caller.is_admin:
             return True
+        return caller.token_id is not None and await self._owner_of(session_id) == caller.token_id
+
+    async def _owner_of(self, session_id: int) -> int | None:
+        """The token that opened a session; that never changes, so it is read once."""
         if session_id not in self._owners:
             if len(self._owners) >= _OWNERS:
                 self._owners.clear()
             self._owners[session_id] = (await self._read(self._store.get_session, session_id)).owner_token_id
-        return caller.token_id is not None and self._owners[session_id] == caller.token_id
+        return self._owners[session_id]
 
     async def _session(self, caller: Caller, session_id: int) -> Session:
         """A session that the caller may see; another's looks as if it did not exist."""
@@ -120,4 +129,18 @@ class ServicePart:
         command = await self._read(self._store.get_command, command_id)
         if not await self._may_see(caller, command.session_id):
             raise NotFoundError(f"there is no command {command_id}")
+        return command
+
+    async def _session_to_use(self, caller: Caller, session_id: int) -> Session:
+        """The same for a caller that works in the session; its owner's work keeps a session from idling."""
+        session = await self._session(caller, session_id)
+        if session.owner_token_id == caller.token_id:
+            self._session_uses.note(session_id)
+        return session
+
+    async def _command_to_use(self, caller: Caller, command_id: int) -> Command:
+        """A command of a session that the caller may see, and works in."""
+        command = await self._command(caller, command_id)
+        if await self._owner_of(command.session_id) == caller.token_id:
+            self._session_uses.note(command.session_id)
         return command

@@ -62,7 +62,7 @@ class CommandVerbs(SessionVerbs):
     ) -> m.CommandReply:
         """Queue a command; the same key in the same session gives the same command."""
         self._accepting()
-        session = await self._session(caller, request.session_id)
+        session = await self._session_to_use(caller, request.session_id)
         require_open(session)
         async with self._quotas.room(caller, commands=1):
             row = await self._call(self._submit, session.id, request, idempotency_key, {})
@@ -109,7 +109,7 @@ class CommandVerbs(SessionVerbs):
 
     async def wait_command(self, caller: Caller, request: m.WaitCommand) -> m.CommandReply:
         """The command once it has ended, or as it is at the deadline."""
-        command = await self._command(caller, request.command_id)
+        command = await self._command_to_use(caller, request.command_id)
         async with self.audience.while_valid(caller):
             return views.command(await self._ended(command, request.timeout))
 
@@ -145,7 +145,7 @@ class CommandVerbs(SessionVerbs):
 
     async def cancel_command(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
         """End a command; returns when its tree is empty, or as it is after a while."""
-        command = await self._command(caller, request.command_id)
+        command = await self._command_to_use(caller, request.command_id)
         if not command.status.terminal:
             await self._call(self._engine.cancel, command.id, f"cancelled by {caller.name}")
             command = await self._ended(command, _CANCEL_SECONDS)
@@ -153,7 +153,7 @@ class CommandVerbs(SessionVerbs):
 
     async def signal_command(self, caller: Caller, request: m.SignalCommand) -> m.Message:
         """Send a signal to its first process."""
-        command = await self._command(caller, request.command_id)
+        command = await self._command_to_use(caller, request.command_id)
         async with self._alive(command):
             await self._begun_by(command, time.monotonic() + _START_SECONDS)
             await self._call(self._engine.signal, command.id, request.signal)
@@ -161,7 +161,7 @@ class CommandVerbs(SessionVerbs):
 
     async def write_stdin(self, caller: Caller, request: m.WriteStdin) -> m.Message:
         """Write to its stdin; answered when the child's pipe has taken it."""
-        command = await self._command(caller, request.command_id)
+        command = await self._command_to_use(caller, request.command_id)
         data = _data(request)
         async with self._alive(command):
             command = await self._begun_by(command, time.monotonic() + _START_SECONDS)

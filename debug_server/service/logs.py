@@ -32,19 +32,19 @@ class LogVerbs(CommandVerbs):
 
     async def get_logged(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
         """A command for a reader of its log; NotFoundError when the log is gone."""
-        command = await self._command(caller, request.command_id)
+        command = await self._command_to_use(caller, request.command_id)
         _require_log(command)
         return views.command(command)
 
     async def read_log(self, caller: Caller, request: m.ReadLog) -> m.LogPage:
         """Bytes from an offset; past the end it is empty."""
-        command = await self._command(caller, request.command_id)
+        command = await self._command_to_use(caller, request.command_id)
         _require_log(command)
         return await self._call(_page, command, request)
 
     async def follow_log(self, caller: Caller, request: m.FollowLog) -> AsyncGenerator[m.LogPiece, None]:
         """History, then live, no gap, no repeat, until the command has ended."""
-        command = await self._begun(await self._command(caller, request.command_id))
+        command = await self._begun(await self._command_to_use(caller, request.command_id))
         if command.log_path is None:
             return
         _require_log(command)
@@ -99,7 +99,7 @@ class LogVerbs(CommandVerbs):
 
     async def list_artifacts(self, caller: Caller, request: m.SessionPage) -> m.ArtifactList:
         """A session's artifacts."""
-        session = await self._session(caller, request.session_id)
+        session = await self._session_to_use(caller, request.session_id)
         rows = await self._call(self._store.list_artifacts, session.id, after=request.after, limit=request.limit + 1)
         rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.ArtifactList(items=[views.artifact(row) for row in rows], next_after=following)
@@ -113,7 +113,7 @@ class LogVerbs(CommandVerbs):
         return (await self._artifact(caller, request))[1]
 
     async def _artifact(self, caller: Caller, request: m.ArtifactId) -> tuple[Artifact, Path]:
-        session = await self._session(caller, request.session_id)
+        session = await self._session_to_use(caller, request.session_id)
         row = await self._call(self._store.get_artifact, request.artifact_id)
         if row.session_id != session.id:
             raise NotFoundError(f"session {session.id} has no artifact {request.artifact_id}")

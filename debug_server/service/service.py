@@ -21,7 +21,6 @@ from debug_server.service.idempotency import Attempt, KeyedReplies
 from debug_server.service.operations import Operation
 from debug_server.service.outgoing import OutgoingVerbs
 from debug_server.service.quotas import check_quotas
-from debug_server.service.token_uses import TokenUses
 from debug_server.service.workers import WorkerVerbs
 from debug_server.store import MetadataStore
 from debug_server.workers.workers import Workers
@@ -45,7 +44,6 @@ class Service(OutgoingVerbs, WorkerVerbs):
     ) -> None:
         super().__init__(store=store, engine=engine, sessions=sessions, paths=paths)
         self._workers = workers
-        self._token_uses = TokenUses(store)
         self.parts: Sequence[Part] = ()  # of the server around it, whose readiness is the service's too
         self.grpc_address: tuple[str, int] | None = None  # host and port of the server around it, once it listens
         self._keyed = KeyedReplies(

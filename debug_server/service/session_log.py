@@ -24,7 +24,7 @@ class SessionLogVerbs(LogVerbs):
 
     async def follow_session(self, caller: Caller, request: m.FollowSession) -> AsyncGenerator[m.LogPiece, None]:
         """History, then live, until every command has ended; before the first one it waits for it."""
-        await self._session(caller, request.session_id)
+        await self._session_to_use(caller, request.session_id)
         base, seen = 0, set[int]()
         async with self._wakeups.of(("session", request.session_id)) as woken:
             while True:
@@ -45,7 +45,7 @@ class SessionLogVerbs(LogVerbs):
 
     async def read_session(self, caller: Caller, request: m.FollowSession) -> AsyncGenerator[m.LogPiece, None]:
         """What there is now."""
-        await self._session(caller, request.session_id)
+        await self._session_to_use(caller, request.session_id)
         rows = await self._call(self._store.list_commands, request.session_id)
         base = 0
         for row in sorted((row for row in rows if row.log_path is not None), key=_start):

@@ -134,14 +134,14 @@ class SessionVerbs(ServicePart):
     async def fork_session(self, caller: Caller, request: m.ForkSession) -> m.SessionList:
         """New sessions from the current state."""
         self._accepting()
-        session = await self._session(caller, request.session_id)
+        session = await self._session_to_use(caller, request.session_id)
         async with self._quotas.room(caller, sessions=request.count):
             rows = await self._call_git(self._sessions.fork, session, request.count, owner=caller.name)
         return m.SessionList(items=[views.session(row) for row in rows])
 
     async def reset_session(self, caller: Caller, request: m.SessionId) -> m.SessionReply:
         """Back to commit and patch; not while a command runs in it."""
-        session = await self._session(caller, request.session_id)
+        session = await self._session_to_use(caller, request.session_id)
         running = [row for row in await self._call(self._store.list_commands, session.id) if not row.status.terminal]
         if running:
             raise ConflictError(f"session {session.id} has a command under way ({running[0].id}): cancel it first")
@@ -159,7 +159,7 @@ class SessionVerbs(ServicePart):
 
     async def diff_bytes(self, caller: Caller, request: m.SessionId) -> bytes:
         """The same, byte for byte."""
-        session = await self._session(caller, request.session_id)
+        session = await self._session_to_use(caller, request.session_id)
         return await self._call_git(self._sessions.diff, session)
 
     async def close_session(self, caller: Caller, request: m.SessionId) -> m.Message:

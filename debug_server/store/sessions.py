@@ -9,7 +9,7 @@ A terminal status is final.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -148,11 +148,12 @@ class Sessions(StorePart):
             self._announce(Notice(f"session.{status}", session_id))
         return _session(row)
 
-    def touch_session(self, session_id: int) -> None:
-        """Note that the session is in use."""
+    def touch_sessions(self, session_ids: Iterable[int]) -> None:
+        """Note that the sessions are in use; those that have ended stay as they are."""
         with self._database.write() as transaction:
-            if not transaction.run("UPDATE sessions SET updated_at = ? WHERE id = ?", (self._now(), session_id)):
-                found(None, "session", session_id)
+            now = self._now()
+            for session_id in session_ids:
+                transaction.run(f"UPDATE sessions SET updated_at = ? WHERE id = ? AND {_LIVE}", (now, session_id))
 
     def list_expired_sessions(self, now: datetime) -> list[Session]:
         """Sessions that have not ended although their time is over."""

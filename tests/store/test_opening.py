@@ -237,7 +237,7 @@ def test_a_postgres_that_went_away(postgres: Cluster) -> None:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
             " AND backend_type = 'client backend'"
         )
-        store.touch_session(session.id)
+        store.touch_sessions([session.id])
         postgres.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
             " AND backend_type = 'client backend'"

@@ -91,18 +91,17 @@ def test_listing_sessions(store: MetadataStore) -> None:
 
 
 def test_heartbeat_and_expiry(store: MetadataStore, clock: Clock) -> None:
-    """touch_session moves updated_at; only sessions that still live are listed as expired."""
+    """touch_sessions moves updated_at of sessions that live, and only those are listed as expired."""
     lasting = store.create_session()
     short = store.create_session(expires_at=clock() + timedelta(seconds=10))
     ended = store.create_session(expires_at=clock() + timedelta(seconds=10))
     store.update_session(ended.id, status=SessionStatus.CANCELLED)
-    now = clock.move(10)
-    store.touch_session(lasting.id)
+    before, now = clock(), clock.move(10)
+    store.touch_sessions([lasting.id, ended.id, 99])
     assert store.get_session(lasting.id).updated_at == now
     assert [session.id for session in store.list_expired_sessions(now)] == [short.id]
     assert store.list_expired_sessions(now - timedelta(seconds=1)) == []
-    with pytest.raises(NotFoundError):
-        store.touch_session(99)
+    assert store.get_session(ended.id).updated_at == before
 
 
 def test_artifacts(store: MetadataStore, session: Session) -> None:

@@ -1,0 +1,67 @@
+"""When tokens and sessions were last used: written beside the requests, never by them.
+
+Nothing is written while the store is away: a note that is lost costs at most the accuracy of a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Set
+
+from debug_server.errors import DebugServerError
+from debug_server.store.tokens import USE_NOTED_EVERY
+
+_LOG = logging.getLogger(__name__)
+_REMEMBERED = 10_000
+_CLOSE_SECONDS = 1.0
+
+
+class Uses:
+    """Collects uses of rows; one thread at a time writes all that have come meanwhile in one commit."""
+
+    def __init__(self, what: str, write: Callable[[Set[int]], None]) -> None:
+        self._what = what  # "token", "session"
+        self._write = write
+        self._lock = threading.Lock()
+        self._tried: dict[int, float] = {}  # by row, when it was last tried: a store that fails is left alone
+        self._waiting: set[int] = set()
+        self._writer: threading.Thread | None = None
+
+    def note(self, number: int) -> None:
+        """The row of that number is in use; returns at once."""
+        now = time.monotonic()
+        with self._lock:
+            if now - self._tried.get(number, -USE_NOTED_EVERY) < USE_NOTED_EVERY:
+                return
+            if len(self._tried) >= _REMEMBERED:
+                self._tried.clear()
+            self._tried[number] = now
+            self._waiting.add(number)
+            if self._writer is not None:
+                return
+            writer = threading.Thread(target=self._write_all, name=f"{self._what}-uses", daemon=True)
+            try:
+                writer.start()
+            except RuntimeError:  # no thread can be had: the next use tries again
+                return
+            self._writer = writer
+
+    def close(self) -> None:
+        """Let what is being written be written, unless that takes long."""
+        if (writer := self._writer) is not None:
+            writer.join(_CLOSE_SECONDS)
+
+    def _write_all(self) -> None:
+        while True:
+            with self._lock:
+                numbers, self._waiting = self._waiting, set()
+                if not numbers:
+                    self._writer = None
+                    return
+            try:
+                self._write(numbers)
+            except DebugServerError as error:
+                fields = {"what": self._what, "rows": len(numbers), "error": str(error)}
+                _LOG.info("use_not_noted", extra=fields)
