@@ -20,6 +20,7 @@ from debug_server.workers.turns import Ended, Mailbox, Text, TokenUsage, ToolCal
 _INTERRUPT_SECONDS = 5.0
 # Functions called together arrive as several requests: how long to wait for the next, and after the model has ended.
 _MORE_CALLS_SECONDS, _LAST_CALL_SECONDS = 0.25, 0.02
+_USAGE_SECONDS = 1.0  # for the worker to tell the tokens of a turn that it was told to interrupt
 _CLIENT_CALLS = {"contentItems": [{"type": "inputText", "text": "the client makes this call"}], "success": False}
 
 
@@ -76,9 +77,11 @@ class Turn:
         self._tools = {str(tool["name"]) for tool in request.tools}
         self._called: list[int | str] = []  # the worker's requests for them
         self._last_call: asyncio.TimerHandle | None = None
+        self._counting: asyncio.Task[None] | None = None  # interrupts a turn of calls to learn its tokens
         self.thread_id: str | None = None
         self.turn_id: str | None = None
         self.usage = TokenUsage()
+        self._is_counted = False  # usage holds the tokens of the last call, too
         self.is_stuck = False  # left, and the worker did not confirm that it has stopped
 
     def begin(self) -> None:
@@ -107,17 +110,23 @@ class Turn:
         """Make sure that the worker does not go on with it: interrupt it, and wait for the confirmation."""
         if self._last_call is not None:
             self._last_call.cancel()
+        if self._counting is not None:
+            self._counting.cancel()
         try:
             async with asyncio.timeout(_INTERRUPT_SECONDS):
-                if self._begun is not None and not self._begun.done():
-                    await asyncio.wait({self._begun})
-                if self.turn_id is not None and not self._over.is_set():
-                    await self._interrupt()
+                await self._interrupt_begun()
         except (TimeoutError, DebugServerError):
             self.is_stuck = self._rpc.is_open
         finally:
             if self._begun is not None:
                 self._begun.cancel()
+
+    async def _interrupt_begun(self) -> None:
+        """Interrupt it unless it is over; what is just being started must have its id first."""
+        if self._begun is not None and not self._begun.done():
+            await asyncio.wait({self._begun})
+        if self.turn_id is not None and not self._over.is_set():
+            await self._interrupt()
 
     async def _interrupt(self) -> None:
         which = {"threadId": self.thread_id, "turnId": self.turn_id}
@@ -191,6 +200,7 @@ class Turn:
                 completion=_count(total, "outputTokens"),
                 reasoning=_count(total, "reasoningOutputTokens"),
             )
+            self._is_counted = True
         if self._called:
             self._expect_calls(_LAST_CALL_SECONDS)
         self._mailbox.touch()
@@ -200,6 +210,7 @@ class Turn:
         if params.get("tool") not in self._tools:
             return False
         self._called.append(number)
+        self._is_counted = False
         arguments = json.dumps(params.get("arguments"))
         self._mailbox.put(ToolCall(call_id=str(params.get("callId")), name=str(params["tool"]), arguments=arguments))
         self._expect_calls(_MORE_CALLS_SECONDS)
@@ -211,12 +222,26 @@ class Turn:
         self._last_call = asyncio.get_running_loop().call_later(seconds, self._calls_complete)
 
     def _calls_complete(self) -> None:
+        if self._counting is not None:
+            return
+        if self._is_counted:
+            self._mailbox.put(Ended(status="completed", usage=self.usage))
+        else:
+            self._counting = asyncio.ensure_future(self._end_counted())
+
+    async def _end_counted(self) -> None:
+        """End with the tokens of the calls, which codex tells once they are answered or the turn is interrupted."""
+        with suppress(TimeoutError, DebugServerError):
+            async with asyncio.timeout(_USAGE_SECONDS):
+                await self._interrupt_begun()
         self._mailbox.put(Ended(status="completed", usage=self.usage))
 
     def _ended(self, turn: Any) -> None:
         if self._over.is_set():
             return
         self._over.set()
+        if self._counting is not None:
+            return
         status = turn.get("status") if isinstance(turn, dict) else None
         if status in ("completed", "interrupted"):
             self._mailbox.put(Ended(status=status, usage=self.usage))

@@ -37,6 +37,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
         environ = {
             "CODEX_BIN": str(program),
             "CODEX_HOME": str(home),
+            "HOME": str(home),  # codex starts a login shell, to learn what it sets
             "PROXY_APPROVAL_POLICY": "untrusted",
             "WORKER_BACKOFF_INITIAL_MS": "100",
         }
@@ -119,6 +120,9 @@ def test_a_function_of_the_clients(real: Real) -> None:
     first = client.chat.completions.create(model="gpt-5.2", messages=says("CALL weather"), tools=tools)
     assert first.choices[0].finish_reason == "tool_calls"
     assert first.choices[0].message.tool_calls
+    assert first.usage is not None
+    assert (first.usage.prompt_tokens, first.usage.completion_tokens) == (11, 3)
+    asked = len(real.stub.requests)
     call = first.choices[0].message.tool_calls[0]
     assert call.type == "function"
     assert (call.function.name, call.function.arguments) == ("weather", '{"city": "Rome"}')
@@ -129,6 +133,7 @@ def test_a_function_of_the_clients(real: Real) -> None:
     ]
     second = client.chat.completions.create(model="gpt-5.2", messages=messages, tools=tools)
     assert second.choices[0].message.content == "done sunny"
+    assert len(real.stub.requests) == asked + 1  # the interrupted turn has cost no further request
 
 
 def test_a_turn_with_an_approval_request(real: Real) -> None:

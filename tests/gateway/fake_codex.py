@@ -7,7 +7,8 @@ MODE (see ``_misbehave``), FINISH_REASON (completed, interrupted, failed).
 
 A prompt may hold ``key=value`` words: words=N (the answer is w0 to wN-1), delay=MS between words, first=MS before them,
 gate=FILE (the middle word comes when it is there), die=STEP (request, started, delta, item, usage, completed), hang=1,
-tool=NAME calls=N, approve=1, error=INFO, big=BYTES, overload=N.
+tool=NAME calls=N, late=1 (the tokens of calls are told when the turn is interrupted, as codex does), approve=1,
+error=INFO, big=BYTES, overload=N.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Fake:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count(1)
         self._turns: dict[str, bool] = {}  # turn -> interrupted
+        self._uncounted: set[str] = set()  # turns whose tokens are told when they are interrupted
         self._threads: dict[str, dict[str, Any]] = {}
         self._pending: dict[int, Callable[[Any], None]] = {}
         self._overloads: dict[str, int] = {}
@@ -125,7 +127,7 @@ class Fake:
             return self._start(params)
         if method == "turn/interrupt":
             self._turns[params["turnId"]] = True
-            self.later(0, lambda: self._complete(params["threadId"], params["turnId"], "interrupted"))
+            self.later(0, lambda: self._interrupted(params["threadId"], params["turnId"]))
             return {}
         if method == "thread/unsubscribe":
             self._threads.pop(params["threadId"], None)
@@ -210,7 +212,16 @@ class Fake:
             request = next(self._numbers)
             self._pending[request] = lambda result: None
             write({"id": request, "method": "item/tool/call", "params": asked})
-        self._use(where, 3)
+        if "late" in options:
+            self._uncounted.add(turn)
+        else:
+            self._use(where, 3)
+
+    def _interrupted(self, thread: str, turn: str) -> None:
+        if turn in self._uncounted:
+            self._uncounted.remove(turn)
+            self._use({"threadId": thread, "turnId": turn}, 3)
+        self._complete(thread, turn, "interrupted")
 
     def _fail(self, thread: str, turn: str, info: str) -> None:
         told = {"message": f"the fake failed: {info}", "codexErrorInfo": info, "additionalDetails": None}

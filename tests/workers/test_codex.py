@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from debug_server.errors import HandshakeError, WorkerError, WorkerExitedError
+from debug_server.workers import codex_turn
 from debug_server.workers.codex import CodexConversation, CodexOptions
 from debug_server.workers.codex_turn import TurnRequest
-from debug_server.workers.turns import Ended, Mailbox, Text, ToolCall, TurnEvent
+from debug_server.workers.turns import Ended, Mailbox, Text, TokenUsage, ToolCall, TurnEvent
 from tests.gateway.channels import conversing
 from tests.gateway.fake_codex import STEPS
 
@@ -103,6 +104,33 @@ def test_calls_of_declared_functions_come_together() -> None:
             async with conversation.turn(undeclared) as turn, asyncio.timeout(60):
                 while conversation.rpc.counters.requests < 4:
                     assert not isinstance(await turn.read(), ToolCall)
+
+    run(work())
+
+
+def test_calls_come_with_their_tokens() -> None:
+    """A worker that tells the tokens of calls only when the turn is interrupted is asked for them before the end."""
+
+    async def work() -> None:
+        tool = {"type": "function", "name": "f", "description": "", "inputSchema": {}}
+        async with conversing() as (conversation, _):
+            *calls, end = await events_of(conversation, prompt("tool=f calls=2 late=1", tools=[tool]))
+            assert [type(call) for call in calls] == [ToolCall, ToolCall]
+            assert end == Ended(status="completed", usage=TokenUsage(prompt=7, cached=2, completion=3))
+
+    run(work())
+
+
+def test_calls_whose_tokens_are_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait for them is bounded: the calls reach the client all the same."""
+    monkeypatch.setattr(codex_turn, "_USAGE_SECONDS", 0.1)
+    monkeypatch.setattr(codex_turn, "_INTERRUPT_SECONDS", 0.1)
+
+    async def work() -> None:
+        tool = {"type": "function", "name": "f", "description": "", "inputSchema": {}}
+        async with conversing({"FAKE_CODEX_JSONRPC_HANG": "turn/interrupt"}) as (conversation, _):
+            *calls, end = await events_of(conversation, prompt("tool=f late=1", tools=[tool]))
+            assert len(calls) == 1 and end == Ended(status="completed", usage=TokenUsage())
 
     run(work())
 
