@@ -13,6 +13,18 @@ from debug_server.model import Limits
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def test_the_development_settings_are_sound() -> None:
+    """.env.dev names declared variables only, loads, stays on loopback and holds no key."""
+    lines = [line for line in (ROOT / ".env.dev").read_text().splitlines() if line and not line.startswith("#")]
+    environ = dict(line.split("=", 1) for line in lines)
+    declared = {line.split("=", 1)[0] for line in (ROOT / ".env.example").read_text().splitlines() if "=" in line}
+    assert environ.keys() <= declared
+    assert not [name for name in environ if "KEY" in name or "TOKEN" in name or "SECRET" in name]
+    config = load(GatewayConfig, environ=environ).value
+    assert config.codex.enabled is True
+    assert environ["PROXY_HOST"] == "127.0.0.1"
+
+
 def test_the_shipped_file_says_the_defaults() -> None:
     """config/runner.toml loads, and every value in it is the declared default."""
     assert load(RunnerConfig, files=[ROOT / "config/runner.toml"]).value == load(RunnerConfig, base=ROOT).value
