@@ -110,7 +110,12 @@ class Local:
     @cached_property
     def sessions(self) -> Sessions:
         """Workspaces of registered repositories."""
-        return Sessions.of(self.store, self.settings)
+        return Sessions.of(self.store, self.settings, process=self._process)
+
+    def _process(self) -> str:
+        """The name of this process; not by way of the environments, which cost time to import."""
+        known = self.supervisor if "supervisor" in self.__dict__ else self.bare_supervisor
+        return known.owner
 
     @cached_property
     def engine(self) -> LocalEngine:

@@ -97,7 +97,7 @@ class RunnerManager:
         settings = RunnerSettings.from_config(placed.loaded.value)
         with open_store(default_url(os.environ, placed.data), data_folder=placed.data) as store:
             supervisor = WorkerSupervisor.from_settings(metadata_store=store, settings=settings)
-            sessions = Sessions(store=store, paths=settings.paths)
+            sessions = Sessions(store=store, paths=settings.paths, process=lambda: supervisor.owner)
             engine = LocalEngine(store=store, supervisor=supervisor, sessions=sessions)  # never started: it only queues
             service = Service(store=store, engine=engine, sessions=sessions, paths=settings.paths)
             try:

@@ -67,11 +67,14 @@ class Housekeeper:
             self._thread.join(_JOIN_SECONDS)
 
     def _run(self, recover: Callable[[], object]) -> None:
-        pause = 0.0  # at once: what a server that was killed had ended and not concluded must not wait
-        while not self._done.wait(pause):
-            pause = _EVERY_SECONDS
-            attempt("housekeeping_failed", recover)  # what fails the next round tries again
-            attempt("housekeeping_failed", self.tidy)
+        self._round(recover)  # at once: what a server that was killed had ended and not concluded must not wait
+        self._upkeep.wake()  # the leases of open sessions are renewed now
+        while not self._done.wait(_EVERY_SECONDS):
+            self._round(recover)
+
+    def _round(self, recover: Callable[[], object]) -> None:
+        attempt("housekeeping_failed", recover)  # what fails the next round tries again
+        attempt("housekeeping_failed", self.tidy)
 
     def tidy(self) -> list[int]:
         """One round over the open sessions; returns those that were closed."""

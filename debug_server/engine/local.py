@@ -57,7 +57,7 @@ class LocalEngine:
     ) -> None:
         self._store, self._telemetry = store, telemetry
         self._supervisor, self._settings = supervisor, supervisor.settings
-        self._sessions = sessions or Sessions.of(store, supervisor.settings)
+        self._sessions = sessions or Sessions.of(store, supervisor.settings, process=lambda: supervisor.owner)
         self._feed = EventFeed(store)
         self._lock = threading.Condition()
         self._at_work: set[int] = set()

@@ -12,7 +12,7 @@ import hashlib
 import logging
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any, Self
 from debug_server.config import WorkspacesConfig
 from debug_server.engine.artifacts import ARTIFACTS, ArtifactKeeper
 from debug_server.engine.attempts import attempt
+from debug_server.engine.lease_holders import GENERATION, ProcessLeases
 from debug_server.engine.own_places import OwnPlaces, cleanup_told
 from debug_server.engine.wanted_environment import WantedEnvironment
 from debug_server.engine.workspace import SessionWorkspace, session_workspace
@@ -39,7 +40,6 @@ from debug_server.worktrees.patches import apply_patch, load_patch
 _LOG = logging.getLogger(__name__)
 CLOSES_SESSION = "closes_session"  # key of a command's metadata: it is the session's last
 LEASE_WITH_FIRST_COMMAND = "lease_with_first_command"  # of a session: the commit
-_GENERATION = "lease_generation"
 _PROCESS = "process"  # of a session: the process without which it is of no use to anybody
 _MAX_FORKS = 64
 _PAGE = 200
@@ -53,12 +53,25 @@ SESSION_END = {
 class Sessions:
     """Opens and closes sessions on this machine; safe to share between threads."""
 
-    def __init__(self, *, store: MetadataStore, paths: RunnerPaths, settings: WorkspacesConfig | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        store: MetadataStore,
+        paths: RunnerPaths,
+        settings: WorkspacesConfig | None = None,
+        process: Callable[[], str] | None = None,
+    ) -> None:
+        """``process`` is the name of this process as an owner; without it only their time ends its leases."""
         self._store = store
         self._paths = paths
         self.settings = settings or WorkspacesConfig()
         self._lock = threading.Lock()
         self._pools: dict[int, WorktreePool] = {}
+        self._holders = (
+            None
+            if process is None
+            else ProcessLeases(owners_dir=paths.owners_dir, process=process, open_sessions=self.open_sessions)
+        )
         self._own = OwnPlaces(store=store, paths=paths, trust=self.trust)
         self.artifacts = ArtifactKeeper(store=store, paths=paths)
         self._closing: dict[int, threading.Lock] = {}
@@ -69,9 +82,9 @@ class Sessions:
         return Trust(listed=self.settings.trusted_repositories)
 
     @classmethod
-    def of(cls, store: MetadataStore, settings: RunnerSettings) -> Self:
+    def of(cls, store: MetadataStore, settings: RunnerSettings, *, process: Callable[[], str] | None = None) -> Self:
         """As the settings say."""
-        return cls(store=store, paths=settings.paths, settings=settings.workspaces)
+        return cls(store=store, paths=settings.paths, settings=settings.workspaces, process=process)
 
     def register(self, remote: str, *, name: str | None = None) -> Repository:
         """The repository of a URL or a local path, registered if it is new."""
@@ -115,6 +128,7 @@ class Sessions:
                     bare_path=root / "repos" / f"{repository.name}.bare",
                     worktree_root=root / "worktrees" / repository.name,
                     defaults=self.settings,
+                    holders=self._holders,
                 )
                 self._pools[repository.id] = found
             return found
@@ -153,7 +167,7 @@ class Sessions:
                 expires_at=expires_at,
                 metadata={
                     **(metadata or {}),
-                    _GENERATION: lease.generation,
+                    GENERATION: lease.generation,
                     **({} if process is None else {_PROCESS: process}),
                 },
             )
@@ -166,7 +180,7 @@ class Sessions:
         if session.repository_id is None or session.worktree_id is None:
             raise InvalidInputError(f"session {session.id} has no leased workspace")
         row = self._store.get_worktree(session.worktree_id)
-        generation = session.metadata.get(_GENERATION)
+        generation = session.metadata.get(GENERATION)
         if row.lease_token is None or row.generation != generation:
             raise LeaseLostError(f"the lease of session {session.id} on {row.path} is over: open a new session")
         return WorktreeLease(
@@ -206,7 +220,7 @@ class Sessions:
                 session.id,
                 worktree_id=lease.worktree.id,
                 commit_sha=lease.commit_sha,
-                merge={_GENERATION: lease.generation},
+                merge={GENERATION: lease.generation},
             )
         except BaseException:
             lease.release()
@@ -327,7 +341,7 @@ class Sessions:
             expires_at=session.expires_at,
             metadata={
                 **{name: value for name, value in session.metadata.items() if name != _PROCESS},
-                _GENERATION: lease.generation,
+                GENERATION: lease.generation,
                 "forked_from": session.id,
             },
         )

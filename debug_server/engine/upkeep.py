@@ -39,31 +39,42 @@ class Upkeep:
         self._environments = supervisor.environments
         self._settings = supervisor.settings.environments
         self._done = threading.Event()
+        self._woken = threading.Event()
         self._thread: threading.Thread | None = None
         self._swept = time.monotonic()
 
     def start(self) -> None:
-        """Begin; the first round comes after the sessions of an earlier server have had their leases renewed."""
+        """Begin; the first round comes with ``wake``, or after a pause."""
         self._store.keep_reserve()
         self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
         self._thread.start()
 
+    def wake(self) -> None:
+        """Do the next round now; not before the sessions of an earlier server have had their leases renewed."""
+        self._woken.set()
+
     def stop(self) -> None:
         """Begin nothing more."""
         self._done.set()
+        self._woken.set()
         if self._thread is not None:
             self._thread.join(_JOIN_SECONDS)
 
     def _run(self) -> None:
-        while not self._done.wait(_ROUND_SECONDS):
+        while not self._is_done_after(_ROUND_SECONDS):
             self.recover_leases()
             self._store.keep_reserve()
             if time.monotonic() - self._swept >= _SWEEP_SECONDS:
                 self._swept = time.monotonic()
                 self.sweep()
 
+    def _is_done_after(self, seconds: float) -> bool:
+        self._woken.wait(seconds)
+        self._woken.clear()
+        return self._done.is_set()
+
     def recover_leases(self) -> None:
-        """Take back every workspace whose lease ran out and in which nothing runs."""
+        """Take back every workspace whose lease ran out, or whose process died, and in which nothing runs."""
         for repository in self._repositories():
             attempt("upkeep_failed", partial(self._recover, repository), step="lease_recovery")
 

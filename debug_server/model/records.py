@@ -64,6 +64,7 @@ class Worktree:
     lease_token: str | None
     generation: int  # each lease adds one; a holder with an older number is fenced off
     lease_expires_at: datetime | None
+    process: str | None = None  # that took the lease, as its lock is named; None: unknown, only the time ends the lease
     backend: str  # overlay or pool
     metadata: dict[str, Any] = field(default_factory=dict)
     created_at: datetime

@@ -104,6 +104,8 @@ class SessionVerbs(ServicePart):
             owner_token_id=caller.token_id,
             expires_at=datetime.now(UTC) + timedelta(seconds=expires) if expires else None,
             metadata=metadata,
+            # Killed before the run's one command is queued, nobody would ever close the session.
+            process=self._engine.owner if isinstance(request, m.StartRun) else None,
         )
 
     async def _opened_under(self, caller: Caller, key: str, since: datetime) -> Session | None:

@@ -12,7 +12,7 @@ from debug_server.service import messages as m
 T = TypeVar("T")
 # Key of a session's metadata: the caller's own. The other names are facts that the engine acts upon.
 CALLER = "caller"
-_HIDDEN = frozenset({"lease_generation", "idempotency_key", "after", CALLER})
+_HIDDEN = frozenset({"lease_generation", "idempotency_key", "after", "process", CALLER})
 
 
 def one_page(rows: list[T], limit: int, cursor: Callable[[T], int]) -> tuple[list[T], int | None]:

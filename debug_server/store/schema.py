@@ -309,4 +309,9 @@ MIGRATIONS = (
         up=("CREATE TABLE folder (id INTEGER PRIMARY KEY, mark TEXT NOT NULL)",),
         down=("DROP TABLE folder",),
     ),
+    Migration(
+        version=7,
+        up=("ALTER TABLE worktrees ADD COLUMN process TEXT",),
+        down=("ALTER TABLE worktrees DROP COLUMN process",),
+    ),
 )

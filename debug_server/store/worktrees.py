@@ -22,7 +22,7 @@ from debug_server.store.part import EVERY, StorePart, filters, found, require
 
 _COLUMNS = (
     "id, repository_id, path, status, commit_sha, environment_hash, owner, lease_token, generation, lease_expires_at,"
-    " backend, metadata, created_at, updated_at"
+    " backend, metadata, created_at, updated_at, process"
 )
 _GET = f"SELECT {_COLUMNS} FROM worktrees WHERE id = ?"
 _HELD = "WHERE id = ? AND lease_token = ? AND generation = ? AND status <> 'idle'"
@@ -32,12 +32,13 @@ _INSERT = (
 )
 _LEASE = (
     "UPDATE worktrees SET status = 'reserved', owner = ?, lease_token = ?, generation = generation + 1,"
-    " commit_sha = ?, environment_hash = COALESCE(?, environment_hash), lease_expires_at = ?, updated_at = ?"
+    " commit_sha = ?, environment_hash = COALESCE(?, environment_hash), lease_expires_at = ?, process = ?,"
+    " updated_at = ?"
     f" WHERE id = ? AND (status = 'idle' OR lease_expires_at <= ?) RETURNING {_COLUMNS}"
 )
 _RELEASE = (
     "UPDATE worktrees SET status = 'idle', owner = NULL, lease_token = NULL, lease_expires_at = NULL,"
-    f" commit_sha = ?, environment_hash = ?, updated_at = ? {_HELD}"
+    f" process = NULL, commit_sha = ?, environment_hash = ?, updated_at = ? {_HELD}"
 )
 
 
@@ -73,6 +74,7 @@ class Worktrees(StorePart):
         commit_sha: str,
         environment_hash: str | None,
         expires_at: datetime,
+        process: str | None = None,
     ) -> Worktree | None:
         """Take an idle workspace, or one whose lease has expired; None if somebody else holds it.
 
@@ -81,8 +83,8 @@ class Worktrees(StorePart):
         """
         with self._database.write() as transaction:
             now = self._now()
-            values = (owner, lease_token, commit_sha, environment_hash, epoch(expires_at), now, worktree_id, now)
-            row = transaction.one(_LEASE, values)
+            lease = (owner, lease_token, commit_sha, environment_hash, epoch(expires_at), process)
+            row = transaction.one(_LEASE, (*lease, now, worktree_id, now))
             if row is None:
                 require(transaction, "worktrees", "worktree", worktree_id)
         return None if row is None else _worktree(row)
@@ -172,4 +174,5 @@ def _worktree(row: Row) -> Worktree:
         metadata=mapping_from(row[11]),
         created_at=moment(row[12]),
         updated_at=moment(row[13]),
+        process=row[14],
     )

@@ -3,13 +3,15 @@
 idle --lease--> reserved --prepared--> busy --release--> idle
                    |                     |
                    +------ expires ------+--> leased anew (generation + 1) once nothing runs in it
+
+A lease expires when its time is over, or at once when its process is found dead and no open session has it.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -46,6 +48,7 @@ class WorktreeStore(Protocol):
         commit_sha: str,
         environment_hash: str | None,
         expires_at: datetime,
+        process: str | None = None,
     ) -> Worktree | None:
         """Take an idle or expired row, generation + 1; None if somebody else has it."""
 
@@ -74,6 +77,17 @@ class WorktreeStore(Protocol):
 
     def clear_worktree(self, worktree_id: int) -> Worktree:
         """Forget the commit and the environment."""
+
+
+class LeaseHolders(Protocol):
+    """What tells the leases of a crashed process from those of a live one, before their time is over."""
+
+    @property
+    def process(self) -> str:
+        """The name of this process, for the leases that it takes."""
+
+    def abandoned(self, rows: Sequence[Worktree]) -> list[Worktree]:
+        """Those whose process is known to be dead and which no open session has."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -147,4 +161,4 @@ class WorktreeLease:
                 raise
 
 
-__all__ = ["InUse", "WorktreeLease", "WorktreeStore"]
+__all__ = ["InUse", "LeaseHolders", "WorktreeLease", "WorktreeStore"]

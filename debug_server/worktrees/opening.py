@@ -10,7 +10,7 @@ from debug_server.config import WorkspacesConfig, settings_of
 from debug_server.errors import InvalidInputError
 from debug_server.model import Repository
 from debug_server.worktrees.foreign import Trust
-from debug_server.worktrees.leases import WorktreeStore
+from debug_server.worktrees.leases import LeaseHolders, WorktreeStore
 from debug_server.worktrees.pool import WorktreePool
 from debug_server.worktrees.settings import WorktreePoolSettings
 
@@ -27,6 +27,7 @@ def build_pool_from_repository(
     bare_path: Path,
     worktree_root: Path,
     defaults: WorkspacesConfig | None = None,
+    holders: LeaseHolders | None = None,
 ) -> WorktreePool:
     """The pool of a registered repository, whose ``settings`` may carry any of ``OWN_SETTINGS``."""
     machine = defaults or WorkspacesConfig()
@@ -42,7 +43,7 @@ def build_pool_from_repository(
         trust=Trust(listed=machine.trusted_repositories),
         **own,
     )
-    return WorktreePool(store, settings)
+    return WorktreePool(store, settings, holders=holders)
 
 
 def check_repository_settings(settings: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import secrets
 import time
@@ -23,7 +24,7 @@ from debug_server.errors import (
 )
 from debug_server.model import Worktree, WorktreeStatus
 from debug_server.worktrees.backend import WorkspaceBackend, choose_backend
-from debug_server.worktrees.leases import InUse, WorktreeLease, WorktreeStore
+from debug_server.worktrees.leases import InUse, LeaseHolders, WorktreeLease, WorktreeStore
 from debug_server.worktrees.locks import file_lock, sweep_private
 from debug_server.worktrees.mirror import Mirror
 from debug_server.worktrees.patches import SessionPatch, apply_patch
@@ -34,6 +35,7 @@ from debug_server.worktrees.submodules import Submodules
 from debug_server.worktrees.usage import processes_under
 from debug_server.worktrees.waiting import WaitingLine
 
+_LOG = logging.getLogger(__name__)
 _RECOVER_SECONDS = 60.0
 _LOCK_TIMEOUT = 60.0
 _HEX_DIGITS = frozenset("0123456789abcdef")
@@ -56,11 +58,13 @@ class WorktreePool:
         *,
         now: Callable[[], datetime] | None = None,
         in_use: InUse | None = None,
+        holders: LeaseHolders | None = None,
     ) -> None:
         self.settings = settings
         self._store = metadata_store
         self._now = now or (lambda: datetime.now(UTC))
         self._in_use = in_use
+        self._holders = holders
         self._recovered = -math.inf
         self.mirror = self._mirror(settings.bare_path, settings.remote_url)
         self._submodules = Submodules(self.mirror, self._mirror) if settings.submodules else None
@@ -198,6 +202,7 @@ class WorktreePool:
 
     def recover(self) -> list[Path]:
         """Clean every workspace whose lease expired and in which nothing runs, and what killed processes left."""
+        self._expire_abandoned()
         paths = []
         for row in self._store.list_expired_leases(self._now()):
             if not self._is_ours(row) or self._busy(row):
@@ -212,6 +217,16 @@ class WorktreePool:
         self.backend.recover()
         sweep_private(self._scratch)
         return paths
+
+    def _expire_abandoned(self) -> None:
+        """End the leases of dead processes now: nobody is left to renew or release them."""
+        if self._holders is None:
+            return
+        now = self._now()
+        running = [row for row in self._rows() if row.lease_expires_at is not None and row.lease_expires_at > now]
+        for row in self._holders.abandoned(running):
+            if row.lease_token is not None and self._store.renew_lease(row.id, row.lease_token, row.generation, now):
+                _LOG.info("lease_abandoned", extra={"path": row.path, "process": row.process})
 
     def reclaim_stale_worktrees(self, *, max_idle_age: timedelta, max_bytes: int | None = None) -> list[Path]:
         """Remove workspaces that were idle for longer than ``max_idle_age``, and trees unused for as long.
@@ -295,6 +310,7 @@ class WorktreePool:
             commit_sha=request.commit,
             environment_hash=request.environment_hash,
             expires_at=self._now() + self.settings.lease_ttl,
+            process=self._holders.process if self._holders is not None else None,
         )
         if leased is None:
             return None

@@ -24,7 +24,7 @@ from debug_server.model import Limits
 from debug_server.surfaces.cli.run import CheckoutOptions, RunOptions, run_checkout
 from debug_server.worktrees import WorktreeLease
 from debug_server.worktrees.mount import list_mounts
-from tests.soak.workplace import LEASE_SECONDS, Workplace, digest, what_is_missing
+from tests.soak.workplace import LEASE_SECONDS, LONG_LEASE_SECONDS, Workplace, digest, what_is_missing
 
 _COLLECTOR_GRACE = 0.05  # so short that users and the collector meet
 _TIDY_SECONDS = 60.0
@@ -37,7 +37,7 @@ class Tenant:
     def __init__(self, place: Workplace, seed: int) -> None:
         self._place = place
         self._draw = random.Random(seed)
-        self._local = place.open()
+        self._local = place.open(lease_seconds=self._draw.choice([LEASE_SECONDS, LONG_LEASE_SECONDS]))
         self._expected = place.expected
         environments = self._local.supervisor.environments
         assert environments is not None

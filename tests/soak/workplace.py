@@ -17,6 +17,7 @@ from tests.runner.environment_support import make_wheel, requirements
 from tests.worktrees.places import fingerprint, random_remote, reference
 
 LEASE_SECONDS = 6.0  # a holder renews after a third of it, and may be given no processor for a while
+LONG_LEASE_SECONDS = 1800.0  # longer than a campaign's end waits: only recovery frees those of killed tenants
 _COMMITS = 12
 _PARTS = 20
 _WHEELS = ("soaka", "soakb", "soakc")
@@ -77,13 +78,13 @@ class Workplace:
         for path in (self.complaints, self.deeds):
             path.touch()
 
-    def open(self) -> Local:
+    def open(self, *, lease_seconds: float = LEASE_SECONDS) -> Local:
         """Everything on this machine, below the root."""
         settings = RunnerSettings(
             self.paths,
             kill_grace=0.2,
             workspaces=WorkspacesConfig(
-                backend=self.backend, lease_ttl_seconds=LEASE_SECONDS, max_worktrees=12, idle_seconds=0.5
+                backend=self.backend, lease_ttl_seconds=lease_seconds, max_worktrees=12, idle_seconds=0.5
             ),
             environments=EnvironmentsConfig(build_timeout=60.0),
         )

@@ -1,0 +1,39 @@
+"""Which process holds which lease of a workspace, and which of those processes are dead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from debug_server.model import Session, Worktree
+from debug_server.runner import ownership
+
+GENERATION = "lease_generation"  # key of a session's metadata: which lease of its worktree is its own
+
+
+class ProcessLeases:
+    """Leases carry the name of this process; those of a dead one are over, unless an open session goes on with them."""
+
+    def __init__(
+        self, *, owners_dir: Path, process: Callable[[], str], open_sessions: Callable[[], list[Session]]
+    ) -> None:
+        self._owners = owners_dir
+        self._process = process
+        self._open_sessions = open_sessions
+
+    @property
+    def process(self) -> str:
+        """The name of this process, whose lock ends with it."""
+        return self._process()
+
+    def abandoned(self, rows: Sequence[Worktree]) -> list[Worktree]:
+        """Those whose process is dead and which no open session has; of another folder's that cannot be told."""
+        dead = [row for row in rows if row.process is not None and self._is_dead(row.process)]
+        if not dead:
+            return []
+        # Read after the processes were found dead: none of them can open a session any more.
+        claimed = {(session.worktree_id, session.metadata.get(GENERATION)) for session in self._open_sessions()}
+        return [row for row in dead if (row.id, row.generation) not in claimed]
+
+    def _is_dead(self, name: str) -> bool:
+        return ownership.is_ours(self._owners, name) and not ownership.is_alive(self._owners, name)
