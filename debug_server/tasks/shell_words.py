@@ -1,232 +1,327 @@
-"""Where in a bash script a place is: which quotes it is in, and of which command it is a word.
+"""Reads the words of a bash script: their quotes, what in them is constant, and where a task's value stands in them.
 
-Only as much of bash as is needed to put a variable's reference at that place without changing what is around it.
+What bash computes by rules of its own (arithmetic, ``${…}``, backquotes, here-documents) is passed over: nothing in it
+is ever a part of a word. What is not understood is ``NotUnderstood``, never guessed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-_SEPARATORS = ";&|\n"
-_HEREDOC = re.compile(r"<<(-?)[ \t]*((?:\\.|'[^'\n]*'|\"[^\"\n]*\"|[^\s;&|<>()'\"\\])+)")
-_CONDITION = re.compile(r"\[\[(?=\s)")
+NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+ASSIGNMENT = re.compile(rf"({NAME})\+?=")
+BLANKS = " \t"
+ENDS_WORD = " \t\n;&|()<>"
+_VARIABLE = re.compile(rf"\$(?:({NAME}|[0-9@*#?$!-])|\{{({NAME})\}})")
+_PATTERN = "*?[]{}"  # outside quotes: may become several words
+_FIXED = ("[", "]", "[[", "]]", "{", "}", "{}")  # whole words that stay as they are
+_ONE_WORD = ("HOME", "PWD")  # paths: taken to have no blanks, as in `$HOME/bin/agent`
+
+
+class NotUnderstood(Exception):
+    """What is wrong with a script, or beyond this reader."""
+
+
+class Evaluated(NotUnderstood):
+    """Why bash may evaluate a value at its place."""
 
 
 class Quoting(Enum):
-    """What surrounds a place."""
+    """What surrounds a placeholder."""
 
     BARE = auto()
     DOUBLE = auto()
     SINGLE = auto()
     ANSI = auto()  # $'…'
-    HEREDOC = auto()
-    LITERAL_HEREDOC = auto()  # with a quoted delimiter: nothing is expanded
-    BACKQUOTES = auto()
-    ARITHMETIC = auto()
-    PARAMETER = auto()  # ${…}
-    CONDITION = auto()  # [[ … ]]
-    COMMENT = auto()
 
 
 @dataclass(slots=True, kw_only=True)
-class Frame:
-    """One level of quoting or substitution."""
-
-    quoting: Quoting
-    closer: str = ""
-    words: list[str] = field(default_factory=list)  # of the simple command, as far as it is read
-    word: str = ""
-    heredocs: list[tuple[str, bool, bool]] = field(default_factory=list)  # delimiter, literal, tabs stripped
-    depth: int = 0  # of parentheses, in arithmetic
-    cases: bool = False  # it has a ``case``, whose patterns end with unpaired parentheses
-
-    def end_word(self) -> None:
-        if self.word:
-            self.cases |= self.word == "case"
-            self.words.append(self.word)
-            self.word = ""
-
-    def end_command(self) -> None:
-        self.end_word()
-        self.words.clear()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Char:
-    """One character (or an escaped pair) and the frames it stands in, the innermost last."""
+class Word:
+    """One word; ``holds`` when it contains a task's value."""
 
     start: int
-    text: str
-    frames: tuple[Frame, ...]
+    end: int = 0
+    constant: str | None = ""  # its text without quotes; None if only bash knows it
+    lead: str = ""  # the constant text that it begins with
+    tail: str = ""  # the constant text behind the last expansion
+    holds: bool = False
+    loose: bool = False  # the value is outside quotes: bash may split it
+    several: bool = False  # something outside quotes may make it several words, or none
+    array: bool = False  # NAME=( … )
+    text: list[tuple[int, int]] = field(default_factory=list)  # where bash computes nothing but a plain reference
+
+    def say(self, text: str) -> None:
+        """Constant text follows."""
+        self.tail += text
+        if self.constant is not None:
+            self.constant = self.lead = self.constant + text
+
+    def vary(self, *, several: bool) -> None:
+        """An expansion follows."""
+        self.constant, self.tail = None, ""
+        self.several |= several
 
 
-class Scanner:
-    """Walks over a script; whoever iterates may ``skip`` what it has dealt with."""
+class Reader:
+    """A place in a script, and how to read a word there; ``commands`` reads the list inside ``$( … )``."""
 
-    def __init__(self, script: str) -> None:
-        self._script = script
-        self._at = 0
-        self.stack = [Frame(quoting=Quoting.BARE)]
-        self.lost = False  # whether a parenthesis was met that may or may not be the end of its frame
+    def __init__(self, script: str, placeholders: Mapping[int, int], values: Collection[str]) -> None:
+        self.script = script
+        self.at = 0
+        self.found: dict[int, Quoting] = {}  # placeholders that were met in words
+        self.approved: list[tuple[int, int]] = []
+        self.reasons: list[tuple[int, int, str]] = []  # why nothing between two places can be approved
+        self.heredocs: list[tuple[str, bool, bool]] = []  # announced in this line: delimiter, literal, tabs stripped
+        self.commands: Callable[[str], bool] = lambda _until: False
+        self._placeholders = placeholders
+        self._values = values  # variables that hold a task's value
 
-    def __iter__(self) -> Iterator[Char]:
-        while self._at < len(self._script):
-            start, frames = self._at, tuple(self.stack)
-            yield Char(start=start, text=self._script[start], frames=frames)
-            if self._at == start:
-                self._step(self.stack[-1])
+    def line_ends(self) -> None:
+        """A line ends inside something: where the here-documents that it announces begin is not understood."""
+        if self.heredocs:
+            raise NotUnderstood("a line that announces a here-document and ends inside something else")
 
-    def skip(self, count: int, word: str) -> None:
-        """Go on behind a placeholder, which is a part of the word that it stands in."""
-        self._at += count
-        for frame in self.stack:
-            frame.word += word
+    def sees(self, *texts: str) -> bool:
+        """Whether one of them is next."""
+        return self.script.startswith(texts, self.at)
 
-    def _take(self, count: int) -> str:
-        text = self._script[self._at : self._at + count]
-        self._at += count
-        for frame in self.stack:
-            frame.word += text
-        return text
+    def char(self) -> str:
+        """The next character; nothing at the end."""
+        return self.script[self.at : self.at + 1]
 
-    def _push(self, quoting: Quoting, closer: str, opener: int) -> None:
-        self._take(opener)
-        self.stack.append(Frame(quoting=quoting, closer=closer))
+    def blanks(self) -> None:
+        """Pass over blanks and line continuations."""
+        while self.char() and (self.char() in BLANKS or self._continuation()):
+            self.at += 1
 
-    def _pop(self, closer: str) -> None:
-        self.lost |= self.stack.pop().cases
-        self._take(len(closer))
+    def word(self) -> Word:
+        """The word that begins here."""
+        word = Word(start=self.at)
+        while self.char() and (self.char() not in ENDS_WORD or self._joins(word)):
+            self._piece(word)
+        word.end = self.at
+        raw = self.script[word.start : word.end]
+        if raw in _FIXED:
+            word.constant, word.several = raw, False
+        return word
 
-    def _sees(self, text: str) -> bool:
-        return self._script.startswith(text, self._at)
+    @contextmanager
+    def refusing(self, why: str) -> Iterator[None]:
+        """Nothing that is read within is approved."""
+        start, kept = self.at, len(self.approved)
+        yield
+        del self.approved[kept:]
+        self.reasons.append((start, self.at, why))
 
-    def _step(self, frame: Frame) -> None:
-        match frame.quoting:
-            case Quoting.BARE:
-                self._bare(frame)
-            case Quoting.SINGLE | Quoting.COMMENT | Quoting.LITERAL_HEREDOC:
-                self._until(frame, escapes=False)
-            case Quoting.ANSI:
-                self._until(frame, escapes=True)
-            case Quoting.ARITHMETIC:
-                self._arithmetic(frame)
-            case _:
-                self._expanding(frame)
+    def _joins(self, word: Word) -> bool:
+        array = self.char() == "(" and ASSIGNMENT.fullmatch(self.script, word.start, self.at) is not None
+        return array or self.sees("<(", ">(")
 
-    def _until(self, frame: Frame, *, escapes: bool) -> None:
-        if frame.closer and self._sees(frame.closer):
-            if frame.quoting is Quoting.COMMENT:
-                self.stack.pop()  # the line's end belongs to the command
-            else:
-                self._pop(frame.closer)
-        else:
-            self._take(2 if escapes and self._sees("\\") else 1)
+    def _piece(self, word: Word) -> None:
+        match self.char():
+            case "(":
+                self._array(word)
+            case "<" | ">":
+                word.vary(several=False)
+                word.holds |= self._substitution(2)
+            case "\\":
+                self._escaped(word)
+            case "'":
+                self._single(word)
+            case '"':
+                self._double(word)
+            case "$":
+                self._dollar(word, quoted=False)
+            case "`":
+                self._backquotes(word, quoted=False)
+            case char if not self._placeholder(word, Quoting.BARE):
+                if char in _PATTERN or (char == "~" and self.at == word.start):
+                    word.vary(several=char != "~")
+                self._plain(word, 1)
 
-    def _expanding(self, frame: Frame) -> None:
-        """Double quotes, here-documents, backquotes, ${…}, [[ … ]]: where $ means something."""
-        if frame.closer and self._sees(frame.closer):
-            self._pop(frame.closer)
-        elif self._sees("\\"):
-            self._take(2)
-        elif frame.quoting is Quoting.BACKQUOTES or not self._dollar():
-            quoted = frame.quoting in (Quoting.PARAMETER, Quoting.CONDITION)
-            if quoted and self._sees('"'):
-                self._push(Quoting.DOUBLE, '"', 1)
-            elif quoted and self._sees("'"):
-                self._push(Quoting.SINGLE, "'", 1)
-            else:
-                self._take(1)
+    def _plain(self, word: Word, count: int, text: str | None = None) -> None:
+        taken = self.script[self.at : self.at + count]
+        if "\n" in taken:
+            self.line_ends()
+        word.text.append((self.at, self.at + count))
+        word.say(taken if text is None else text)
+        self.at += count
 
-    def _arithmetic(self, frame: Frame) -> None:
-        if not frame.depth and self._sees(frame.closer):
-            self._pop(frame.closer)
-            return
-        frame.depth += self._sees("(") - self._sees(")")
-        if not self._dollar():
-            self._take(1)
-
-    def _dollar(self) -> bool:
-        """Enter a substitution, if here is one."""
-        for opener, quoting, closer in (
-            ("$((", Quoting.ARITHMETIC, "))"),
-            ("$[", Quoting.ARITHMETIC, "]"),
-            ("$(", Quoting.BARE, ")"),
-            ("${", Quoting.PARAMETER, "}"),
-            ("`", Quoting.BACKQUOTES, "`"),
-        ):
-            if self._sees(opener):
-                self._push(quoting, closer, len(opener))
-                return True
-        return False
-
-    def _bare(self, frame: Frame) -> None:
-        if self._sees("\\"):
-            self._take(2)
-        elif self._opens_quotes() or self._opens_group(frame):
-            pass
-        elif frame.closer and self._sees(frame.closer):
-            self._pop(frame.closer)
-        elif not frame.word and self._sees("#"):
-            self.stack.append(Frame(quoting=Quoting.COMMENT, closer="\n"))
-        elif self._sees("<<") and not self._sees("<<<") and (found := _HEREDOC.match(self._script, self._at)):
-            literal = any(mark in found[2] for mark in "'\"\\")
-            frame.heredocs.append((re.sub(r"['\"\\]", "", found[2]), literal, bool(found[1])))
-            self._at = found.end()
-            frame.end_word()
-        elif self._sees("<<<"):
-            frame.end_word()
-            self._at += 3
-        else:
-            self._plain(frame)
-
-    def _opens_quotes(self) -> bool:
-        for opener, quoting, closer in (
-            ("$'", Quoting.ANSI, "'"),
-            ('$"', Quoting.DOUBLE, '"'),
-            ("'", Quoting.SINGLE, "'"),
-            ('"', Quoting.DOUBLE, '"'),
-        ):
-            if self._sees(opener):
-                self._push(quoting, closer, len(opener))
-                return True
-        return self._dollar()
-
-    def _opens_group(self, frame: Frame) -> bool:
-        if not frame.word and not frame.words and self._sees("(("):
-            self._push(Quoting.ARITHMETIC, "))", 2)
-        elif not frame.word and _CONDITION.match(self._script, self._at):
-            self._push(Quoting.CONDITION, "]]", 2)
-        elif self._sees("(") or self._sees("<(") or self._sees(">("):
-            self._push(Quoting.BARE, ")", 1 if self._sees("(") else 2)
-        else:
+    def _placeholder(self, word: Word, quoting: Quoting) -> bool:
+        end = self._placeholders.get(self.at)
+        if end is None:
             return False
+        self.found[self.at] = quoting
+        word.text.append((self.at, end))
+        word.vary(several=False)
+        word.holds = True
+        self.at = end
         return True
 
-    def _plain(self, frame: Frame) -> None:
-        char = self._script[self._at]
-        if char in _SEPARATORS or char == ")":
-            frame.end_command()
-            self._at += 1
-            if char == "\n" and frame.heredocs:
-                self._heredoc_bodies(frame)
-        elif char in " \t<>":
-            frame.end_word()
-            self._at += 1
+    def _escaped(self, word: Word) -> None:
+        if self.at + 1 >= len(self.script):
+            raise NotUnderstood("it ends with a backslash")
+        if self._continuation():
+            self.at += 1
         else:
-            self._take(1)
+            self._plain(word, 2, self.script[self.at + 1])
 
-    def _heredoc_bodies(self, frame: Frame) -> None:
-        """The first of the bodies that follow; its end is the line that is its delimiter."""
-        delimiter, literal, stripped = frame.heredocs.pop(0)
-        indent = r"\t*" if stripped else ""
-        end = re.compile(rf"^{indent}{re.escape(delimiter)}$", re.MULTILINE).search(self._script, self._at)
-        closer = self._script[end.start() : end.end()] if end else ""
-        quoting = Quoting.LITERAL_HEREDOC if literal else Quoting.HEREDOC
-        if end is None or end.start() > self._at:
-            # The delimiter alone could be a word of the body: with its line's end in front it cannot.
-            self.stack.append(Frame(quoting=quoting, closer=f"\n{closer}" if closer else ""))
+    def _continuation(self) -> bool:
+        """Step onto the newline of ``\\`` and a newline, where it cannot join what is around it to something else."""
+        if not self.sees("\\\n"):
+            return False
+        before, after = self.script[: self.at][-2:], self.script[self.at + 2 : self.at + 3]
+        apart = not before or before[-1] in " \t\n" or before in ("&&", "||")
+        if not apart and not (after in ("", " ", "\t") and before[-1] not in "$(<>&|;{[`\\"):
+            raise NotUnderstood("a line that is continued inside a word: put a blank in front of its backslash")
+        self.at += 1
+        return True
+
+    def _single(self, word: Word) -> None:
+        end = self.script.find("'", self.at + 1)
+        if end < 0:
+            raise NotUnderstood("the end of what a ' opened is missing")
+        self.at += 1
+        while self.at < end:
+            if not self._placeholder(word, Quoting.SINGLE):
+                self._plain(word, 1)
+        self.at += 1
+
+    def _ansi(self, word: Word) -> None:
+        self.at += 2
+        word.vary(several=False)
+        while not self.sees("'"):
+            if not self.char():
+                raise NotUnderstood("the end of what a $' opened is missing")
+            if not self._placeholder(word, Quoting.ANSI):
+                self._plain(word, 2 if self.sees("\\") else 1, "")
+        self.at += 1
+
+    def _double(self, word: Word) -> None:
+        self.at += 1
+        while not self.sees('"'):
+            match self.char():
+                case "":
+                    raise NotUnderstood('the end of what a " opened is missing')
+                case "\\" if self.sees("\\\n"):
+                    if self.script[self.at - 1] == "$":
+                        raise NotUnderstood("a $ at the end of a line that is continued")
+                    self.at += 2
+                case "\\":
+                    pair = self.script[self.at : self.at + 2]
+                    self._plain(word, 2, pair[1:] if pair[1:] in '$"\\`' else pair)
+                case "$":
+                    self._dollar(word, quoted=True)
+                case "`":
+                    self._backquotes(word, quoted=True)
+                case _ if not self._placeholder(word, Quoting.DOUBLE):
+                    self._plain(word, 1)
+        self.at += 1
+
+    def _dollar(self, word: Word, *, quoted: bool) -> None:
+        if not quoted and self.sees("$'"):
+            self._ansi(word)
+        elif not quoted and self.sees('$"'):
+            self.at += 1
+            word.vary(several=False)
+            self._double(word)
+        elif self.sees("$((", "$["):
+            word.vary(several=not quoted)
+            with self.refusing("bash evaluates arithmetic"):
+                self.at += 2
+                self.arithmetic("]" if self.script[self.at - 1] == "[" else ")")
+        elif self.sees("$("):
+            word.vary(several=not quoted)
+            if self._substitution(2):
+                word.holds = True
+                word.loose |= not quoted
+        elif found := _VARIABLE.match(self.script, self.at):
+            self._variable(word, found[1] or found[2], found.end(), quoted=quoted)
+        elif self.sees("${"):
+            word.vary(several=not quoted)
+            with self.refusing("bash evaluates what is inside ${…}"):
+                self.at += 2
+                self._braces(quoted=quoted)
         else:
-            self._at = end.end()
+            self._plain(word, 1)
+
+    def _variable(self, word: Word, name: str, end: int, *, quoted: bool) -> None:
+        word.vary(several=not quoted and name not in _ONE_WORD)
+        word.text.append((self.at, end))
+        self.at = end
+        if name in self._values:
+            word.holds = True
+            word.loose |= not quoted
+
+    def _substitution(self, opener: int) -> bool:
+        if self.heredocs:
+            raise NotUnderstood("a substitution in the line of a here-document")
+        self.at += opener
+        return self.commands(")")
+
+    def _backquotes(self, word: Word, *, quoted: bool) -> None:
+        word.vary(several=not quoted)
+        with self.refusing("bash reads backquotes twice: write $(…)"):
+            found = re.compile(r"`(?:[^`\\]|\\.)*`", re.DOTALL).match(self.script, self.at)
+            if found is None:
+                raise NotUnderstood("the end of what a ` opened is missing")
+            if "\n" in found[0]:
+                self.line_ends()
+            self.at = found.end()
+
+    def arithmetic(self, closer: str) -> None:
+        """Pass over an expression, from behind its first parenthesis or bracket."""
+        depth = 1
+        while depth:
+            self._expression("arithmetic")
+            opened, closed = self.sees("(" if closer == ")" else "["), self.sees(closer)
+            depth += opened - closed
+            if closer == ")" and closed and depth == 1 and not self.sees("))"):
+                raise NotUnderstood("(( … ) … ): write a blank between the parentheses of nested commands")
+            self.at += 1
+
+    def _braces(self, *, quoted: bool) -> None:
+        while not self.sees("}"):
+            if not quoted and self.sees('"'):
+                self._double(Word(start=self.at))
+                continue
+            self._expression("${…}")
+            if not self.sees("}"):
+                self.at += 1
+        self.at += 1
+
+    def _expression(self, what: str) -> None:
+        """Pass over the expansions that are next in arithmetic or braces, where quotes have rules of their own."""
+        while self.sees("$", "`"):
+            if self.sees("$"):
+                self._dollar(Word(start=self.at), quoted=True)
+            else:
+                self._backquotes(Word(start=self.at), quoted=True)
+        if not self.char():
+            raise NotUnderstood(f"the end of {what} is missing")
+        if self.char() == "\n":
+            self.line_ends()
+        if self.char() in "'\"\\":
+            raise NotUnderstood(f"quotes inside {what}")
+
+    def _array(self, word: Word) -> None:
+        word.array = True
+        word.vary(several=True)
+        with self.refusing("bash evaluates the subscripts of an array"):
+            self.at += 1
+            while not self.sees(")"):
+                if not self.char() or self.char() in ";&|(" or (self.char() in "<>" and not self.sees("<(", ">(")):
+                    raise NotUnderstood("the end of an array is missing")
+                if self.char() == "\n":
+                    self.line_ends()
+                if self.char() in " \t\n":
+                    self.at += 1
+                elif self.sees("#"):
+                    raise NotUnderstood("a comment inside an array")
+                else:
+                    word.holds |= self.word().holds
+        self.at += 1

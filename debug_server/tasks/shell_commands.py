@@ -1,0 +1,472 @@
+"""Which words of a bash script may hold a task's value: arguments of commands that do not evaluate them.
+
+The grammar of commands, as far as it is understood. A word is approved when bash passes it on as it is: to a program,
+to one of a few builtins, as a file's name, to a variable whose every use is approved in turn. Everything else is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from debug_server.tasks.bash_names import BUILTINS, KEYWORDS, VARIABLES
+from debug_server.tasks.shell_words import ASSIGNMENT, NAME, Evaluated, NotUnderstood, Reader, Word
+
+_TOKEN = re.compile(r";;&|;;|;&|[()]|[^ \t\n;&|()<>]+")
+_FUNCTION = re.compile(rf"({NAME}|[^ \t\n;&|()<>$'\"\\`{{}}=]+)[ \t]*\([ \t]*\)")
+_REDIRECTION = re.compile(r"\d*(&>>|&>|<<<|<<-|<<|<>|>>|>\||>&|<&|<(?!\()|>(?!\())")
+_HEREDOC = re.compile(r"[ \t]*((?:\\[^\n]|'[^'\n]*'|\"[^\"\n$`\\]*\"|[^ \t\n;&|<>()'\"\\$`])+)")
+_OUTPUT = frozenset({">", ">>", ">|", "&>", "&>>"})
+_TARGETS = _OUTPUT | {"<", "<>", "<<<"}
+_COUNTS = re.compile(r"%[-+ #0'*.\dhlLjzt]*n")  # printf's %n assigns to the variable that its argument names
+_PREFIXES: Mapping[str, Collection[str]] = {"exec": ("-c", "-l"), "command": ("-p",), "builtin": ()}
+_CASE_ENDS = frozenset({";;", ";&", ";;&", "esac"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redirection:
+    """An operator and its target."""
+
+    operator: str
+    target: Word
+
+
+class Script:
+    """A script that was read: ``reader.approved`` is what may hold a value."""
+
+    def __init__(
+        self, script: str, placeholders: Mapping[int, int], variables: Collection[str], functions: Collection[str]
+    ) -> None:
+        self.reader = Reader(script, placeholders, variables)
+        self.reader.commands = lambda until: self._list({until})
+        self.comments: list[tuple[int, int]] = []
+        self.assigned: set[str] = set()  # variables that get a value
+        self.speaking: set[str] = set()  # functions that have a value in them
+        self.defined: set[str] = set()  # functions and aliases
+        self.trusted: set[str] = set()  # commands that are given a value
+        self._functions = functions
+        self._last = ""
+        self._name = ""  # of the last command that passes on what it is given
+        self._list({""})
+
+    # Lists and pipelines
+
+    def _list(self, until: Collection[str]) -> bool:
+        """Read commands up to one of the tokens, which ``_last`` then is; whether they hold a value."""
+        holds = False
+        while True:
+            self._separators()
+            token = self._token()
+            if token in until and (token or not self.reader.char()):
+                self._last = token
+                self.reader.at += len(token)
+                if self.reader.heredocs and token == ")":
+                    raise NotUnderstood("a here-document that begins behind the parenthesis around it")
+                return holds
+            if not token and not self.reader.char():
+                raise NotUnderstood(f"{' or '.join(sorted(until))} is missing")
+            holds |= self._pipeline()
+
+    def _token(self) -> str:
+        found = _TOKEN.match(self.reader.script, self.reader.at)
+        return found[0] if found else ""
+
+    def _separators(self) -> None:
+        reader = self.reader
+        while True:
+            reader.blanks()
+            if reader.sees("\n"):
+                self._newline()
+            elif reader.sees("#"):
+                end = reader.script.find("\n", reader.at)
+                end = len(reader.script) if end < 0 else end
+                self.comments.append((reader.at, end))
+                reader.at = end
+            elif reader.sees("&&", "||"):
+                reader.at += 2
+            elif (reader.sees(";") and not reader.sees(";;", ";&")) or (reader.sees("&") and not reader.sees("&>")):
+                reader.at += 1
+            else:
+                return
+
+    def _pipeline(self) -> bool:
+        holds = fed = False
+        while True:
+            self.reader.blanks()
+            if self._token() in ("!", "time"):
+                self._keyword(self._token())
+                self.reader.blanks()
+                self._keyword("-p")
+                continue
+            held, passes_on = self._command()
+            if fed and not passes_on:
+                raise Evaluated("a pipe leads the value into commands of the shell: only programs may read it")
+            if fed:
+                self.trusted.add(self._name)
+            holds |= held
+            self.reader.blanks()
+            if not self.reader.sees("|") or self.reader.sees("||"):
+                return holds
+            fed = holds
+            self.reader.at += 2 if self.reader.sees("|&") else 1
+            self.reader.blanks()
+            while self.reader.sees("\n", "#"):
+                self._separators()
+
+    # Compound commands
+
+    def _command(self) -> tuple[bool, bool]:
+        """Read a command: whether it holds a value, and whether it only passes on what it is given."""
+        reader, token = self.reader, self._token()
+        if found := _FUNCTION.match(reader.script, reader.at):
+            reader.at = found.end()
+            return self._function(found[1]), False
+        match token:
+            case "(" if reader.sees("(("):
+                self._arithmetic()
+                holds = False
+            case "(":
+                reader.at += 1
+                holds = self._list({")"})
+            case "{":
+                reader.at += 1
+                holds = self._list({"}"})
+            case "if":
+                reader.at += 2
+                holds = self._if()
+            case "while" | "until":
+                reader.at += 5
+                holds = self._list({"do"}) | self._list({"done"})
+            case "for":
+                reader.at += 3
+                holds = self._for()
+            case "case":
+                reader.at += 4
+                holds = self._case()
+            case "[[":
+                self._condition()
+                holds = False
+            case "function":
+                reader.at += 8
+                reader.blanks()
+                return self._function(self._named()), False
+            case _ if token in KEYWORDS:
+                raise NotUnderstood(f"{token} is not understood beside a placeholder")
+            case _:
+                return self._simple()
+        return self._redirections() or holds, False
+
+    def _redirections(self) -> bool:
+        """Those of a compound command, which may read what it is given as code."""
+        holds = False
+        self.reader.blanks()
+        while (found := self._redirection()) is not None:
+            for item in found:
+                self._files([item], _OUTPUT)
+                holds |= item.target.holds
+            self.reader.blanks()
+        return holds
+
+    def _function(self, name: str) -> bool:
+        self._separators()
+        self.defined.add(name)
+        holds, _ = self._command()
+        if holds:
+            self.speaking.add(name)
+        return False
+
+    def _named(self) -> str:
+        name = self._token()
+        self.reader.at += len(name)
+        self.reader.blanks()
+        if self.reader.sees("("):
+            self.reader.at += 1
+            self._expect(")")
+        return name
+
+    def _if(self) -> bool:
+        holds = self._list({"then"}) | self._list({"elif", "else", "fi"})
+        while self._last != "fi":
+            if self._last == "elif":
+                holds |= self._list({"then"})
+            holds |= self._list({"elif", "else", "fi"})
+        return holds
+
+    def _for(self) -> bool:
+        self.reader.blanks()
+        if self.reader.sees("(("):
+            self._arithmetic()
+        else:
+            self._approve([self.reader.word()])
+            self.reader.blanks()
+            if self._keyword("in"):
+                words = self._words()
+                if any(word.holds for word in words):
+                    raise Evaluated("a loop over the value: it is one word, pass it on as it is")
+                self._approve(words)
+        self._separators()
+        if self._keyword("{"):
+            return self._list({"}"})
+        self._expect("do")
+        return self._list({"done"})
+
+    def _case(self) -> bool:
+        self.reader.blanks()
+        subject = self.reader.word()
+        self._approve([subject])
+        self._separators()
+        self._expect("in")
+        holds = subject.holds
+        while True:
+            self._separators()
+            if self._keyword("esac"):
+                return holds
+            self._keyword("(")
+            with self.reader.refusing("the patterns of `case` are constant"):
+                self._patterns()
+            holds |= self._list(_CASE_ENDS)
+            if self._last == "esac":
+                return holds
+
+    def _patterns(self) -> None:
+        while True:
+            self.reader.blanks()
+            if self._keyword(")"):
+                return
+            if not self.reader.sees("|") and not self._read_word():
+                raise NotUnderstood("a pattern of `case`")
+            self.reader.blanks()
+            if self.reader.sees("|"):
+                self.reader.at += 1
+
+    def _read_word(self) -> Word | None:
+        if self.reader.sees("#"):
+            return None
+        word = self.reader.word()
+        return word if word.end > word.start else None
+
+    def _words(self) -> list[Word]:
+        words = []
+        self.reader.blanks()
+        while word := self._read_word():
+            words.append(word)
+            self.reader.blanks()
+        return words
+
+    def _arithmetic(self) -> None:
+        with self.reader.refusing("bash evaluates arithmetic"):
+            self.reader.at += 1
+            self.reader.arithmetic(")")
+
+    def _condition(self) -> None:
+        with self.reader.refusing("bash evaluates what is inside [[ … ]]: use [ … ]"):
+            while self.reader.script[(word := self.reader.word()).start : word.end] != "]]":
+                if self.reader.sees("\n"):
+                    self.reader.line_ends()
+                if not self.reader.char():
+                    raise NotUnderstood("]] is missing")
+                if word.end == word.start:
+                    self.reader.at += 1
+
+    def _expect(self, token: str) -> None:
+        if not self._keyword(token):
+            raise NotUnderstood(f"{token} is missing before {self._token() or 'the end'!r}")
+
+    def _keyword(self, token: str) -> bool:
+        if self._token() != token:
+            return False
+        self.reader.at += len(token)
+        return True
+
+    # Redirections
+
+    def _redirection(self) -> list[Redirection] | None:
+        """The redirection that begins here (none of it is left of a here-document); None if none does."""
+        found = _REDIRECTION.match(self.reader.script, self.reader.at)
+        if found is None:
+            return None
+        self.reader.at = found.end()
+        if found[1] in ("<<", "<<-"):
+            delimiter = _HEREDOC.match(self.reader.script, self.reader.at)
+            if delimiter is None or self.reader.script[delimiter.end() : delimiter.end() + 1] in tuple("$`\\\"'"):
+                raise NotUnderstood("the delimiter of a here-document")
+            literal = any(mark in delimiter[1] for mark in "'\"\\")
+            self.reader.heredocs.append((re.sub(r"['\"\\]", "", delimiter[1]), literal, found[1] == "<<-"))
+            self.reader.at = delimiter.end()
+            return []
+        self.reader.blanks()
+        target = self._read_word()
+        if target is None:
+            raise NotUnderstood(f"the target of {found[1]} is missing")
+        return [Redirection(operator=found[1], target=target)]
+
+    def _newline(self) -> None:
+        reader = self.reader
+        reader.at += 1
+        while reader.heredocs:
+            delimiter, literal, stripped = reader.heredocs.pop(0)
+            with reader.refusing("a here-document would make the value a part of a text: use <<< or a pipe"):
+                while (line := self._line()) != delimiter and not (stripped and line.lstrip("\t") == delimiter):
+                    if not literal and line.endswith("\\"):
+                        raise NotUnderstood("a continued line in a here-document")
+
+    def _line(self) -> str:
+        if self.reader.at >= len(self.reader.script):
+            raise NotUnderstood("the end of a here-document is missing")
+        end = self.reader.script.find("\n", self.reader.at)
+        end = len(self.reader.script) if end < 0 else end
+        line = self.reader.script[self.reader.at : end]
+        self.reader.at = end + 1
+        return line
+
+    def _files(self, redirections: list[Redirection], operators: Collection[str]) -> None:
+        for item in redirections:
+            if item.target.holds and item.operator not in operators:
+                raise Evaluated(f"{item.operator} with a value is not understood here")
+        self._approve([item.target for item in redirections])
+
+    # Simple commands: the rule
+
+    def _simple(self) -> tuple[bool, bool]:
+        start = self.reader.at
+        assignments: list[Word] = []
+        words: list[Word] = []
+        redirections: list[Redirection] = []
+        while True:
+            self.reader.blanks()
+            if (found := self._redirection()) is not None:
+                redirections += found
+            elif (word := self._read_word()) is None:
+                break
+            elif not words and ASSIGNMENT.match(self.reader.script, word.start):
+                assignments.append(word)
+            else:
+                words.append(word)
+        if self.reader.sees("("):
+            raise NotUnderstood("a ( inside a command: quote it")
+        if self.reader.at == start:
+            raise NotUnderstood(f"a command is missing before {self._token() or self.reader.char() or 'the end'!r}")
+        targets = [item.target for item in redirections]
+        holds = any(word.holds for word in [*assignments, *words, *targets])
+        if not words:
+            self._assign(assignments)
+            self._files(redirections, _OUTPUT)
+            return holds, False
+        return self._judged(assignments, words, redirections, holds=holds)
+
+    def _judged(
+        self, assignments: list[Word], words: list[Word], redirections: list[Redirection], *, holds: bool
+    ) -> tuple[bool, bool]:
+        rest = _behind_prefixes(words)
+        name = rest[0].constant if rest else None
+        if name == "alias":
+            self.defined |= {word.lead.partition("=")[0] for word in rest[1:]}
+        why = _objection(rest) if rest else None if words[0].constant == "exec" else "it has no command"
+        program = why is None and rest != [] and name not in BUILTINS
+        if why is None and any(word.holds for word in assignments):
+            why = None if program else "a variable for a builtin"
+        if why is not None:
+            if holds:
+                raise Evaluated(why)
+            return False, False
+        if name == "export":
+            self._assign(rest[1:])
+        self._name = name or ""
+        if holds:
+            self.trusted.add(self._name)
+        self._environment(assignments)
+        self._files(redirections, _TARGETS if rest else _OUTPUT)
+        self._approve([*assignments, *words])
+        return holds or name in self._functions, bool(rest)
+
+    def _environment(self, assignments: list[Word]) -> None:
+        for word in assignments:
+            if word.holds:
+                self._variable(word)
+
+    def _assign(self, assignments: list[Word]) -> None:
+        """The shell's own variables: from here on their references are values, too."""
+        for word in assignments:
+            if word.holds:
+                self.assigned.add(self._variable(word))
+        self._approve(assignments)
+
+    def _variable(self, word: Word) -> str:
+        found = ASSIGNMENT.match(word.lead)
+        if found is None or word.array:
+            raise Evaluated("bash evaluates the subscripts of an array: assign to a plain variable")
+        if found[1] in VARIABLES:
+            raise Evaluated(f"{found[1]} is a variable of bash itself, which acts on its value")
+        return found[1]
+
+    def _approve(self, words: list[Word]) -> None:
+        for word in words:
+            self.reader.approved += word.text
+
+
+def _behind_prefixes(words: list[Word]) -> list[Word]:
+    """The command that exec, command or builtin run."""
+    rest = list(words)
+    while rest and rest[0].constant in _PREFIXES:
+        options = _PREFIXES[rest.pop(0).constant or ""]
+        while rest and rest[0].constant in options:
+            rest.pop(0)
+    return rest
+
+
+def _objection(words: list[Word]) -> str | None:
+    """Why this command may not have a value among its arguments; None if it may."""
+    name, arguments = words[0], words[1:]
+    if name.holds:
+        return "the value would be the name of a command"
+    if name.constant is None:
+        path = "/" in name.tail and not name.several
+        return None if path else "the command's name is not constant, so it may be a builtin: write the name or a path"
+    if name.constant.startswith("-"):
+        return f"the option {name.constant} is not understood here"
+    if name.constant not in BUILTINS | KEYWORDS or _harmless(name.constant, arguments):
+        return None
+    return f"{name.constant} is a builtin of bash that may evaluate the value as code or as a variable's name"
+
+
+def _harmless(builtin: str, arguments: list[Word]) -> bool:
+    """Whether it evaluates none of these arguments; of the other builtins nothing is assumed."""
+    match builtin:
+        case ":" | "true" | "false" | "echo" | "cd":
+            return True
+        case "printf":
+            return _formats(arguments)
+        case "[" | "test":
+            return _compares(arguments)
+        case "export":
+            return all(_assigns(word) for word in arguments)
+    return False
+
+
+def _formats(words: list[Word]) -> bool:
+    """Whether printf's format is constant or the only value, and cannot be an option: -v evaluates what follows it."""
+    ended = bool(words) and words[0].constant == "--"
+    rest = words[1:] if ended else words
+    if not rest or rest[0].several or rest[0].loose or (not ended and rest[0].lead[:1] in ("", "-")):
+        return False
+    if rest[0].constant is None:
+        return rest[0].holds and not any(word.holds for word in rest[1:])
+    return _COUNTS.search(rest[0].constant) is None
+
+
+def _compares(words: list[Word]) -> bool:
+    """Whether one word alone holds a value and no other can be -v or -R, which evaluate the word behind them."""
+    holding = [word for word in words if word.holds]
+    others = [word.constant for word in words if not word.holds]
+    if len(holding) > 1 or any(word.loose or word.several for word in holding):
+        return False
+    return all(text is not None and text not in ("-v", "-R") for text in others)
+
+
+def _assigns(word: Word) -> bool:
+    if word.several or word.loose or word.array:
+        return False
+    if word.constant is not None and re.fullmatch(NAME, word.constant):
+        return True
+    return ASSIGNMENT.match(word.lead) is not None
