@@ -1,4 +1,7 @@
-"""Kills servers, keepers and users of workspaces for a long time, then proves that nothing was lost: ``tests/soak``."""
+"""Kills servers, keepers and users of workspaces and takes the store away, then proves that nothing was lost.
+
+``tests/soak`` has the parts.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from debug_server.disk import remove_tree
 from tests.soak.campaign import Campaign
 from tests.soak.check import Result, check
+from tests.soak.full_disk import FullDisk
 from tests.soak.tenancy import Tenancy
 
 _SHOWN = 50
@@ -23,11 +27,16 @@ _SHOWN = 50
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one soak; the status is 1 when anything was violated."""
-    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="soak", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=1000, help="servers to kill (default: %(default)s)")
     parser.add_argument("--keeper-kills", type=int, default=200, help="keepers to kill (default: %(default)s)")
     parser.add_argument(
         "--tenant-kills", type=int, default=300, help="users of workspaces and environments to kill (%(default)s)"
+    )
+    parser.add_argument("--outages", type=int, default=1, help="times that the database is locked (%(default)s)")
+    parser.add_argument("--outage-seconds", type=float, default=75.0, help="length of each (default: %(default)s)")
+    parser.add_argument(
+        "--full-disk", type=int, default=0, metavar="N", help="fill a small disk N times; needs root (%(default)s)"
     )
     parser.add_argument("--backend", default="auto", help="what makes workspaces, as in config/runner.toml")
     parser.add_argument("--seed", type=int, default=None, help="repeats the decisions of an earlier run")
@@ -39,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     root.mkdir(parents=True, exist_ok=True)
     print(
         f"soak: seed {seed}, {options.kills} server kills, {options.keeper_kills} keeper kills, "
-        f"{options.tenant_kills} tenant kills, in {root}",
+        f"{options.tenant_kills} tenant kills, {options.outages} outages of the store, in {root}",
         flush=True,
     )
     began = time.monotonic()
@@ -60,10 +69,12 @@ def run(root: Path, seed: int, options: argparse.Namespace) -> Result:
         print(f"{time.monotonic() - began:7.1f} s  {text}", flush=True)
 
     results = []
-    if options.kills or options.keeper_kills:
+    if options.kills or options.keeper_kills or options.outages:
         results.append(run_commands(root / "commands", seed, options, say))
     if options.tenant_kills:
         results.append(run_tenants(root / "workspaces", seed, options, say))
+    if options.full_disk:
+        results.append(run_full_disk(root / "small", seed, options, say))
     figures = {name: value for result in results for name, value in result.figures.items()}
     return Result(figures=figures, violations=[text for result in results for text in result.violations])
 
@@ -74,9 +85,22 @@ def run_commands(root: Path, seed: int, options: argparse.Namespace, say: Callab
     campaign = Campaign(root, seed, say, containment=options.containment)
     try:
         campaign.kill_servers(options.kills)
+        campaign.take_store_away(options.outages, options.outage_seconds)
         campaign.kill_keepers(options.keeper_kills)
         campaign.finish()
         return check(campaign)
+    finally:
+        campaign.close()
+
+
+def run_full_disk(root: Path, seed: int, options: argparse.Namespace, say: Callable[[str], None]) -> Result:
+    """Commands on a disk that is full."""
+    root.mkdir()
+    campaign = FullDisk(root, seed, say)
+    try:
+        campaign.fill(options.full_disk)
+        campaign.finish()
+        return campaign.check()
     finally:
         campaign.close()
 

@@ -17,7 +17,9 @@ from tests.soak import keepers, nursery
 from tests.soak.keepers import Identity
 from tests.soak.nursery import Nursery
 from tests.soak.orders import Order, OrderBook, Place
+from tests.store.away import away
 
+_OUTLIVED, _KILLED_DURING, _KILLED_AFTER = range(3)  # what becomes of a server whose store goes away
 _IN_FLIGHT = 32  # enough that every kill meets some, few enough that two processors follow
 _LONG_LIFE_EVERY = 10  # servers that live longer, so that what waits gets its turn
 _TRIES_PER_KILL = 20
@@ -31,6 +33,7 @@ class Record:
 
     submitted: dict[int, Order] = field(default_factory=dict)  # by command id
     server_kills: int = 0
+    outages: int = 0
     killed_keepers: set[Identity] = field(default_factory=set)
     orphaned: set[int] = field(default_factory=set)  # commands that ran on while no server lived
     crashes: list[str] = field(default_factory=list)  # tracebacks of keepers
@@ -88,6 +91,27 @@ class Campaign:
                     self._progress(f"keeper kills {killed}/{count}")
             self._look_for_crashes()
 
+    def take_store_away(self, count: int, seconds: float) -> None:
+        """Lock the database ``count`` times for so long, each time while commands wait, run and end.
+
+        The server lives on, is killed meanwhile, or is killed as soon as the store is back.
+        """
+        for number in range(count):
+            self._have_server_at_work()
+            self._submit(12)
+            self._await_a_start()
+            server = number % 3
+            nursery.outages(self.root).touch()
+            with away(nursery.database(self.root)):
+                self.record.outages += 1
+                time.sleep(seconds / 2)
+                if server == _KILLED_DURING:
+                    self._kill_server()
+                time.sleep(seconds / 2)
+            if server == _KILLED_AFTER:
+                self._kill_server()
+            self._progress(f"outages {number + 1}/{count} of {seconds:g} s")
+
     def finish(self) -> None:
         """Let everything come to its end under one more server, then end that server."""
         if self.nursery.server is None:
@@ -129,6 +153,16 @@ class Campaign:
         else:
             self._submit(self._draw.randrange(5))
             time.sleep(self._draw.uniform(0, 0.3))
+
+    def _have_server_at_work(self) -> None:
+        """A server that has opened the store and recovered: one that starts without a store only says so and ends."""
+        if self.nursery.server is not None:
+            return
+        before = len(_adoptions(self.root))
+        self.nursery.start_server()
+        deadline = time.monotonic() + _START_SECONDS
+        while len(_adoptions(self.root)) == before and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def _await_a_start(self) -> None:
         """However slow everything is, now and then a server dies while a command of it runs."""
@@ -191,6 +225,10 @@ class Campaign:
 
 def adopted(root: Path) -> set[int]:
     """The commands that some server took over from a dead one."""
+    return {number for line in _adoptions(root) for number in json.loads(line)}
+
+
+def _adoptions(root: Path) -> list[str]:
+    """A line for each server that has come to work."""
     path = nursery.adoptions(root)
-    lines = path.read_text().splitlines() if path.exists() else []
-    return {number for line in lines for number in json.loads(line)}
+    return path.read_text().splitlines() if path.exists() else []

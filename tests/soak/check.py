@@ -68,7 +68,7 @@ def _files(campaign: Campaign) -> Iterator[str]:
     found = {str(path.absolute()) for path in paths.logs_dir.rglob("*") if path.is_file()}
     yield from (f"{path} is left and no command's log" for path in sorted(found - known))
     yield from (f"{path} is missing" for path in sorted(known - found))
-    kept = {paths.keepers_dir, paths.owners_dir, paths.logs_dir}
+    kept = {paths.keepers_dir, paths.owners_dir, paths.logs_dir, paths.artifacts_root / ".gitignore"}
     yield from (f"{path} is left" for path in sorted(paths.artifacts_root.iterdir()) if path not in kept)
 
 
@@ -98,6 +98,7 @@ class _Checker:
         return {
             "server_kills": self._record.server_kills,
             "keeper_kills": len(self._record.killed_keepers),
+            "outages": self._record.outages,
             "commands": len(submitted),
             "kinds": dict(sorted(Counter(order.kind for order in submitted.values()).items())),
             "reasons": dict(sorted(self._reasons.items())),

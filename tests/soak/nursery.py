@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import select
 import signal
@@ -47,11 +48,21 @@ def adoptions(root: Path) -> Path:
     return root / "adopted"
 
 
+def outages(root: Path) -> Path:
+    """There once the campaign has locked the store: from then on servers may say that it was."""
+    return root / "outages"
+
+
 # -- in the nursery ---------------------------------------------------------------------------------------------------
 
 
 def serve(root: Path, containment: str) -> NoReturn:
-    """Be a server: recover, work off the queue, end at SIGTERM."""
+    """Be a server: recover, work off the queue, end at SIGTERM. Warnings go to stderr, where the checker finds them."""
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("%(message)s %(error)s", defaults={"error": ""}))
+    handler.addFilter(lambda record: not (outages(root).exists() and _tells_of_outage(record)))
+    logging.getLogger().addHandler(handler)
     store = open_store(database(root))
     settings = RunnerSettings(paths(root), kill_grace=0.2, max_concurrency=16, containment=containment)
     supervisor = WorkerSupervisor(
@@ -71,6 +82,11 @@ def serve(root: Path, containment: str) -> NoReturn:
     store.close()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _tells_of_outage(record: logging.LogRecord) -> bool:
+    error = str(getattr(record, "error", ""))
+    return "is locked by another process" in error or "is busy with another thread's write" in error
 
 
 def main(root: Path, containment: str) -> None:

@@ -231,7 +231,7 @@ def test_probes(served: Served) -> None:
         assert answered(nobody.get("/healthz"), 200)["message"] == "ok"
         assert answered(nobody.get("/livez"), 200)["ok"] is True
         ready = answered(nobody.get("/readyz"), 200)
-        assert ready["message"] == "ready" and set(ready["checks"]) == {"store", "disk", "keepers"}
+        assert ready["message"] == "ready" and set(ready["checks"]) == {"store", "disk", "keepers", "engine"}
         # The dispatcher tells it when it has looked for the first time.
         eventually(lambda: "debug_server_queue_depth" in nobody.get("/metrics").text, what="the depth of the queue")
         refused(nobody.get("/whoami"), 401, "unauthorized")

@@ -1,0 +1,126 @@
+"""The campaign on a small disk: commands fill it while others run, servers are killed; each command has its end."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from debug_server.model import CommandStatus
+from debug_server.store import open_store
+from tests.soak import nursery
+from tests.soak.check import Result
+from tests.soak.nursery import Nursery
+
+_SIZE = "64m"
+_BESIDE = 6  # commands that run while the disk fills
+_END_SECONDS = 120.0
+_FILL = "cat /dev/zero > ballast; exit 7"
+_WRITE = 'i=0; while [ $i -lt 20 ]; do echo "line $i"; sleep 0.05; i=$((i+1)); done; exit 5'
+
+
+class FullDisk:
+    """Database, logs, run directories and workspace share one file system; needs root, for the mount."""
+
+    def __init__(self, root: Path, seed: int, say: Callable[[str], None]) -> None:
+        self._root = root / "disk"
+        self._root.mkdir()
+        options = ["-t", "tmpfs", "-o", f"size={_SIZE},mode=755"]
+        subprocess.run(["mount", *options, "tmpfs", str(self._root)], check=True)
+        self._say, self._draw = say, random.Random(seed)
+        self._workspace = self._root / "workspace"
+        self._workspace.mkdir()
+        self.store = open_store(nursery.database(self._root))
+        self._session = self.store.create_session(metadata={"workspace": str(self._workspace)}).id
+        self._nursery = Nursery(self._root, "auto")
+        self._submitted: list[int] = []
+        self._kills = 0
+
+    def fill(self, count: int) -> None:
+        """Fill the disk ``count`` times; every other time the server is killed while it is full."""
+        for number in range(count):
+            if self._nursery.server is None:
+                self._nursery.start_server()
+            for _ in range(_BESIDE):
+                self._submit(_WRITE)
+            filling = self._submit(_FILL)
+            self._await(lambda: self.store.get_command(filling).status is not CommandStatus.PENDING)  # noqa: B023
+            self._await(lambda: self._free() < 1 << 20)
+            self._fill_up()
+            time.sleep(self._draw.uniform(0.2, 1.0))
+            if number % 2:
+                self._nursery.kill_server()
+                self._kills += 1
+            for name in ("ballast", "rest"):
+                (self._workspace / name).unlink(missing_ok=True)
+            self._say(f"full disks {number + 1}/{count}")
+
+    def finish(self) -> None:
+        """Let everything come to its end under one more server."""
+        for _ in range(2):  # the second recovery removes what a killed keeper should have removed
+            if self._nursery.server is None:
+                self._nursery.start_server()
+            self._await(lambda: not self._unfinished())
+            self._nursery.stop_server()
+
+    def check(self) -> Result:
+        """Every command has one end, and nothing is left; call after ``finish`` and before ``close``."""
+        left = self._nursery.await_empty()
+        violations = [*(f"process {pid} is left" for pid in left), *self._commands()]
+        violations += [f"{path} is left" for path in nursery.paths(self._root).keepers_dir.rglob("*")]
+        rows = [self.store.get_command(number) for number in self._submitted]
+        reasons = Counter(row.exit.reason.value for row in rows if row.exit is not None)
+        figures = {
+            "full_disk_commands": len(rows),
+            "full_disk_server_kills": self._kills,
+            "full_disk_reasons": dict(sorted(reasons.items())),
+        }
+        return Result(figures=figures, violations=violations)
+
+    def close(self) -> None:
+        """End what is left of the campaign itself."""
+        self.store.close()
+        self._nursery.close()
+        self._nursery.groups.remove()
+        subprocess.run(["umount", "-l", str(self._root)], check=True)
+
+    def _submit(self, text: str) -> int:
+        command = self.store.add_command(
+            session_id=self._session, argv=["sh", "-c", text], queue_key="disk", key_limit=_BESIDE + 2
+        )
+        self._submitted.append(command.id)
+        return command.id
+
+    def _await(self, found: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _END_SECONDS
+        while not found() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def _free(self) -> int:
+        space = os.statvfs(self._root)
+        return space.f_bavail * space.f_frsize
+
+    def _fill_up(self) -> None:
+        """Take what a failed write of many bytes has left."""
+        with (self._workspace / "rest").open("ab", buffering=0) as rest:
+            try:
+                while True:
+                    rest.write(bytes(4096))
+            except OSError:
+                return
+
+    def _unfinished(self) -> list[int]:
+        return [number for number in self._submitted if not self.store.get_command(number).status.terminal]
+
+    def _commands(self) -> Iterator[str]:
+        ends = Counter(event.command_id for event in self.store.read_events(0, 10_000, kind="command.finished"))
+        for number in self._submitted:
+            row = self.store.get_command(number)
+            if not row.status.terminal or row.exit is None:
+                yield f"command {number} is {row.status}, attempt {row.attempt}, owner {row.owner}"
+            elif ends[number] != 1:
+                yield f"command {number} has {ends[number]} ends"
