@@ -147,6 +147,7 @@ class Local:
             engine=self.engine,
             sessions=self.sessions,
             paths=self.settings.paths,
+            shell=self.settings.default_shell,
             workers=self.workers,
         )
 

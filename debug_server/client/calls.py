@@ -74,7 +74,7 @@ def open_session(
     groups: Sequence[str] = (),
     commands: Sequence[str] = (),
 ) -> Call[r.SessionReply]:
-    """Lease a workspace of a commit and a patch; ``commands`` are lines for a shell, queued in their order."""
+    """Lease a workspace of a commit and a patch; ``commands`` are lines for the server's shell."""
     return _call(
         "open_session",
         r.SessionReply,

@@ -11,6 +11,7 @@ from debug_server.config.kinds import FLAG, LIST, PATH, TEXT, choice, number, si
 from debug_server.config.server import ServerConfig
 from debug_server.model.limits import MIN_MEMORY_BYTES, Limits
 
+DEFAULT_SHELL = "/bin/bash"
 _DAY = 86400.0
 _A_SIZE = size(least=1, least_text="1")
 
@@ -41,7 +42,11 @@ class PathsConfig:
 class RunnerOptions:
     """[runner]: how commands are run."""
 
-    default_shell: str = setting("The shell for commands given as one text.", TEXT, default="/bin/bash")
+    default_shell: str = setting(
+        "The shell for commands given as one text (`SHELL -c TEXT`); without /bin/bash, the default is /bin/sh.",
+        TEXT,
+        default=DEFAULT_SHELL,
+    )
     kill_grace: float = setting("Seconds between TERM and KILL.", number(least=0), default=1.0)
     containment: str = setting(
         "What holds a process tree together; `auto` takes the strongest that works here.",

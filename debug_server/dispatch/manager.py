@@ -99,7 +99,9 @@ class RunnerManager:
             supervisor = WorkerSupervisor.from_settings(metadata_store=store, settings=settings)
             sessions = Sessions(store=store, paths=settings.paths, process=lambda: supervisor.owner)
             engine = LocalEngine(store=store, supervisor=supervisor, sessions=sessions)  # never started: it only queues
-            service = Service(store=store, engine=engine, sessions=sessions, paths=settings.paths)
+            service = Service(
+                store=store, engine=engine, sessions=sessions, paths=settings.paths, shell=settings.default_shell
+            )
             try:
                 dispatcher = Dispatcher(service, self._configuration, shell=settings.default_shell)
                 return asyncio.run(dispatcher.emit(event))

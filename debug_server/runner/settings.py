@@ -16,6 +16,7 @@ from debug_server.config import (
     make_data_folder,
 )
 from debug_server.config.places import DATA_FOLDER
+from debug_server.config.runner import DEFAULT_SHELL
 from debug_server.disk import tighten
 from debug_server.model import Limits
 
@@ -60,12 +61,22 @@ class RunnerPaths:
         return self.artifacts_root / "owners"
 
 
+def shell_command(shell: str, text: str) -> list[str]:
+    """The argv of a command given as one text: every such command runs so, whatever way it came in.
+
+    ``shell`` is ``runner.default_shell``; where its default is not installed, /bin/sh takes its place.
+    """
+    if shell == DEFAULT_SHELL and not Path(shell).exists():
+        shell = "/bin/sh"
+    return [shell, "-c", text]
+
+
 @dataclass(frozen=True, slots=True)
 class RunnerSettings:
     """Everything in ``config/runner.toml``, as the runner uses it."""
 
     paths: RunnerPaths
-    default_shell: str = "/bin/bash"
+    default_shell: str = DEFAULT_SHELL
     kill_grace: float = field(default=1.0, kw_only=True)
     containment: str = field(default="auto", kw_only=True)
     keeper_patience: float = field(default=20.0, kw_only=True)

@@ -35,11 +35,14 @@ T = TypeVar("T")
 class ServicePart:
     """Base of the parts that ``Service`` is composed of."""
 
-    def __init__(self, *, store: MetadataStore, engine: LocalEngine, sessions: Sessions, paths: RunnerPaths) -> None:
+    def __init__(
+        self, *, store: MetadataStore, engine: LocalEngine, sessions: Sessions, paths: RunnerPaths, shell: str
+    ) -> None:
         self._store = store
         self._engine = engine
         self._sessions = sessions
         self._paths = paths
+        self._shell = shell  # for commands given as one text
         self._threads = Threads(_THREADS, "service")
         self._git_threads = Threads(_GIT_THREADS, "service-git")
         self._peer_threads = Threads(_PEER_THREADS, "service-peers")

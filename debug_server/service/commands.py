@@ -16,6 +16,7 @@ from debug_server.engine.artifacts import ARTIFACTS
 from debug_server.engine.sessions import CLOSES_SESSION, has_conclusion
 from debug_server.errors import ConflictError, DebugServerError, InvalidInputError, KeeperError
 from debug_server.model import Command, CommandStatus, Limits, Session, SessionStatus
+from debug_server.runner.settings import shell_command
 from debug_server.runner.spec import CommandSpec
 from debug_server.service import messages as m
 from debug_server.service import views
@@ -50,7 +51,7 @@ class CommandVerbs(SessionVerbs):
         """One after the other, each under a key of its own; a session that cannot have them all is closed."""
         try:
             for number, line in enumerate(request.commands):
-                command = m.CommandRequest(argv=["/bin/sh", "-c", line])
+                command = m.CommandRequest(argv=shell_command(self._shell, line))
                 await self._call(self._submit, session_id, command, key and f"{key}{_OF_LINE}{number}", {})
         except DebugServerError:
             session = await self._call(self._store.get_session, session_id)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from debug_server.config.runner import DEFAULT_SHELL
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.engine.sessions import is_open
 from debug_server.errors import AccessError, DebugServerError
@@ -40,9 +41,10 @@ class Service(OutgoingVerbs, WorkerVerbs):
         engine: LocalEngine,
         sessions: Sessions,
         paths: RunnerPaths,
+        shell: str = DEFAULT_SHELL,
         workers: Workers | None = None,
     ) -> None:
-        super().__init__(store=store, engine=engine, sessions=sessions, paths=paths)
+        super().__init__(store=store, engine=engine, sessions=sessions, paths=paths, shell=shell)
         self._workers = workers
         self.parts: Sequence[Part] = ()  # of the server around it, whose readiness is the service's too
         self.grpc_address: tuple[str, int] | None = None  # host and port of the server around it, once it listens

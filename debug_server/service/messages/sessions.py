@@ -9,7 +9,7 @@ from pydantic import Field
 
 from debug_server.service.messages.base import COMMIT, Identifier, Metadata, OfCommit, PartNames, Reply, Request, Text
 
-ShellText = Annotated[str, Field(min_length=1, max_length=131_071)]  # a line for /bin/sh
+ShellText = Annotated[str, Field(min_length=1, max_length=131_071)]  # a line for runner.default_shell
 
 
 class RegisterRepository(Request):

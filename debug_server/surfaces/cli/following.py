@@ -23,7 +23,7 @@ _LEAST_SECONDS = 0.001
 
 
 def follow_to_the_end(backend: Backend, output: Output, started: Iterator[CommandReply]) -> int:
-    """Start each command, then show their output as our own; returns the first exit status that is not 0."""
+    """Start the commands, then show their output as our own; returns the first exit status that is not 0."""
     log: Log = json_log() if output.as_json else RawLog()
     commands: list[CommandReply] = []
     statuses: list[int] = []
@@ -37,6 +37,7 @@ def follow_to_the_end(backend: Backend, output: Output, started: Iterator[Comman
                 log.finish()
                 statuses.append(tell_end(output, wait_for(backend, command.id)))
     except KeyboardInterrupt:
+        commands.extend(started)  # one answer may have started several
         return _cancel(backend, output, commands[len(statuses) :])
     return next((status for status in statuses if status), 0)
 

@@ -17,7 +17,7 @@ from debug_server.model import Limits
 from debug_server.runner.environments.builders import CONDA_PROGRAMS
 from debug_server.runner.environments.uv_builder import find_uv
 from debug_server.runner.limits import REQUIRE_NAMES, Capabilities, plan_limits
-from debug_server.runner.settings import RunnerPaths, RunnerSettings
+from debug_server.runner.settings import RunnerPaths, RunnerSettings, shell_command
 from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import open_store
@@ -112,7 +112,7 @@ def _trial_run(settings: RunnerSettings) -> str:
         supervisor = WorkerSupervisor(metadata_store=store, paths=trial.paths, environment_manager=None, settings=trial)
         try:
             session = store.create_session(metadata={"workspace": folder})
-            spec = CommandSpec([settings.default_shell, "-c", "exit 0"])
+            spec = CommandSpec(shell_command(settings.default_shell, "exit 0"))
             record = supervisor.run_command(session.id, spec, SessionWorkspace(path=root)).exit
         finally:
             supervisor.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +40,7 @@ def create(
     commit: Annotated[str, typer.Option(help="branch, tag or commit")],
     repository: Annotated[str | None, typer.Option(help="its name; left out: the only one there is")] = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply; - is stdin")] = None,
-    command: Annotated[list[str] | None, typer.Option(help="a shell command to run, any number of times")] = None,
+    command: Annotated[list[str] | None, typer.Option(help="a command for runner.default_shell, repeatable")] = None,
     metadata: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")] = None,
     manifest: Manifests = None,
     python: Python = None,
@@ -54,30 +54,36 @@ def create(
     with call.backend() as backend:
         known = chosen_repository(backend, repository)
         progress(f"opening a workspace of {known.name} at {commit}")
-        session: SessionReply = backend.send(
-            calls.open_session(
-                known.name,
-                commit,
-                patch=patch_text(patch),
-                metadata=values(metadata, flag="--metadata"),
-                expires_in=duration(expires_in, flag="--expires-in"),
-                manifests=manifest or manifests_of(known),
-                python=python,
-                extras=extra or [],
-                groups=group or [],
-            )
+        asked = calls.open_session(
+            known.name,
+            commit,
+            patch=patch_text(patch),
+            metadata=values(metadata, flag="--metadata"),
+            expires_in=duration(expires_in, flag="--expires-in"),
+            manifests=manifest or manifests_of(known),
+            python=python,
+            extras=extra or [],
+            groups=group or [],
+            commands=command or [],
         )
         output = call.output()
-        output.say(f"session {session.id} is open at {(session.commit_sha or '')[:12]}", session)
-        submitted = (backend.send(calls.submit_command(session.id, _shell(text))) for text in command or [])
+        opened: list[SessionReply] = []
+        submitted = _open(backend, output, asked, opened)
         status = follow_to_the_end(backend, output, submitted) if follow else _leave(backend, output, submitted)
-    if follow:
+    for session in opened if follow else ():
         tell(f"session {session.id} stays open: debug-server session close {session.id}")
     raise typer.Exit(status)
 
 
-def _shell(text: str) -> list[str]:
-    return ["/bin/sh", "-c", text]
+def _open(
+    backend: Backend, output: Output, asked: calls.Call[SessionReply], opened: list[SessionReply]
+) -> Iterator[CommandReply]:
+    """Open a session with its commands, and list them: the server knows which shell runs them."""
+    session = backend.send(asked)
+    opened.append(session)
+    output.say(f"session {session.id} is open at {(session.commit_sha or '')[:12]}", session)
+    if asked.fields.get("commands"):
+        yield from backend.send(calls.list_commands(session.id, limit=len(asked.fields["commands"]))).items
 
 
 def _leave(backend: Backend, output: Output, submitted: Iterable[CommandReply]) -> int:

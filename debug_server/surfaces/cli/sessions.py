@@ -18,6 +18,7 @@ from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.log_listener import observe_log
 from debug_server.runner.planning import Job, Planner
 from debug_server.runner.recovery import Adopted, recover
+from debug_server.runner.settings import shell_command
 from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor, session_number
 from debug_server.surfaces.cli.outcome import FAILURE, exit_status, summary
@@ -39,7 +40,7 @@ def _run_waiting(local: LocalParts, session: Session, add: str | None) -> list[i
     statuses = []
     with _workspace(local, session) as lease:
         if add is not None:
-            argv = [local.settings.default_shell, "-c", add]
+            argv = shell_command(local.settings.default_shell, add)
             local.store.add_command(session_id=session.id, argv=argv, limits=local.settings.limits)
         request = local.sessions.environment(session, lease.path)
         supervisor = local.bare_supervisor if request is None else local.supervisor
@@ -112,7 +113,7 @@ def _tell(record: ExitRecord, log_path: Path | None) -> int:
 
 def print_plan(local: LocalParts, text: str, *, session_id: str | None) -> int:
     """What running ``text`` would mean: nothing is written and nothing is started but a probe of this machine."""
-    spec = CommandSpec([local.settings.default_shell, "-c", text], limits=local.settings.limits)
+    spec = CommandSpec(shell_command(local.settings.default_shell, text), limits=local.settings.limits)
     lease = _planned_lease(local, session_id)
     command = _imagined(spec, session_number(session_id or 0))
     with KeeperPool(containment=local.settings.containment) as pool:  # no supervisor: that would make a store

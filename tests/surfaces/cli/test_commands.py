@@ -27,7 +27,9 @@ def test_a_session_from_create_to_close(terminal: Terminal, project: Callable[[]
     assert "nonzero_exit" in done.err
     session = done.out.split()[1]
     assert terminal("--json", "session", "show", session).json["metadata"]["issue"] == 7
-    first, second = (row["id"] for row in terminal("command", "list", session, "--json").json)
+    rows = terminal("command", "list", session, "--json").json
+    assert [row["command"][:2] for row in rows] == [["/bin/bash", "-c"]] * 2
+    first, second = (row["id"] for row in rows)
     _check_logs(terminal, session, first, second)
     assert "+patched" in terminal("session", "diff", session).out
     kept = terminal("command", "submit", session, "--artifact", "*.xml", "-f", "--", "sh", "-c", "echo '<x/>' > r.xml")

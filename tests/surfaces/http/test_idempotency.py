@@ -53,7 +53,7 @@ def test_no_key_is_taken_for_that_of_a_line(shared: Served) -> None:
     session = answered(shared.admin.post("/sessions", json=body, headers=keyed("lines")), 201)["id"]
     path = f"/sessions/{session}/commands"
     answered(shared.admin.post(path, json={"argv": ["false"]}, headers=keyed("lines/0")), 201)
-    assert [row["command"] for row in commands(shared, session)] == [["/bin/sh", "-c", "true"], ["false"]]
+    assert [row["command"] for row in commands(shared, session)] == [["/bin/bash", "-c", "true"], ["false"]]
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "a\tb"])

@@ -81,7 +81,7 @@ def test_a_session_with_its_commands(served: Served) -> None:
     opened = answered(served.admin.post("/sessions", json=body, headers=key), 201)
     assert answered(served.admin.post("/sessions", json=body, headers=key), 201) == opened
     rows = answered(served.admin.get(f"/sessions/{opened['session_id']}/commands"), 200)["items"]
-    assert [row["command"] for row in rows] == [["/bin/sh", "-c", text] for text in body["commands"]]
+    assert [row["command"] for row in rows] == [["/bin/bash", "-c", text] for text in body["commands"]]
     ended = answered(served.admin.get(f"/commands/{rows[1]['id']}/wait"), 200)
     assert (ended["exit_code"], served.admin.get(f"/commands/{ended['id']}/log").text) == (3, "one\n")
     before = len(answered(served.admin.get("/sessions"), 200)["items"])
