@@ -37,8 +37,8 @@ _BY_STATUS: dict[int, type[DebugServerError]] = {
 
 
 def classes_by_code() -> dict[str, type[DebugServerError]]:
-    """Every class of the error tree by its code."""
-    return {cls.code: cls for cls in _tree(DebugServerError)}
+    """Every class of the error tree by its code; one that inherits its code is its parent to a client."""
+    return {cls.code: cls for cls in _tree(DebugServerError) if "code" in vars(cls)}
 
 
 def _tree(cls: type[DebugServerError]) -> Iterator[type[DebugServerError]]:
