@@ -19,6 +19,9 @@ from debug_server.worktrees.index_dates import doubt_touched
 from debug_server.worktrees.submodules import Gitlink, gitlinks_of
 
 _TIMEOUT = 600.0
+_PATH_BYTES = 4095  # PATH_MAX without its last byte: git hands the kernel paths as long as they are
+_UNREAD = "could not open directory"  # a warning of git's: it leaves that folder out and ends with status 0
+_SHOWN = 80
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _DIFF = (
     *("diff", "--cached", "--binary", "--full-index", "--find-renames", "--no-color", "--no-ext-diff"),
@@ -35,6 +38,14 @@ class _Part:
     tree: str  # what the folder was
     objects: Path  # where that is found
     submodules: Mapping[str, Gitlink]  # those that are checked out below it, by path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Inside:
+    """What a folder holds that git does not read."""
+
+    repositories: list[str]  # folders with a ``.git`` of their own, the outermost ones
+    too_long: str | None  # a path that git cannot open, if there is one
 
 
 def diff_workspace(
@@ -65,7 +76,8 @@ def _diff(part: _Part, index: Path | None, scratch: Path | None) -> bytes:
         elif part.tree != _EMPTY_TREE:
             require(run_git("read-tree", part.tree, place=place), f"reading {part.tree}")
         links = gitlinks_of(place)
-        apart = sorted({*links, *_repositories_below(part.path)})
+        inside = _look_below(part.path)
+        apart = sorted({*links, *inside.repositories})
         apart = [name for name in apart if not any(name.startswith(f"{other}/") for other in apart)]
         wanted = b"".join(os.fsencode(name) + b"\0" for name in (":/", *(f":(exclude,top,literal){n}" for n in apart)))
         added = run_git(
@@ -74,11 +86,21 @@ def _diff(part: _Part, index: Path | None, scratch: Path | None) -> bytes:
             stdin=wanted,
             timeout=_TIMEOUT,
         )
+        if inside.too_long is not None and (not added.ok or _UNREAD in added.stderr):
+            raise _too_long(part, inside.too_long)
         require(added, f"reading the changes of {part.path}")
         prefixes = (f"--src-prefix=a/{part.prefix}", f"--dst-prefix=b/{part.prefix}")
         own = require(run_git(*_DIFF, *prefixes, part.tree, place=place, timeout=_TIMEOUT), f"comparing {part.path}")
         inner = [_inner(part, name, name in links, place) for name in apart]
     return own + b"".join(_diff(item, None, scratch) for item in inner if item is not None)
+
+
+def _too_long(part: _Part, name: str) -> WorktreePoolError:
+    shown = f"{part.prefix}{name}"[:_SHOWN]
+    return WorktreePoolError(
+        f"the changes of {part.path} cannot be compared: the path {shown!r}… exceeds the {_PATH_BYTES} bytes that git "
+        "can read: remove that folder, or list it in .gitignore"
+    )
 
 
 def _inner(part: _Part, name: str, linked: bool, place: GitPlace) -> _Part | None:
@@ -98,17 +120,42 @@ def _inner(part: _Part, name: str, linked: bool, place: GitPlace) -> _Part | Non
     return _Part(path=path, prefix=f"{part.prefix}{name}/", tree=tree, objects=objects, submodules=below)
 
 
-def _repositories_below(root: Path) -> list[str]:
-    """Folders with a ``.git`` of their own, the outermost ones."""
-    found = []
-    top = os.fspath(root)
-    for folder, folders, files in os.walk(top):
-        if folder == top:
-            folders[:] = [name for name in folders if name != ".git"]
-        elif ".git" in folders or ".git" in files:
-            found.append(os.path.relpath(folder, top))
-            folders.clear()
-    return found
+def _look_below(root: Path) -> _Inside:
+    """With a list of its own: os.walk recurses, and a command may make folders deeper than Python's stack."""
+    repositories, too_long = [], None
+    waiting = [""]
+    top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        while waiting:
+            folder = waiting.pop()
+            names = _list_folder(top, folder)
+            if folder and ".git" in names:
+                repositories.append(folder)
+                continue
+            for name, is_folder in names.items():
+                path = f"{folder}/{name}" if folder else name
+                if len(os.fsencode(path)) + is_folder > _PATH_BYTES:  # git ends the name of a folder with a slash
+                    too_long = path
+                elif is_folder and name != ".git":
+                    waiting.append(path)
+    finally:
+        os.close(top)
+    return _Inside(repositories=repositories, too_long=too_long)
+
+
+def _list_folder(top: int, folder: str) -> dict[str, bool]:
+    """Its names, and whether each is a folder; nothing of one that is gone or closed to us."""
+    try:
+        opened = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
+    except OSError:
+        return {}
+    try:
+        with os.scandir(opened) as entries:
+            return {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+    except OSError:
+        return {}
+    finally:
+        os.close(opened)
 
 
 def _objects_of(path: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import stat
+import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -102,6 +103,17 @@ def test_reset_and_fork(served: Served) -> None:
     assert answered(served.admin.post(f"/sessions/{session}/reset"), 200)["id"] == session
     assert answered(served.admin.get(f"/sessions/{session}/diff"), 200)["patch"] == ""
     assert "made.txt" in answered(served.admin.get(f"/sessions/{forks[0]['id']}/diff"), 200)["patch"]
+
+
+def test_a_diff_that_git_cannot_make_is_refused(served: Served) -> None:
+    """Folders below a path that is longer than the kernel takes: a clear refusal, and the session goes on."""
+    session = served.session()
+    text = "import os\nfor _ in range(21):\n os.mkdir('d' * 200)\n os.chdir('d' * 200)"
+    served.run(session, sys.executable, "-c", text)
+    error = refused(served.admin.get(f"/sessions/{session}/diff"), 422, "worktree_error")
+    assert "'ddd" in error["message"] and "4095 bytes" in error["message"], error
+    assert answered(served.admin.post(f"/sessions/{session}/reset"), 200)["id"] == session
+    assert answered(served.admin.get(f"/sessions/{session}/diff"), 200)["patch"] == ""
 
 
 def test_commands_and_artifacts(served: Served, tmp_path: Path) -> None:
