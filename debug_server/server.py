@@ -39,7 +39,6 @@ from debug_server.store import MetadataStore
 
 if TYPE_CHECKING:
     import uvicorn
-    from starlette.types import ASGIApp
 
     from debug_server.config import ServerConfig
     from debug_server.surfaces.grpc import GrpcServer
@@ -237,7 +236,7 @@ def _own_socket(local: Local) -> AbstractContextManager[list[socket.socket]]:
     return unix_listener(local.server_lock_path.with_name(OWN_SOCKET))
 
 
-def uvicorn_config(app: ASGIApp, options: ServeOptions, connections: Connections | None = None) -> uvicorn.Config:
+def uvicorn_config(app: HttpApp, options: ServeOptions, connections: Connections | None = None) -> uvicorn.Config:
     """How the HTTP server treats its connections."""
     import uvicorn
 

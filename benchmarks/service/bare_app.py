@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -19,7 +20,7 @@ async def get_command(request: Request) -> JSONResponse:
     return JSONResponse({"id": request.path_params["command_id"]})
 
 
-app = Starlette(routes=[Route("/commands/{command_id:int}", get_command)])
+app: Any = Starlette(routes=[Route("/commands/{command_id:int}", get_command)])
 
 
 def main() -> None:

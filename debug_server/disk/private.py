@@ -20,7 +20,7 @@ def make_private(folder: Path) -> None:
 
 def tighten(folder: Path) -> None:
     """Take the permissions of group and others from a folder of ours; a missing one and other users' are left alone."""
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, NotADirectoryError):
         found = folder.lstat()
         if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o077:
             folder.chmod(0o700)

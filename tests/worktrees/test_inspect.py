@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from datetime import timedelta
@@ -11,6 +12,7 @@ import pytest
 
 from debug_server.errors import InvalidInputError
 from debug_server.worktrees.inspect import parse_duration
+from tests.running import DATA_HERE
 from tests.worktrees.places import Remote, open_pool
 
 
@@ -19,7 +21,8 @@ def run(base: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", "-m", "debug_server.worktrees.inspect", *arguments]
     return subprocess.run(
         [*command, "--database-url", f"sqlite:///{base}/store.db"],
-        cwd=Path(__file__).parents[2],
+        cwd=base,
+        env={**os.environ, **DATA_HERE},
         capture_output=True,
         text=True,
         timeout=60,
