@@ -53,6 +53,7 @@ class LaunchOrder:
     orphan_seconds: float | None = None
     pre_kill: Sequence[str] = ()
     secrets: Sequence[str] = ()  # names of variables whose values must not reach the log
+    containers: bool = False  # it makes containers: control groups stay writable for it
     owner: Path | None = None  # the file that is there as long as the owner of the claim, if there is one, is alive
 
     def to_json(self, run_dir: Path) -> dict[str, Any]:
@@ -77,6 +78,7 @@ class LaunchOrder:
             "orphan_seconds": self.orphan_seconds,
             "pre_kill": list(self.pre_kill),
             "secrets": list(self.secrets),
+            "containers": self.containers,
         }
 
 

@@ -89,6 +89,7 @@ class Planner:
             orphan_seconds=spec.orphan_seconds,
             pre_kill=spec.pre_kill,
             secrets=spec.secrets,
+            containers=spec.containers,
         )
 
 

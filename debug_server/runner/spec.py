@@ -41,6 +41,7 @@ class CommandSpec:
     wrapper: Sequence[str] = field(default=(), kw_only=True)  # run the command under this program
     pre_kill: Sequence[str] = field(default=(), kw_only=True)  # run beside the tree before it is ended
     secrets: Sequence[str] = field(default=(), kw_only=True)  # variables of ``env`` whose values the log must not hold
+    containers: bool = field(default=False, kw_only=True)  # it makes containers: control groups stay writable for it
     relay: bool = field(default=False, kw_only=True)  # stdout goes to a client of the keeper instead of the log
     orphan_seconds: float | None = field(default=None, kw_only=True)  # a relay without a client is ended after them
 
@@ -84,6 +85,7 @@ class CommandSpec:
             "wrapper": list(self.wrapper),
             "pre_kill": list(self.pre_kill),
             "secrets": list(self.secrets),
+            "containers": self.containers,
             "relay": self.relay,
             "orphan_seconds": self.orphan_seconds,
         }

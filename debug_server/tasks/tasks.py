@@ -120,6 +120,7 @@ class Tasks:
                 log_name="task",
                 limits=Limits(wall_seconds=submit.timeout_seconds),
                 pre_kill=plan.pre_kill,
+                containers=plan.containers,
                 stdin_text=plan.stdin_text,
             ),
             session={views.TASK: asked, **place.metadata, **plan.metadata},

@@ -124,7 +124,7 @@ def _become(orders: dict[str, Any], stdio: Stdio, mounts: Mounts | None) -> None
     for path in orders["enter"]:  # what is charged from here on belongs to the command
         cgroup.write(path, "0")
     if mounts is not None:  # only now: a workspace that was mounted a moment ago must be in the copy
-        mounts.enter(orders["cwd"])
+        mounts.enter(orders["cwd"], containers=orders["containers"])
     os.chdir(orders["cwd"])
     for name, value in orders["rlimits"].items():
         _set_rlimit(_RLIMITS[name], value)

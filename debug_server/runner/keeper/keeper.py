@@ -158,6 +158,7 @@ class Keeper:
             "argv": self.orders["argv"],
             "env": {**self.orders["env"], MARKER: f"{identity['pid']}-{identity['start_time']}"},
             "cwd": self.orders["cwd"],
+            "containers": self.orders["containers"],
             "umask": self.orders["umask"],
             "stdin": bool(self.orders["stdin"]),
             "tty": tty,

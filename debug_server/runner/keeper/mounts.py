@@ -54,8 +54,11 @@ class Mounts:
             self._reader = os.getpid()
             self._read()
 
-    def enter(self, cwd: str) -> None:
-        """Copy the mounts; of workspaces that are not shared only the one that holds ``cwd`` stays."""
+    def enter(self, cwd: str, *, containers: bool = False) -> None:
+        """Copy the mounts; of workspaces that are not shared only the one that holds ``cwd`` stays.
+
+        Control groups stay writable for a program that makes ``containers``.
+        """
         self.prepare()
         unshare(CLONE_NEWNS)
         make_slaves()
@@ -64,7 +67,7 @@ class Mounts:
         for point in self._workspaces:
             if here != point and not here.startswith(point + b"/"):
                 detach(point)
-        if self._cgroups:
+        if self._cgroups and not containers:
             self._protect_groups()
         if self._proc:
             mount_proc()

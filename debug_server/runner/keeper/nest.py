@@ -120,7 +120,7 @@ class Version1Nest(Nest):
             os.chdir(orders["cwd"])
             return _spawn(orders, stdio)
         try:
-            self._mounts.enter(orders["cwd"])
+            self._mounts.enter(orders["cwd"], containers=orders["containers"])
             os.chdir(orders["cwd"])
             return _spawn(orders, stdio)
         finally:

@@ -25,6 +25,7 @@ class Plan:
     env: Mapping[str, str]
     stdin_text: str | None = None
     pre_kill: Sequence[str] = ()  # beside the tree, before it is ended
+    containers: bool = False  # it makes containers, and control groups for them
     metadata: Mapping[str, Any] = field(default_factory=dict)  # more of its session's
 
 

@@ -57,6 +57,7 @@ class DockerExecutor:
             argv=[program, "run", *self._flags(submit.sandbox, name, cidfile, _variables(quiet, spoken))],
             env={**quiet, **connection},
             pre_kill=remove,
+            containers=True,
             metadata={AFTER: remove, CIDFILE: str(cidfile)},
         )
 
