@@ -341,7 +341,9 @@ class KeeperPool:
             self._socket.close()
             self._socket = None
         if self._process is not None:
-            # With its socket closed it ends by itself once its last keeper has; that may be long after us.
+            # With its socket closed it ends by itself once its last keeper has; that may be long after us. One that
+            # is stopped would stay for ever.
+            self._process.send_signal(signal.SIGCONT)
             with contextlib.suppress(RuntimeError):  # no thread can be had: then nobody waits for it
                 threading.Thread(target=self._process.wait, name="fork-server", daemon=True).start()
             self._process = None

@@ -41,12 +41,17 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def attend(self) -> None:
-        """There is a command to watch."""
+        """There is a command to watch; where no thread can be had, the next call tries again."""
         if not self._needed.is_set():
             with self._lock:
                 if self._thread is None and not self._closed.is_set():
-                    self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
-                    self._thread.start()
+                    thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+                    try:
+                        thread.start()
+                    except RuntimeError as error:
+                        _LOG.warning("watchdog_failed", extra={"error": str(error)})
+                        return
+                    self._thread = thread
                 self._needed.set()
 
     def close(self) -> None:

@@ -75,9 +75,11 @@ def test_a_cancel_does_not_relabel_what_had_ended(held: Bench) -> None:
     """The command has exited, its keeper has yet to notice, and then somebody cancels it: it has exited."""
     mark = new_mark("exits")
     started = held.start(["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done", mark])
+    below = children(started.handle()["keeper"]["pid"])
     with _stopped(started):
         (held.workspace / "go").touch()
         eventually(lambda: not carrying(mark), what="its end")
+        eventually(lambda: not any(map(_unreaped, below)), what="the namespace's init, which tells the keeper")
         held.supervisor.pipeline.cancel(started.command.id)
     assert started.result().exit_reason is ExitReason.EXITED
 
