@@ -28,7 +28,7 @@ pytestmark = [
 def _interpreter() -> str:
     """One that a plain user of the guest can read too."""
     for candidate in ("/usr/bin/python3", sys.executable):
-        check = [candidate, "-c", "import sqlite3, sys; sys.exit(sys.version_info < (3, 11))"]
+        check = [candidate, "-I", "-c", "import sqlite3, sys; sys.exit(sys.version_info < (3, 11))"]
         if Path(candidate).exists() and subprocess.run(check, check=False, capture_output=True).returncode == 0:
             return candidate
     pytest.skip("no Python 3.11 that the guest could run")
