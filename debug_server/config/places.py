@@ -5,7 +5,8 @@
     else the user's data folder
 
 The nearest folder wins. A file that somebody else wrote must not choose a shell or a database: above the current
-directory only what belongs to this user counts, in it also what belongs to root.
+directory only what belongs to this user counts, in it also what belongs to root; ``cloned`` has the rule for files
+that came with a repository.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from debug_server.config.cloned import check_cloned
 from debug_server.config.load import Loaded, base_of, load
 from debug_server.config.runner import RunnerConfig
 from debug_server.errors import ConfigurationError
@@ -72,10 +74,10 @@ class Placed:
         found = [
             f"{path} is ignored: it belongs to another user (uid {path.stat().st_uid})" for path in self.place.ignored
         ]
-        files = [] if self.place.named is not None else self.place.files(RUNNER_FILE)
         searched = self.place.found is not None and self.place.named is None
+        files = [str(path) for name in FILES for path in self.place.files(name)] if searched else []
         if files or (searched and self.loaded.source("paths.artifacts") == "default"):
-            sentence = f"using the data folder {self.data}" + (f" and the settings {files[0]}" if files else "")
+            sentence = f"using the data folder {self.data}" + (f" and the settings {', '.join(files)}" if files else "")
             found += [sentence] if _is_new(sentence, environ) else []
         return found
 
@@ -107,6 +109,8 @@ def load_runner(
     loaded = load(RunnerConfig, files=place.files(RUNNER_FILE), environ=environ, defaults=defaults)
     if place.data is None and loaded.source("paths.artifacts") == "default":
         raise ConfigurationError(f"no home folder is known: set HOME, or {DATA_VARIABLE} to the data folder")
+    if place.found is not None and place.named is None:
+        check_cloned(loaded, next(iter(place.files(RUNNER_FILE)), None), environ)
     return Placed(place=place, loaded=loaded)
 
 

@@ -1,0 +1,87 @@
+"""Tells which files came with a git repository, by reading the index of the work tree around them.
+
+No git program is asked: settings are read before anything is started, and git would read the repository's own settings.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+_FIXED_BYTES = 40  # of an entry, before its hash: times, device, inode, mode, owner, size
+_EXTENDED = 0x4000
+_SHA256 = re.compile(r"^\s*objectformat\s*=\s*sha256\s*$", re.IGNORECASE | re.MULTILINE)
+
+
+def tracking_tree(path: Path) -> Path | None:
+    """The work tree that tracks the path, something below it, or a link or submodule on the way to it."""
+    path = path.absolute()
+    for tree in path.parents:
+        if (folder := _git_folder(tree)) is not None:
+            return tree if _lists(folder, path.relative_to(tree).as_posix().encode(errors="surrogateescape")) else None
+    return None
+
+
+def _git_folder(tree: Path) -> Path | None:
+    """``.git``, or where the file of that name points to in a linked work tree and in a submodule."""
+    entry = tree / ".git"
+    try:
+        if entry.is_dir():
+            return entry
+        text = entry.read_text(errors="surrogateescape")
+    except OSError:
+        return None
+    return tree / text.removeprefix("gitdir:").strip() if text.startswith("gitdir:") else None
+
+
+def _common_folder(folder: Path) -> Path:
+    """Where a repository's linked work trees share its settings."""
+    try:
+        return folder / (folder / "commondir").read_text(errors="surrogateescape").strip()
+    except FileNotFoundError:
+        return folder
+
+
+def _lists(folder: Path, wanted: bytes) -> bool:
+    below = wanted + b"/"
+    parts = wanted.split(b"/")
+    on_the_way = {b"/".join(parts[:count]) for count in range(1, len(parts) + 1)}
+    try:
+        hash_bytes = 32 if _SHA256.search((_common_folder(folder) / "config").read_text(errors="replace")) else 20
+        # A split index keeps most of its entries in a file beside it.
+        for path in (folder / "index", *folder.glob("sharedindex.*")):
+            if any(name in on_the_way or name.startswith(below) for name in _names(path.read_bytes(), hash_bytes)):
+                return True
+    except (OSError, struct.error, ValueError):  # no commit was checked out here yet, or git cannot read it either
+        return False
+    return False
+
+
+def _names(data: bytes, hash_bytes: int) -> Iterator[bytes]:
+    """The paths of an index of version 2, 3 or 4 (gitformat-index)."""
+    signature, version, count = struct.unpack_from(">4sII", data)
+    if signature != b"DIRC":
+        return
+    position, name = 12, b""
+    for _ in range(count):
+        (flags,) = struct.unpack_from(">H", data, position + _FIXED_BYTES + hash_bytes)
+        start = position + _FIXED_BYTES + hash_bytes + (4 if flags & _EXTENDED else 2)
+        kept = b""
+        if version == 4:  # the name without what it shares with the one before
+            dropped, start = _offset(data, start)
+            kept = name[: len(name) - dropped]
+        end = data.index(0, start)
+        name = kept + data[start:end]
+        position = end + 1 if version == 4 else position + ((end - position + 8) & ~7)
+        yield name
+
+
+def _offset(data: bytes, position: int) -> tuple[int, int]:
+    """A number of variable length, and where the next byte is."""
+    value = data[position] & 127
+    while data[position] & 128:
+        position += 1
+        value = ((value + 1) << 7) | (data[position] & 127)
+    return value, position + 1
