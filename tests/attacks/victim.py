@@ -250,7 +250,11 @@ def shared_python(folder: Path) -> str:
     place = folder / "product"
     python = str(place / "bin" / "python")
     copied = {**os.environ, "UV_LINK_MODE": "copy"}
-    for line in (["venv", "--python", _SYSTEM_PYTHON, str(place)], ["pip", "install", "--python", python, str(ROOT)]):
+    locked = ["--constraint", str(ROOT / "requirements/dev.txt")]
+    for line in (
+        ["venv", "--python", _SYSTEM_PYTHON, str(place)],
+        ["pip", "install", "--python", python, *locked, str(ROOT)],
+    ):
         subprocess.run([uv, *line], env=copied, cwd=folder, capture_output=True, check=True)
     return python
 
