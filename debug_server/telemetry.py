@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from debug_server.errors import ConfigurationError, InvalidInputError
+from debug_server.model.extras import install_command
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -197,7 +198,7 @@ def _open_tracing() -> TracerProvider:
     except ImportError as error:
         raise ConfigurationError(
             f"traces are asked for, but {error.name} is not installed: "
-            "install debug-server[otel], or set DEBUG_SERVER_OTEL=off"
+            f"{install_command('otel')}, or set DEBUG_SERVER_OTEL=off"
         ) from error
     service = os.environ.get("OTEL_SERVICE_NAME", "debug-server")
     provider = TracerProvider(resource=Resource.create({"service.name": service}))

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from dataclasses import dataclass
 from email import message_from_bytes
 from importlib.metadata import distribution
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 import uv
 
 import debug_server
+from debug_server.model.extras import install_command
+from tests.attacks.victim import make_repository
 from tests.client.serving import serving
 from tests.running import ROOT
 from tests.test_docs import blocks
@@ -47,27 +50,110 @@ def test_the_metadata_is_complete(wheel: Path) -> None:
     assert len(links) > 20 and [link for link in links if not link.startswith("https://")] == []
 
 
-def test_the_first_section_of_the_readme_works_where_the_wheel_is_installed(wheel: Path, tmp_path: Path) -> None:
-    """In an empty environment, outside the checkout, without any extra."""
-    environment = tmp_path / "environment"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """The base install in an environment of its own, used in a folder outside the checkout."""
+
+    environment: Path
+    here: Path
+
+    def start(self, *argv: str, **variables: str) -> subprocess.Popen[str]:
+        """A program that finds this install and nothing of the checkout."""
+        kept = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
+        path = f"{self.environment}/bin{os.pathsep}{os.environ['PATH']}"
+        data = str(self.here / ".artifacts")
+        environ = {**kept, "PATH": path, "DEBUG_SERVER_PATHS_ARTIFACTS": data, **variables}
+        pipe = subprocess.PIPE
+        return subprocess.Popen(argv, cwd=self.here, env=environ, stdout=pipe, stderr=pipe, text=True)
+
+    def run(self, *argv: str, **variables: str) -> tuple[int, str, str]:
+        """The same, to its end: status, output, errors."""
+        process = self.start(*argv, **variables)
+        out, errors = process.communicate(timeout=SECONDS)
+        return process.returncode, out, errors
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel without any extra."""
+    folder = tmp_path_factory.mktemp("installed")
+    environment, here = folder / "environment", folder / "here"
+    here.mkdir()
     install = [uv.find_uv_bin(), "pip", "install", "--quiet", "--python", str(environment / "bin/python")]
     for argv in (
         [uv.find_uv_bin(), "venv", "--quiet", "--python", sys.executable, str(environment)],
         [*install, "--constraint", str(ROOT / "requirements/dev.txt"), str(wheel)],
     ):
-        done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
         assert done.returncode == 0, done.stderr
-    kept = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
-    environ = {**kept, "PATH": f"{environment}/bin{os.pathsep}{os.environ['PATH']}"}
+    return Installed(environment=environment, here=here)
+
+
+def test_the_first_section_of_the_readme_works_where_the_wheel_is_installed(installed: Installed) -> None:
+    """In an empty environment, outside the checkout, without any extra."""
     first = next(block.text for block in blocks(ROOT / "README.md") if block.run)
-    here = tmp_path / "here"
-    here.mkdir()
-    done = subprocess.run(
-        ["sh", "-euc", first], cwd=here, env=environ, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    status, out, errors = installed.run("sh", "-euc", first)
+    assert status == 0, errors
+    assert "hello\n" in out and "status 124\n" in out
+    assert not list(installed.environment.glob("lib/python*/site-packages/runners"))
+
+
+def test_a_missing_extra_is_one_line_with_the_command_that_adds_it(installed: Installed) -> None:
+    """Wherever it is met: by the command line, by a server that starts, and by a command over HTTP."""
+    repository = make_repository(installed.here / "project", os.geteuid(), {"environment.yml": "dependencies: []\n"})
+    conda = ("--manifest", "environment.yml", "--", "true")
+    (shipped,) = installed.environment.glob("lib/python*/site-packages/debug_server/shipped")
+    security = ("python", "-c", "import runners.security.scanner")
+    cases: list[tuple[str, tuple[str, ...], dict[str, str]]] = [
+        ("conda", ("debug-server", "run", "--repo", "project", *conda), {}),
+        ("postgres", ("debug-server", "run", "--", "true"), {"DEBUG_SERVER_DB_URL": "postgresql://nowhere/x"}),
+        ("postgres", ("debug-server", "serve", "--port", "0"), {"DEBUG_SERVER_DB_URL": "postgresql://nowhere/x"}),
+        ("otel", ("debug-server", "run", "--", "true"), {"DEBUG_SERVER_OTEL": "on"}),
+        ("otel", ("debug-server", "serve", "--port", "0"), {"DEBUG_SERVER_OTEL": "on"}),
+        ("runners", security, {"PYTHONPATH": str(shipped)}),
+    ]
+    for extra, argv, variables in cases:
+        status, _, errors = installed.run(*argv, **variables)
+        line = errors.splitlines()[-1] if extra != "conda" else errors
+        assert status and f"pip install 'debug-server[{extra}]'" in line and "Traceback" not in errors, errors
+    status, out, _ = installed.run("debug-server", "doctor")
+    remedies = [f"pip install 'debug-server[{extra}]'" for extra in ("conda", "postgres", "otel", "runners")]
+    assert [remedy for remedy in remedies if remedy not in out] == []
+
+    server = installed.start("debug-server", "serve", "--port", "0", "--no-grpc")
+    try:
+        assert server.stdout is not None
+        said = server.stdout.readline() + server.stdout.readline()
+        found = re.search(r"shown this once: (\S+)\nserving on (\S+)", said)
+        assert found is not None, said
+        remote = {"DEBUG_SERVER_TOKEN": found[1], "DEBUG_SERVER_URL": found[2]}
+        assert installed.run("debug-server", "repo", "add", str(repository), **remote)[0] == 0
+        status, _, errors = installed.run("debug-server", "command", "run", "--repository", "project", *conda, **remote)
+        assert status == 125 and "pip install 'debug-server[conda]'" in errors, errors
+    finally:
+        server.terminate()
+        server.communicate(timeout=SECONDS)
+
+
+def test_a_uv_tool_runs_the_first_section_of_the_readme(wheel: Path, tmp_path: Path) -> None:
+    """By the README's own way to install, and an extra is added by the same tool: pip would add it elsewhere."""
+    folders = {"UV_TOOL_DIR": str(tmp_path / "tools"), "UV_TOOL_BIN_DIR": str(tmp_path / "environment/bin")}
+    install = [uv.find_uv_bin(), "tool", "install", "--quiet", "--python", sys.executable]
+    install += ["--constraints", str(ROOT / "requirements/dev.txt"), str(wheel)]
+    done = subprocess.run(install, env=os.environ | folders, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "hello\n" in done.stdout and "status 124\n" in done.stdout
-    assert not list(environment.glob("lib/python*/site-packages/runners"))
+    tool = Installed(environment=tmp_path / "environment", here=tmp_path)
+    first = next(block.text for block in blocks(ROOT / "README.md") if block.run)
+    status, out, errors = tool.run("sh", "-euc", first)
+    assert status == 0, errors
+    assert "hello\n" in out and "uv tool install 'debug-server[conda]'" in out
+
+
+def test_an_extra_is_added_by_the_tool_that_installed_the_product(tmp_path: Path) -> None:
+    """By pipx where its file is, else by pip."""
+    assert install_command("otel", str(tmp_path)) == "pip install 'debug-server[otel]'"
+    (tmp_path / "pipx_metadata.json").touch()
+    assert install_command("otel", str(tmp_path)) == "pipx install --force 'debug-server[otel]'"
 
 
 def test_the_client_needs_httpx_alone(tmp_path: Path) -> None:

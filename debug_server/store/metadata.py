@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from debug_server.errors import ConfigurationError
+from debug_server.model.extras import install_command
 from debug_server.store.address import is_postgres, seal_key_path, sqlite_path
 from debug_server.store.artifacts import Artifacts
 from debug_server.store.commands import Commands
@@ -116,6 +117,6 @@ def open_database(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Database:
         from debug_server.store.postgres import PostgresDatabase
     except ImportError as error:
         raise ConfigurationError(
-            "a postgresql:// URL needs the psycopg package: install debug-server[postgres]"
+            f"a postgresql:// URL needs the psycopg package: {install_command('postgres')}"
         ) from error
     return PostgresDatabase(url)

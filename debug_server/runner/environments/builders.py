@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 
 from debug_server.errors import EnvironmentBuildError
+from debug_server.model.extras import install_command
 from debug_server.runner.environments.hook_builder import HookBuilder
 from debug_server.runner.environments.manifests import ManifestKind, ManifestSet
 from debug_server.runner.environments.plan import Builder
@@ -76,7 +77,7 @@ def _conda_program(names: tuple[str, ...], probes: ProbeCache) -> Builder:
     found = [(name, program) for name in names if (program := shutil.which(name)) is not None]
     if not found:
         raise EnvironmentBuildError(
-            f"conda manifests need py-rattler or one of {', '.join(names)}: pip install 'debug-server[conda]'"
+            f"conda manifests need py-rattler or one of {', '.join(names)}: {install_command('conda')}"
         )
     name, program = found[0]
     version = probes.ask(program, ("--version",)) or "of unknown version"

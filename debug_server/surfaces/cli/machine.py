@@ -14,6 +14,7 @@ from pathlib import Path
 from debug_server.engine import SessionWorkspace
 from debug_server.errors import DebugServerError
 from debug_server.model import Limits
+from debug_server.model.extras import install_command
 from debug_server.runner.environments.builders import CONDA_PROGRAMS
 from debug_server.runner.environments.uv_builder import find_uv
 from debug_server.runner.limits import REQUIRE_NAMES, Capabilities, plan_limits
@@ -81,7 +82,7 @@ def _store(local: LocalParts) -> Iterator[Finding]:
     yield _attempt("store", "database", opened, "set DEBUG_SERVER_DB_URL to a database that this user can write")
     yield _attempt("store", "disk", space, "set paths.artifacts to a folder that this user can write")
     installed = importlib.util.find_spec("psycopg") is not None
-    yield _optional_one("store", "postgresql", installed, "psycopg", "pip install 'debug-server[postgres]'")
+    yield _optional_one("store", "postgresql", installed, "psycopg", install_command("postgres"))
 
 
 def _processes(local: LocalParts) -> Iterator[Finding]:
@@ -159,7 +160,7 @@ def _environments() -> Iterator[Finding]:
     venv = importlib.util.find_spec("ensurepip") is not None
     yield _optional_one("environments", "venv", venv, "of the standard library", "install python3-venv")
     rattler = importlib.util.find_spec("rattler") is not None
-    yield _optional_one("environments", "conda", rattler, "py-rattler", "pip install 'debug-server[conda]'")
+    yield _optional_one("environments", "conda", rattler, "py-rattler", install_command("conda"))
     yield _optional_one("environments", "conda program", conda is not None, conda or "", "py-rattler takes its place")
 
 
@@ -169,8 +170,19 @@ def _optional() -> Iterator[Finding]:
         yield _optional_one("debuggers", program, path is not None, path or "", remedy)
     debugpy = importlib.util.find_spec("debugpy") is not None
     yield _optional_one("debuggers", "debugpy", debugpy, "installed", "pip install debugpy")
-    traces = importlib.util.find_spec("opentelemetry") is not None
-    yield _optional_one("telemetry", "opentelemetry", traces, "installed", "pip install 'debug-server[otel]'")
+    for area, name, module, extra in (
+        ("telemetry", "opentelemetry", "opentelemetry.sdk", "otel"),
+        ("runners", "secret scanning", "detect_secrets", "runners"),
+        ("runners", "Markdown checks", "markdown_it", "runners"),
+    ):
+        yield _optional_one(area, name, _is_installed(module), "installed", install_command(extra))
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # a package that it would be in
+        return False
 
 
 def _optional_one(area: str, name: str, found: bool, detail: str, remedy: str) -> Finding:
