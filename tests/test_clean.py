@@ -94,7 +94,7 @@ class Checkout:
             assert any(word in line for line in lines), process.communicate()[1].decode()
             process.kill()
             process.communicate(timeout=SECONDS)
-        assert carrying(mark) and list((self.data / "envs").iterdir())
+        assert carrying(mark) and any((self.data / "envs").iterdir())
 
     def check_nothing_left(self, mark: str) -> None:
         """No process, no mount, no data folder."""
