@@ -125,7 +125,7 @@ def test_clean_and_purge_leave_nothing(checkout: Checkout) -> None:
     mark = new_mark("clean")
     checkout.make_ready()
     checkout.leave_behind(mark)
-    if checkout.uid == 0 and why_overlay_fails(checkout.root) is None:
+    if checkout.uid == 0 and why_overlay_fails(checkout.root / "home") is None:
         assert list_mounts(checkout.data)
     status, out, errors = checkout.run(".venv/bin/debug-server", "purge")
     assert status == 2 and mark in out and "remove envs (" in out and "--yes" in errors

@@ -17,9 +17,7 @@ try:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 except ModuleNotFoundError as error:
-    from debug_server.model.extras import install_command
-
-    raise SystemExit(f"docs: markdown-it-py is not installed: {install_command('runners')}") from error
+    raise SystemExit("docs: markdown-it-py is not installed: pip install 'debug-server[runners]'") from error
 
 Problem = tuple[int, str]  # line, what is wrong
 

@@ -13,9 +13,7 @@ try:
     from detect_secrets.core.plugins.initialize import from_plugin_classname
     from detect_secrets.filters.heuristic import is_indirect_reference, is_templated_secret
 except ModuleNotFoundError as error:
-    from debug_server.model.extras import install_command
-
-    raise SystemExit(f"security: bc-detect-secrets is not installed: {install_command('runners')}") from error
+    raise SystemExit("security: bc-detect-secrets is not installed: pip install 'debug-server[runners]'") from error
 
 # Detectors of formats. Those of keywords and of entropy find a thousand harmless strings for each secret: a report
 # that is mostly wrong is not read.
