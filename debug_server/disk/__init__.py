@@ -5,11 +5,13 @@ Imported by every layer above ``ports``; imports the standard library only.
 
 from __future__ import annotations
 
+from debug_server.disk.folders import Folder, open_folder
 from debug_server.disk.mounts import Mount, detach_below, is_mounted, list_mounts
 from debug_server.disk.private import make_private, tighten
 from debug_server.disk.removal import Leftover, empty_folder, release_entry, remove_tree
 
 __all__ = [
+    "Folder",
     "Leftover",
     "Mount",
     "detach_below",
@@ -17,6 +19,7 @@ __all__ = [
     "is_mounted",
     "list_mounts",
     "make_private",
+    "open_folder",
     "release_entry",
     "remove_tree",
     "tighten",

@@ -19,6 +19,7 @@ _MS_REC, _MS_PRIVATE, _MNT_DETACH = 0x4000, 0x40000, 2
 _FS_IOC_GETFLAGS, _FS_IOC_SETFLAGS = 0x80086601, 0x40086602
 _FS_IMMUTABLE, _FS_APPEND = 0x10, 0x20
 _PATH_ONLY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER_PATH = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -36,6 +37,21 @@ def open_same_mount(folder: int, name: str, flags: int = FOLDER) -> int:
         os.close(descriptor)
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
     return descriptor
+
+
+def open_folder_below(folder: int, path: str, flags: int = FOLDER) -> int:
+    """A folder below ``folder`` on the same mount; OSError(ELOOP or ENOTDIR) if a part of ``path`` is a link."""
+    if _has_openat2():
+        return _openat2(folder, path, flags, _RESOLVE_BENEATH | _ONE_NAME)
+    current = os.dup(folder)
+    names = path.split("/")
+    for name in names:
+        try:
+            following = open_same_mount(current, name, flags if name is names[-1] else FOLDER_PATH)
+        finally:
+            os.close(current)
+        current = following
+    return current
 
 
 def open_below(folder: int, path: str) -> int:

@@ -49,7 +49,7 @@ class RepoRegistry:
         path = found.place(known(found, name))
         if not path.is_dir():
             raise NotFoundError(f"the local path {path} of {name} is missing")
-        self._trust.check_folder(path)  # programs of ours work there as this server's user
+        self._check_owner(path)
         return path.resolve()
 
     def add(self, repo: Repo) -> None:
@@ -59,8 +59,10 @@ class RepoRegistry:
         values = {name: getattr(repo, name) for name in FIELDS}
         _check(values)
         with self._locked() as (path, text):
-            if repo.name in parse_repos(path, text, self._root()).repos:
+            file = parse_repos(path, text, self._root())
+            if repo.name in file.repos:
                 raise ConflictError(f"repository {repo.name!r} is in {path} already: update it instead")
+            self._check_owner(file.place(repo))
             lines = "".join(f"    {name}: {json.dumps(value)}\n" for name, value in values.items() if value)
             self._write(path, _appended(text, f"\n  {repo.name}:\n{lines}"))
 
@@ -74,8 +76,15 @@ class RepoRegistry:
             for field, value in changes.items():
                 if field == "local_path" and _same_place(file, repo, value):
                     continue  # an answer of ours that came back: what people wrote stays
+                if field == "local_path":
+                    self._check_owner(file.place(dataclasses.replace(repo, local_path=value)))
                 changed = _with_field(changed, name, field, value)
             self._write(path, changed)
+
+    def _check_owner(self, path: Path) -> None:
+        """InvalidInputError for another user's folder: programs of ours work there as this server's user."""
+        if path.is_dir():
+            self._trust.check_folder(path)
 
     def _file(self) -> ReposFile:
         return self._configuration.current().repos

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.disk import remove_tree
+from debug_server.disk import open_folder, remove_tree
 from debug_server.worktrees.copying import copy_below
 from debug_server.worktrees.index_dates import tracked, untouched
 
@@ -22,20 +22,23 @@ Throw = Callable[[Path], None]
 def strip(tree: Path, index: Path, like: Path, throw: Throw) -> None:
     """Remove whatever the index does not name, and make each folder what ``like``, a new one, is.
 
-    A file that it names stays as it is. OSError where something resists.
+    A file that it names stays as it is. OSError where something resists, or where a folder has become a link meanwhile:
+    each folder is held open, so nothing outside of the tree is changed or removed.
     """
     files = tracked(index)
     folders = _folders_of(files)
     usual = _Rights.of(like)
-    waiting = [b""]
-    while waiting:
-        folder = waiting.pop()
-        usual.give(_at(tree, folder))
-        for name, entry in _entries(tree, folder):
-            if entry.is_dir(follow_symlinks=False) and name in folders:
-                waiting.append(name)
-            elif name not in files or not (entry.is_file(follow_symlinks=False) or entry.is_symlink()):
-                _remove(_at(tree, name), throw)
+    with open_folder(tree) as root:
+        waiting = [b""]
+        while waiting:
+            folder = waiting.pop()
+            with root.below(os.fsdecode(folder) or ".") as opened:
+                usual.give(opened.path)
+                for name, entry in _entries(opened.path, prefix=folder):
+                    if entry.is_dir(follow_symlinks=False) and name in folders:
+                        waiting.append(name)
+                    elif name not in files or not (entry.is_file(follow_symlinks=False) or entry.is_symlink()):
+                        _remove(_at(opened.path, entry.name), throw)
 
 
 def copy_changes(source: Path, index: Path, target: Path, throw: Throw) -> None:
@@ -46,7 +49,7 @@ def copy_changes(source: Path, index: Path, target: Path, throw: Throw) -> None:
     common = [b""]
     differing = []
     for folder in common:  # grows
-        for name, entry in _entries(source, folder):
+        for name, entry in _entries(_at(source, folder), prefix=folder):
             if entry.is_dir(follow_symlinks=False) and name in folders:
                 common.append(name)
             elif not files.get(name, False):
@@ -103,12 +106,12 @@ def _attributes(path: Path) -> dict[str, bytes]:
         raise
 
 
-def _entries(root: Path, folder: bytes) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
-    """What is in a folder, with the names below ``root``."""
-    prefix = folder + b"/" if folder else b""
-    with os.scandir(os.fsencode(_at(root, folder))) as entries:
+def _entries(folder: Path, *, prefix: bytes) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
+    """What is in a folder, each with its name below the root; ``prefix`` is the folder's own."""
+    before = prefix + b"/" if prefix else b""
+    with os.scandir(os.fsencode(folder)) as entries:
         for entry in entries:
-            yield prefix + entry.name, entry
+            yield before + entry.name, entry
 
 
 def _at(root: Path, name: bytes) -> Path:

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 from debug_server.disk import remove_tree
 from debug_server.errors import InvalidInputError, RemoteUnreachableError
 from debug_server.worktrees.git import GitPlace, require, run_git
+from debug_server.worktrees.patch_text import unquote_name
 
 _LINKED = ("objects", "refs", "packed-refs", "worktrees", "reftable")
 _LINKED_IF_THERE = ("logs", "shallow")
@@ -27,6 +28,7 @@ _STORAGE = (
     *("core.repositoryformatversion", "core.bare", "core.filemode", "core.ignorecase", "core.symlinks"),
     *("core.precomposeunicode", "core.logallrefupdates", "extensions.objectformat", "extensions.refstorage"),
 )
+_MOST_BORROWED = 32
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _WORD = re.compile(r"[A-Za-z0-9]{1,16}")
 _OURS = {"user.name": "debug-server", "user.email": "debug-server@localhost", "gc.auto": "0"}
@@ -105,9 +107,38 @@ def _parts(repository: Path) -> Iterator[Path]:
     dirs = _dirs(repository)
     candidates = (repository / ".git", dirs.git_dir, dirs.common, *(dirs.common / name for name in _DECISIVE))
     yield from dict.fromkeys(path for path in candidates if path.exists())
+    yield from _borrowed(dirs.common / "objects")
 
 
-_DECISIVE = ("HEAD", "config", "objects", "refs")
+_DECISIVE = ("HEAD", "config", "objects", "refs", "objects/info/alternates")
+
+
+def _borrowed(objects: Path) -> Iterator[Path]:
+    """The object folders that a repository reads beside its own (``git clone --shared``), and who may name more."""
+    waiting, seen = [objects], {os.path.realpath(objects)}
+    while waiting:
+        folder = waiting.pop()
+        for line in _alternates(folder):
+            borrowed = folder / line
+            if not borrowed.is_dir() or os.path.realpath(borrowed) in seen:  # git leaves a missing one out
+                continue
+            seen.add(os.path.realpath(borrowed))
+            if len(seen) > _MOST_BORROWED:
+                raise InvalidInputError(f"{objects} borrows from more than {_MOST_BORROWED} other object folders")
+            yield borrowed
+            if (more := borrowed / "info" / "alternates").exists():
+                yield more
+            waiting.append(borrowed)
+
+
+def _alternates(objects: Path) -> list[str]:
+    try:
+        text = (objects / "info" / "alternates").read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise InvalidInputError(f"{objects}/info/alternates cannot be read: {error.strerror}") from error
+    return [unquote_name(line) for line in text.split(b"\n") if line and not line.startswith(b"#")]
 
 
 @contextmanager

@@ -94,11 +94,11 @@ def _parse(data: bytes) -> list[FileChange]:
 
 def _header_paths(line: bytes) -> list[str]:
     if line.startswith((b"--- ", b"+++ ")):
-        name = _unquote(line[4:].split(b"\t", 1)[0])
+        name = unquote_name(line[4:].split(b"\t", 1)[0])
         return [] if name == "/dev/null" else [_strip(name)]
     for word in _NAMES:
         if line.startswith(word):
-            return [_unquote(line[len(word) :])]
+            return [unquote_name(line[len(word) :])]
     if line.startswith(b"diff --git "):
         return _both_names(line[len(b"diff --git ") :].rstrip(b"\r"))
     return []
@@ -109,14 +109,14 @@ def _both_names(rest: bytes) -> list[str]:
     if rest.startswith(b'"') or rest.endswith(b'"'):
         first = _WORD.match(rest)
         second = _WORD.match(rest, first.end() + 1) if first is not None else None
-        return [_strip(_unquote(found[0])) for found in (first, second) if found is not None]
+        return [_strip(unquote_name(found[0])) for found in (first, second) if found is not None]
     middle = len(rest) // 2
     if rest[middle : middle + 1] == b" ":
         old, new = rest[:middle], rest[middle + 1 :]
         if old.partition(b"/")[2] == new.partition(b"/")[2]:
-            return [_strip(_unquote(new))]
+            return [_strip(unquote_name(new))]
     words = rest.split(b" ")
-    return [_strip(_unquote(word)) for word in words] if len(words) == 2 else []
+    return [_strip(unquote_name(word)) for word in words] if len(words) == 2 else []
 
 
 def _strip(name: str) -> str:
@@ -124,7 +124,8 @@ def _strip(name: str) -> str:
     return name if name.startswith("/") else name.partition("/")[2] or name
 
 
-def _unquote(name: bytes) -> str:
+def unquote_name(name: bytes) -> str:
+    """A path as git writes it: plain, or in double quotes with C's escapes."""
     name = name.rstrip(b"\r")
     if not (name.startswith(b'"') and name.endswith(b'"') and len(name) >= 2):
         return name.decode(errors="surrogateescape")

@@ -14,6 +14,7 @@ from debug_server.dispatch.registry import RepoRegistry
 from debug_server.dispatch.repos_file import Repo
 from debug_server.dispatch.routing import SKILLS, NoRoute, Route, routes
 from debug_server.errors import ConfigurationError, ConflictError, InvalidInputError, NotFoundError
+from debug_server.worktrees.foreign import Trust
 from tests.dispatch.governing import SHIPPED
 
 RUNNER = "runners:\n  a:\n    executor: bash\n    cmd: a.sh\n    skills: [one]\n    repos: all\n"
@@ -220,6 +221,25 @@ def test_a_payload_nested_too_deeply_has_no_paths() -> None:
     """What json gives up on is a payload like any other text."""
     event = IssueEvent(task_id="T", event_type="push", repo_name="here", payload="[" * 200_000)
     assert checked(event).paths == ()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's folder")
+def test_another_user_s_folder_is_not_registered(tmp_path: Path) -> None:
+    """Adding or updating refuses at once what every use would refuse; the file stays as it was."""
+    text = "repos:\n  here:\n    local_path: here\n"
+    folder = _folder(tmp_path, repos=text)
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 65534, 65534)
+    registry = RepoRegistry(LiveConfiguration(folder))
+    for change in (
+        lambda: registry.add(Repo(name="theirs", local_path=str(theirs))),
+        lambda: registry.update("here", {"local_path": "theirs"}),
+    ):
+        with pytest.raises(InvalidInputError, match="trusted_repositories"):
+            change()
+    assert (folder / "repos.yml").read_text() == text
+    RepoRegistry(LiveConfiguration(folder), Trust(listed=("65534",))).update("here", {"local_path": "theirs"})
 
 
 def test_the_registry_keeps_what_people_wrote(tmp_path: Path) -> None:

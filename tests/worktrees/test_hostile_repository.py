@@ -135,3 +135,37 @@ def test_another_user_s_repository(base: Path, address: str) -> None:
     (base / "ours" / ".git").write_text(f"gitdir: {remote.path}/.git\n")
     with pytest.raises(InvalidInputError, match="belongs to another user"):
         Mirror(base / "b.bare", str(base / "ours")).ensure()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's repository")
+@pytest.mark.parametrize("written", ["{theirs}", '"{theirs}"', "../../../theirs/.git/objects", "# here\n{theirs}"])
+def test_objects_of_another_user(base: Path, written: str) -> None:
+    """A repository that borrows another user's objects, itself or through a third, is refused like one of theirs."""
+    theirs = make_remote(base / "theirs")
+    theirs.commit({"a": "a\n"})
+    for path in (theirs.path, *theirs.path.rglob("*")):
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    theirs_objects = theirs.path / ".git/objects"
+    ours, third = make_remote(base / "ours"), make_remote(base / "third")
+    ours.commit({"b": "b\n"})
+    third.commit({"c": "c\n"})
+    (ours.path / ".git/objects/info/alternates").write_text(written.format(theirs=theirs_objects) + "\n")
+    (third.path / ".git/objects/info/alternates").write_text(f"{ours.path}/.git/objects\n")
+    for name, remote in (("ours", ours), ("third", third)):
+        with pytest.raises(InvalidInputError, match="belongs to another user") as caught:
+            Mirror(base / f"{name}.bare", str(remote.path)).ensure()
+        assert "theirs/.git/objects" in str(caught.value)
+        Mirror(base / f"{name}.trusted.bare", str(remote.path), trust=Trust(listed=("65534",))).ensure()
+
+
+def test_objects_of_a_repository_of_ours(base: Path) -> None:
+    """One that borrows from another of the same user, or in a circle, or from nowhere, is fetched as ever."""
+    first = make_remote(base / "first")
+    commit = first.commit({"a": "a\n"})
+    git("clone", "-q", "--shared", str(first.path), str(base / "second"), cwd=base)
+    second = base / "second/.git/objects"
+    with (second / "info/alternates").open("a") as alternates:
+        alternates.write(f"{base}/missing\n{second}\n")
+    mirror = Mirror(base / "a.bare", str(base / "second"))
+    mirror.ensure()
+    assert mirror.resolve("main") == commit
