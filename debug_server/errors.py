@@ -13,6 +13,7 @@ DebugServerError
  |    +-- QuotaExceededError      quota_exceeded       the caller's own bound; try again later
  |    +-- TooManyFollowersError   too_many_followers   as many follow logs as the server has room for; try again later
  |    +-- ResourcesExhaustedError  resources_exhausted  no thread or process can be created now; try again
+ |    +-- DiskFullError           disk_full            new work is refused until space is freed
  |    +-- WorkerNotReadyError     worker_not_ready     a supervised worker is starting, failing or draining
  |    +-- WorkerExitedError       worker_exited        it ended while it was used; try again
  |    +-- WorkerBusyError         worker_busy          it has as much to do as it takes; try again
@@ -142,6 +143,12 @@ class ResourcesExhaustedError(UnavailableError):
             return None
         what = "thread" if no_thread else "process"
         return cls(f"the server cannot create another {what} (limit of processes reached): retry later")
+
+
+class DiskFullError(UnavailableError):
+    """The disk that holds the server's data has no room for new work."""
+
+    code = "disk_full"
 
 
 class WorkerNotReadyError(UnavailableError):

@@ -13,6 +13,7 @@ from debug_server.errors import (
     AccessError,
     ConfigurationError,
     DebugServerError,
+    DiskFullError,
     ForbiddenError,
     InvalidInputError,
     NotFoundError,
@@ -33,6 +34,7 @@ _BY_STATUS: dict[int, type[DebugServerError]] = {
     502: UnavailableError,
     503: UnavailableError,
     504: UnavailableError,
+    507: DiskFullError,
 }
 
 

@@ -13,6 +13,7 @@ from debug_server.model import Command, Session
 from debug_server.runner.settings import RunnerPaths
 from debug_server.service.audience import Audience
 from debug_server.service.caller import Caller
+from debug_server.service.disk_room import require_room
 from debug_server.service.own_user import OwnUser
 from debug_server.service.quotas import Quotas
 from debug_server.service.threads import Threads, or_exhausted
@@ -103,8 +104,10 @@ class ServicePart:
             threads.shutdown(wait=False, cancel_futures=True)
 
     def _accepting(self) -> None:
+        """UnavailableError while new work is refused; what ends work or only reads is never refused."""
         if self.draining:
             raise UnavailableError("the server is shutting down: try again in a moment", retry_after=2.0)
+        require_room(self._paths.artifacts_root)
 
     async def _may_see(self, caller: Caller, session_id: int) -> bool:
         """Whether a session is the caller's to see."""

@@ -41,6 +41,7 @@ ERRORS: dict[str, ErrorMapping] = {
     "too_many_followers": _BUSY,
     "draining": _AWAY,
     "resources_exhausted": _AWAY,
+    "disk_full": ErrorMapping(http=507, grpc="RESOURCE_EXHAUSTED", mcp=-32001, exit_status=75, retryable=True),
     "worker_not_ready": _AWAY,
     "worker_exited": _AWAY,
     "worker_busy": _BUSY,

@@ -26,9 +26,11 @@ def small(base: Path) -> Iterator[Path]:
     command = ["mount", "-t", "tmpfs", "-o", "size=8m,mode=755", "tmpfs", str(place)]
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("a small file system can only be mounted by root")
-    yield place
-    for mount in reversed(list_mounts(place)):
-        detach(mount.target)
+    try:
+        yield place
+    finally:
+        for mount in reversed(list_mounts(place)):
+            detach(mount.target)
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ _FAILURES = {
     "501": "no debugger is attached",
     "502": "the git remote did not answer",
     "503": "the server is shutting down, or its store is away; see Retry-After",
+    "507": "the server's disk is full; see Retry-After",
 }
 _KEY = {
     "name": "Idempotency-Key",

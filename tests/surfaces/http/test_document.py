@@ -20,7 +20,7 @@ from debug_server.service import OPERATIONS
 from debug_server.surfaces.http.openapi import SPECIALS, document
 from debug_server.surfaces.http.routes import ROUTES
 from debug_server.surfaces.http.tasks import TasksPart
-from debug_server.worktrees.mount import detach, list_mounts
+from tests.client.serving import unmount_below
 from tests.surfaces.http.serving import Served, answered
 
 EXAMPLES = 8
@@ -33,11 +33,14 @@ PATIENCE = {"follow", "timeout", "wait"}  # fields that say how long to wait, wh
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server with every route that the document tells of."""
     root = tmp_path_factory.mktemp("shared")
-    found = Served(root, parts={TASKS})
-    yield found
-    found.close()
-    for mount in reversed(list_mounts(root)):
-        detach(mount.target)
+    try:
+        found = Served(root, parts={TASKS})
+        try:
+            yield found
+        finally:
+            found.close()
+    finally:
+        unmount_below(root)
 
 
 def whole_document() -> dict[str, Any]:

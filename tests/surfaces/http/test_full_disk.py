@@ -1,0 +1,88 @@
+"""A full disk under an open session: what goes on, and what is refused until there is room."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from debug_server.errors import DiskFullError
+from debug_server.service.disk_room import require_room
+from tests.running import eventually
+from tests.surfaces.http.serving import Served, answered, refused
+
+FILL = "cat /dev/zero > ballast 2> /dev/null; exit 7"
+
+
+@pytest.fixture
+def disk(tmp_path: Path, nothing_left: None) -> Iterator[Path]:
+    """A file system of 48 MiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=48m,mode=755", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("a small file system can only be mounted by root")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def _take_the_rest(disk: Path) -> Path:
+    rest = disk / "rest"
+    with rest.open("ab", buffering=0) as target:
+        try:
+            while True:
+                target.write(bytes(4096))
+        except OSError:
+            return rest
+
+
+def _has_room(disk: Path) -> bool:
+    space = os.statvfs(disk)
+    return space.f_bavail * space.f_frsize > 16 << 20
+
+
+@pytest.mark.parametrize("reserve", [True, False])
+def test_an_open_session_whose_command_filled_the_disk(disk: Path, *, reserve: bool) -> None:
+    """Its owner reads and closes it, which frees the space; new work gets 507 and leaves no row behind, however often
+    it is asked for. Also without a reserve, which a disk that was nearly full before does not have."""
+    served = Served(disk)
+    try:
+        session = served.session()
+        command = served.run(session, "sh", "-c", FILL)
+        if not reserve:
+            (disk / "data/metadata.db-reserve").unlink(missing_ok=True)
+        rest = _take_the_rest(disk)
+        body = {"repository": "repo", "commit_sha": served.remote.commits[-1]}
+        for _ in range(3):
+            submitted = served.admin.post(f"/sessions/{session}/commands", json={"argv": ["true"]})
+            error = refused(submitted, 507, "disk_full")
+            assert error["retryable"] and "free" in error["message"]
+            refused(served.admin.post("/sessions", json=body), 507, "disk_full")
+            refused(served.admin.post("/runs", json={**body, "argv": ["true"]}), 507, "disk_full")
+            refused(served.admin.post(f"/sessions/{session}/fork", json={"count": 1}), 507, "disk_full")
+        assert len(answered(served.admin.get("/sessions"), 200)["items"]) == 1
+        assert len(answered(served.admin.get(f"/sessions/{session}/commands"), 200)["items"]) == 1
+        answered(served.admin.get("/whoami"), 200)
+        assert served.admin.get(f"/commands/{command}/log").status_code == 200
+        answered(served.admin.delete(f"/sessions/{session}"), 200)
+        rest.unlink()
+        eventually(lambda: _has_room(disk), what="the session's files to be removed")
+        again = served.session()
+        done = answered(served.admin.get(f"/commands/{served.run(again, 'true')}"), 200)
+        assert done["exit_code"] == 0
+    finally:
+        served.close()
+
+
+def test_room_is_judged_by_the_size_of_the_disk(disk: Path) -> None:
+    """A small disk that is half empty has room; one with less than a hundredth has none."""
+    require_room(disk)
+    require_room(disk / "missing")
+    _take_the_rest(disk)
+    with pytest.raises(DiskFullError, match="0 bytes free"):
+        require_room(disk)
