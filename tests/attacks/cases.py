@@ -269,6 +269,11 @@ def store_away(arena: Arena) -> Iterator[str]:
             yield "no command runs after the store came back"
 
 
+def _free(folder: Path) -> int:
+    space = os.statvfs(folder)
+    return space.f_bavail * space.f_frsize
+
+
 def full_disk(arena: Arena) -> Iterator[str]:
     """A command that fills the disk ends, callers are answered meanwhile, and the next command works."""
     if os.geteuid() != 0:
@@ -291,6 +296,7 @@ def full_disk(arena: Arena) -> Iterator[str]:
             if ended["exit_code"] != 7 and ended["exit_reason"] != "limit_exceeded":
                 yield f"the command that filled the disk ended as {ended}"
             client.delete(f"/sessions/{session}").raise_for_status()
+            eventually(lambda: _free(folder) > 16 << 20, what="the session's files to be removed")
             again = _session(client)
             ended = wait_ended(client, _submit(client, again, ["true"])["id"], 60)
             if ended["exit_code"] != 0:
