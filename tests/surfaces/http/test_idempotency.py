@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import socket as sockets
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from debug_server.model import WorktreeStatus
 from debug_server.runner.ownership import Owner
+from debug_server.store import open_store
 from tests.running import eventually
-from tests.surfaces.http.serving import SECONDS, Served, answered, refused
+from tests.surfaces.http.serving import SECONDS, Process, Served, answered, refused
+from tests.worktrees.places import small_remote
 
 
 def keyed(key: str) -> dict[str, str]:
@@ -186,6 +191,43 @@ def test_a_crash_before_anything_was_done(served: Served, tmp_path: Path) -> Non
     assert again["session"]["id"] != first["session"]["id"]
     answered(served.admin.get(f"/commands/{again['command']['id']}/wait"), 200)
     assert out.read_text() == "ran\nran\n"  # the first time is what this test made the server forget
+
+
+def test_a_crash_after_a_session_was_opened(served: Served, tmp_path: Path) -> None:
+    """A repetition of ``POST /sessions`` finds the session that a dead server opened and queues what is missing."""
+    dead, out = Dead(served, "k"), tmp_path / "out"
+    body = {"repository": "repo", "commit": "HEAD", "commands": [f"echo {word} >> {out}" for word in ("one", "two")]}
+    first = answered(served.admin.post("/sessions", json=body, headers=keyed("k")), 201)
+    eventually(lambda: out.exists() and out.read_text() == "one\ntwo\n")
+    dead.forget_reply()
+    dead.forget_command(commands(served, first["id"])[-1]["id"])
+    again = answered(served.admin.post("/sessions", json=body, headers=keyed("k")), 201)
+    assert again["id"] == first["id"]
+    assert len(answered(served.admin.get("/sessions"), 200)["items"]) == 1
+    eventually(lambda: out.read_text() == "one\ntwo\ntwo\n")  # the second is what this test made the server forget
+
+
+def test_a_session_that_nobody_was_told_of(base: Path, processes: Callable[..., Process]) -> None:
+    """A server killed before it answered ``POST /sessions`` leaves a session that its owner sees and can close."""
+    remote = small_remote(base / "remote")
+    process = processes().started()
+    with open_store(f"sqlite:///{base}/data/metadata.db") as store:
+        _, secret = store.create_token("owner", ["admin"])
+        headers = {"Authorization": f"Bearer {secret}"}
+        registered = {"name": "repo", "remote_url": str(remote.path)}
+        answered(httpx.post(f"{process.url}/repository/init", json=registered, headers=headers, timeout=SECONDS), 201)
+        text = json.dumps({"repository": "repo", "commit": "HEAD"})
+        with sockets.create_connection(("127.0.0.1", process.port)) as client:
+            head = f"POST /sessions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {secret}\r\n"
+            head += f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+            client.sendall((head + text).encode())
+            eventually(store.list_sessions, what="the session")
+            process.kill()
+        process = processes().started()
+        with httpx.Client(base_url=process.url, headers=headers, timeout=SECONDS) as owner:
+            (session,) = answered(owner.get("/sessions"), 200)["items"]
+            answered(owner.delete(f"/sessions/{session['id']}"), 200)
+        assert [row.status for row in store.list_worktrees()] == [WorktreeStatus.IDLE]
 
 
 def test_another_live_server_s_request_is_not_taken(served: Served) -> None:
