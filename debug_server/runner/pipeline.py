@@ -227,7 +227,7 @@ class Pipeline:
             with interruptible():
                 cancellation.check()
                 if job.patch is not None:
-                    self._preparation.patch(Path(job.lease.path), job.patch, log)
+                    self._preparation.patch(Path(job.lease.path), job.patch, log, cancellation)
                 environment, variables = self._preparation.environment(
                     job.env_request, job.lease, log, stack, cancellation
                 )

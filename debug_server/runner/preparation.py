@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from debug_server.errors import DebugServerError
+from debug_server.errors import DebugServerError, PatchApplicationError
 from debug_server.ports import Lease
 from debug_server.runner.cancelling import Cancellation
 from debug_server.runner.log_format import STREAM_CODES, LogWriter
@@ -59,10 +59,14 @@ class Preparation:
         self._base_env = base_env
         self._compiling: list[threading.Thread] = []
 
-    def patch(self, workspace: Path, patch: SessionPatch, log: StageLog) -> None:
-        """Apply a patch; PatchApplicationError leaves the workspace as it was."""
+    def patch(self, workspace: Path, patch: SessionPatch, log: StageLog, cancellation: Cancellation) -> None:
+        """Apply a patch; PatchApplicationError and StartCancelledError leave the workspace as it was."""
         begun = time.monotonic()
-        kept = apply_patch(workspace, patch, patches_dir=self._patches_dir)
+        try:
+            kept = apply_patch(workspace, patch, patches_dir=self._patches_dir, listening=cancellation.listening)
+        except PatchApplicationError:
+            cancellation.check()
+            raise
         log.write(f"[debug-server] patch: applied {kept.name} in {time.monotonic() - begun:.3f} s\n")
 
     def environment(

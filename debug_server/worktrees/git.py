@@ -8,7 +8,8 @@ import re
 import resource
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from debug_server.errors import RemoteUnreachableError, ResourcesExhaustedError,
 
 ALLOWED_PROTOCOLS = ("file", "https", "http", "ssh", "git")
 DEFAULT_TIMEOUT = 120.0
+Listening = Callable[[Callable[[], object]], AbstractContextManager[None]]  # calls what it is given, in its block
 _SAID_LINES, _SAID_CHARACTERS = 8, 400
 
 _PASSED_ON = (
@@ -150,8 +152,11 @@ def run_git(
     timeout: float = DEFAULT_TIMEOUT,
     max_file_bytes: int | None = None,
     lock: int | None = None,
+    listening: Listening | None = None,
 ) -> GitResult:
     """Run git to its end; a non-zero status is a result, not an exception. Past ``timeout`` its group is killed.
+
+    With ``listening`` git itself is killed when that calls: its status is then -SIGKILL.
 
     The descriptor ``lock`` is git's too: should we be killed, what it locks stays locked until git has ended.
     """
@@ -172,8 +177,26 @@ def run_git(
         raise (
             ResourcesExhaustedError.of(error) or WorktreePoolError(f"git cannot be started in {cwd}: {error.strerror}")
         ) from error
-    with process:
+    with process, _killed_by(listening, process):
         return _finish(process, arguments, stdin=stdin, timeout=timeout, max_file_bytes=max_file_bytes)
+
+
+@contextlib.contextmanager
+def _killed_by(listening: Listening | None, process: subprocess.Popen[bytes]) -> Iterator[None]:
+    if listening is None:
+        yield
+        return
+    descriptor = os.pidfd_open(process.pid)  # not by number: another thread may have seen its end meanwhile
+
+    def kill() -> None:
+        with contextlib.suppress(OSError):  # it has ended
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+
+    try:
+        with listening(kill):
+            yield
+    finally:
+        os.close(descriptor)
 
 
 def _finish(

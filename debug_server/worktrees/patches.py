@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debug_server.errors import NotFoundError, PatchApplicationError
-from debug_server.worktrees.git import GitPlace, GitResult, run_git
+from debug_server.worktrees.git import GitPlace, GitResult, Listening, run_git
 from debug_server.worktrees.gitdir import empty_gitdir
 from debug_server.worktrees.patch_text import FileChange, read_patch
 
@@ -44,8 +44,13 @@ class _Entry:
     data: bytes  # the file's, or where the link leads
 
 
-def apply_patch(workspace: Path, patch: SessionPatch, *, patches_dir: Path) -> Path:
-    """Apply ``patch`` to the files in ``workspace``, or change nothing; returns where the patch is kept."""
+def apply_patch(
+    workspace: Path, patch: SessionPatch, *, patches_dir: Path, listening: Listening | None = None
+) -> Path:
+    """Apply ``patch`` to the files in ``workspace``, or change nothing; returns where the patch is kept.
+
+    When ``listening`` calls, git is ended: PatchApplicationError, and the files are as before.
+    """
     changes = read_patch(patch.data)
     paths = sorted({path for change in changes for path in change.paths})
     _refuse_links(workspace, paths)
@@ -54,7 +59,7 @@ def apply_patch(workspace: Path, patch: SessionPatch, *, patches_dir: Path) -> P
     place = GitPlace(git_dir=empty_gitdir(patches_dir), work_tree=workspace)
     before = {path: _remember(workspace / path) for path in paths}
     # git apply checks the whole patch before it writes the first file; a separate --check would cost a process more.
-    applied = run_git("apply", "--whitespace=nowarn", "-", place=place, stdin=patch.data)
+    applied = run_git("apply", "--whitespace=nowarn", "-", place=place, stdin=patch.data, listening=listening)
     if not applied.ok:
         # Checked and still broken off in the middle: the disk is full, or the files changed under our hands.
         _restore(workspace, {path: old for path, old in before.items() if _remember(workspace / path) != old})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from debug_server.runner.environment import EnvironmentRequest
 from debug_server.runner.log_chunk import LogChunk
 from debug_server.runner.spec import CommandResult, CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
+from debug_server.worktrees import SessionPatch
 from tests.runner.environment_support import hook
 from tests.running import Bench, Started, Workspace, carrying, eventually, new_mark
 
@@ -107,6 +110,53 @@ def test_a_wait_for_another_s_build_is_ended(bench: Bench, supervisor: WorkerSup
     (bench.workspace / "go").touch()
     assert first.result().exit_reason is ExitReason.EXITED
     assert _builds(bench) == 1
+
+
+HALF_DONE = """#!/bin/sh
+[ "$1" = apply ] || exec {git} "$@"
+cat > /dev/null
+echo half > note
+echo half > new
+touch {begun}
+exec sleep 600
+"""
+PATCH = """diff --git a/note b/note
+--- a/note
++++ b/note
+@@ -1 +1 @@
+-one
++two
+diff --git a/new b/new
+new file mode 100644
+--- /dev/null
++++ b/new
+@@ -0,0 +1 @@
++new
+"""
+
+
+def test_a_patch_that_takes_long_is_ended(
+    bench: Bench, supervisor: WorkerSupervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A git that is in the midst of a patch is killed, the files are as before, and the program never starts."""
+    (bench.workspace / "note").write_text("one\n")
+    (tmp_path / "slow").mkdir()
+    slow, begun = tmp_path / "slow" / "git", tmp_path / "begun"
+    slow.write_text(HALF_DONE.format(git=shutil.which("git"), begun=begun))
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}{os.pathsep}{os.environ['PATH']}")
+
+    def run() -> CommandResult:
+        spec, place = CommandSpec(["touch", "ran"]), Workspace(bench.workspace)
+        return supervisor.run_command(bench.session.id, spec, place, patch=SessionPatch(PATCH))
+
+    started = Started(bench, run)
+    eventually(begun.exists, what="git apply")
+    supervisor.pipeline.cancel_all("not needed any more")
+    result = started.result()
+    assert (result.exit_reason, result.exit.message) == (ExitReason.CANCELLED, "not needed any more")
+    assert (bench.workspace / "note").read_text() == "one\n"
+    assert sorted(path.name for path in bench.workspace.iterdir()) == ["note"]
 
 
 def test_who_reads_the_first_words_may_end_the_command(bench: Bench, supervisor: WorkerSupervisor) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from debug_server.errors import EnvironmentBuildError
+from debug_server.runner.cancelling import Cancellation, StartCancelledError
 from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
 from debug_server.runner.environments.conda_manifest import parse_environment
 from tests.runner.environment_support import make_conda_package, make_wheel, run_python
@@ -74,6 +77,33 @@ def test_environment_file(tmp_path: Path, manager: EnvironmentManager) -> None:
     assert run_python(handle, "print(1)") == "1"
     assert manager.ensure(request) == handle
     assert manager.verify(handle.fingerprint or "") == {}
+
+
+def test_a_cancelled_build_waits_for_no_channel(tmp_path: Path, manager: EnvironmentManager) -> None:
+    """A channel that never answers: a cancel ends the build at once, and nothing of it is left."""
+    cancellation, cancelled = Cancellation(), threading.Event()
+    (tmp_path / "project").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        manifest = tmp_path / "project" / "environment.yml"
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/channel"
+        manifest.write_text(f"channels: [{address}]\ndependencies: [tiny]\n")
+
+        def cancel() -> None:
+            connection, _ = silent.accept()  # the library has asked
+            with connection:
+                cancellation.request("not needed any more")
+                cancelled.wait(60)
+
+        canceller = threading.Thread(target=cancel)
+        canceller.start()
+        try:
+            with pytest.raises(StartCancelledError, match="not needed any more"):
+                manager.ensure(EnvironmentRequest("c", [manifest]), cancellation=cancellation)
+            assert canceller.is_alive(), "the channel was still asked"
+        finally:
+            cancelled.set()
+            canceller.join()
+    assert list((tmp_path / "envs").rglob("conda-meta")) == []
 
 
 @pytest.mark.usefixtures("addresses")

@@ -6,9 +6,11 @@ import asyncio
 import os
 import re
 import shlex
+from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from debug_server.disk import remove_tree
 from debug_server.errors import EnvironmentBuildError
@@ -59,7 +61,7 @@ class RattlerBuilder:
             foreign.DetectVirtualPackageError,
         )
         try:
-            asyncio.run(asyncio.wait_for(_install(plan, bench), bench.remaining()))
+            asyncio.run(asyncio.wait_for(_cancellable(_install(plan, bench), bench), bench.remaining()))
         except failures as error:
             raise EnvironmentBuildError(f"py-rattler could not build the environment: {error}") from error
         except TimeoutError as error:
@@ -97,6 +99,26 @@ class CondaProgramBuilder:
     def forget(self, packages: list[str], bench: Workbench) -> None:
         """Let the program drop what it has unpacked."""
         bench.run([self.program, "clean", "--packages", "--yes"], cwd=bench.target.parent)
+
+
+async def _cancellable(work: Coroutine[Any, Any, None], bench: Workbench) -> None:
+    """Await ``work``, or leave it when the command is cancelled: StartCancelledError.
+
+    Downloads and a solver that waits for them end at once. A step that the library does in a thread of its own (solving,
+    linking a package) goes on unattended until its end: the folder it works in is nobody's by then.
+    """
+    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+
+    def leave() -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(task.cancel)
+
+    with bench.cancellation.listening(leave):
+        try:
+            await task
+        except asyncio.CancelledError:
+            bench.cancellation.check()
+            raise
 
 
 async def _install(plan: BuildPlan, bench: Workbench) -> None:
