@@ -52,7 +52,7 @@ class ServiceSupervisor:
     ) -> None:
         timing = around.spec.timing
         self._around, self._spec, self._timing = around, around.spec, timing
-        self._session_id = session_id
+        self.session_id = session_id
         self.machine = Machine(
             backoff=Backoff(initial=timing.backoff_initial, maximum=timing.backoff_maximum),
             budget=RestartBudget(limit=timing.restart_max, window=timing.restart_window),
@@ -68,6 +68,7 @@ class ServiceSupervisor:
         self._flights = Flights()
         self._retirement = Retirement(grace=timing.shutdown_grace, flights=self._flights, report=self._report)
         self._leaving: asyncio.Task[None] | None = None
+        self._leave_by = 0.0  # of the loop's clock
         self._go = asyncio.Event()  # wakes one that waits for its next start
 
     # -- for its users --------------------------------------------------------------------------------------------
@@ -176,7 +177,9 @@ class ServiceSupervisor:
         self._drain()
         self._go.set()
         if self._leaving is None:
-            self._leaving = asyncio.get_running_loop().create_task(self._end(reason))
+            loop = asyncio.get_running_loop()
+            self._leave_by = loop.time() + self._timing.shutdown_grace + END_SECONDS
+            self._leaving = loop.create_task(self._end(reason))
 
     def _drain(self) -> None:
         if self.machine.phase not in (Phase.DRAINING, Phase.STOPPING, Phase.STOPPED):
@@ -184,12 +187,22 @@ class ServiceSupervisor:
             self._report.say("shutdown_initiated", in_flight=self.in_flight)
             self._tell()
 
-    async def shutdown(self, reason: str = "the server is shutting down") -> None:
-        """Drain, TERM, KILL, empty tree; returns when nothing of it is left."""
+    async def shutdown(self, reason: str = "the server is shutting down") -> bool:
+        """Drain, TERM, KILL, empty tree; whether nothing of it is left.
+
+        What has not ended some time after its grace is left to its keeper, which ends it when no server is there, or to
+        the next server.
+        """
         self.drain(reason)
-        for task in (self._leaving, self._task):
-            if task is not None:
-                await asyncio.shield(task)  # others may wait for it, too
+        try:
+            async with asyncio.timeout_at(self._leave_by):
+                for task in (self._leaving, self._task):
+                    if task is not None:
+                        await asyncio.shield(task)  # others may wait for it, too
+        except TimeoutError:
+            self._report.say("shutdown_incomplete", level=logging.ERROR)
+            return False
+        return True
 
     async def _end(self, reason: str) -> None:
         self._drain()
@@ -292,7 +305,7 @@ class ServiceSupervisor:
             orphan_seconds=self._timing.orphan_timeout,
         )
         mark = {"name": spec.name, "instance": self.instance, "fingerprint": spec.fingerprint()}
-        return LifeOrder(session_id=self._session_id, spec=command, cwd=spec.cwd, mark=mark)
+        return LifeOrder(session_id=self.session_id, spec=command, cwd=spec.cwd, mark=mark)
 
     async def _spawned(self, life: Life) -> bool:
         await asyncio.wait([life.spawned])  # cancelled, when it comes to its end before

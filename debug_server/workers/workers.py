@@ -49,6 +49,7 @@ class Workers:
         self.handshakes: dict[str, Handshake] = dict(handshakes or {})  # by protocol; whoever speaks one adds it
         self._instances: dict[str, list[ServiceSupervisor]] = {}
         self._sessions: list[int] = []
+        self._left: set[int] = set()  # sessions of workers that did not end in time
         for spec in specs:
             self.add(spec)
 
@@ -120,8 +121,9 @@ class Workers:
             worker.drain()
 
     async def drained(self) -> None:
-        """Shut all of them down; returns when nothing of them is left."""
-        await asyncio.gather(*(worker.shutdown() for worker in self.all()))
+        """Shut all of them down; returns when nothing of them is left, or their time is over."""
+        ended = await asyncio.gather(*(worker.shutdown() for worker in self.all()))
+        self._left = {worker.session_id for worker, done in zip(self.all(), ended, strict=True) if not done}
 
     async def _start(self, writer: ThreadPoolExecutor) -> None:
         adopted = await self._settle_dead()
@@ -168,7 +170,7 @@ class Workers:
         return session.id
 
     def _close_sessions(self) -> None:
-        for session_id in self._sessions:
+        for session_id in set(self._sessions) - self._left:  # whoever adopts the others goes on in their sessions
             with contextlib.suppress(DebugServerError):  # an operator has closed it
                 self._store.update_session(session_id, status=SessionStatus.COMPLETED)
 

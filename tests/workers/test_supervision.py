@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from debug_server.errors import ConfigurationError, WorkerNotReadyError, WorkerTimeoutError
-from debug_server.model import Limits
+from debug_server.model import Limits, SessionStatus
 from debug_server.runner.keeper import cgroup
 from debug_server.workers import attending, supervisor
 from debug_server.workers.interface import WorkerChange
@@ -233,6 +233,33 @@ def test_a_stop_that_cannot_be_carried_out_says_so(bench: Bench, monkeypatch: py
             await until(lambda: worker.status()["phase"] == "stopped")
 
     asyncio.run(check())
+
+
+def test_a_shutdown_that_cannot_be_carried_out_is_given_up(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The keeper of a worker is suspended: the server leaves after its deadline, says so, and the session stays open
+    for whoever adopts the worker."""
+    monkeypatch.setattr(supervisor, "END_SECONDS", 0.2)
+
+    async def check() -> None:
+        async with supervised(bench, spec(bench, timing=timing(shutdown_grace=0.1))) as workers:
+            worker = workers.pick("echo")
+            assert await worker.wait_for_ready(60)
+            ((keeper, _),) = by_handle(bench.settings.paths.keepers_dir)
+            os.kill(keeper, signal.SIGSTOP)
+            try:
+                async with asyncio.timeout(30):
+                    await workers.drained()
+                assert worker.status()["phase"] != "stopped"
+                workers._close_sessions()
+                assert bench.store.get_session(worker.session_id).status is SessionStatus.RUNNING
+            finally:
+                os.kill(keeper, signal.SIGCONT)
+            await until(lambda: worker.status()["phase"] == "stopped")
+
+    asyncio.run(check())
+    assert "shutdown_incomplete" in caplog.messages
 
 
 def test_a_reset_ends_the_wait_of_a_stop(bench: Bench) -> None:
