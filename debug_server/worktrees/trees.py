@@ -222,15 +222,22 @@ class TreeCache:
 
 
 def _files_of(root: Path) -> list[bytes]:
-    """Every entry of a layer that is no folder, as git names it; whiteouts of removed files too."""
-    top = os.fsencode(root)
+    """Every entry of a layer that is no folder, as git names it; whiteouts of removed files too.
+
+    With a list of its own: os.walk recurses, and a commit may hold folders deeper than Python's stack.
+    """
+    top = os.fsencode(root) + b"/"
     names = []
-    for folder, folders, files in os.walk(top):
-        if folder == top:
-            folders[:] = [name for name in folders if name != b".git"]
-            names.extend(files)
-        else:
-            names.extend(folder[len(top) + 1 :] + b"/" + name for name in files)
+    waiting = [b""]
+    while waiting:
+        folder = waiting.pop()
+        with os.scandir(top + folder) as entries:
+            for entry in entries:
+                name = folder + entry.name
+                if not entry.is_dir(follow_symlinks=False):
+                    names.append(name)
+                elif name != b".git":
+                    waiting.append(name + b"/")
     return names
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from debug_server.errors import WorktreePoolError
 from debug_server.worktrees import WorktreePool
-from tests.worktrees.places import Remote
+from tests.worktrees.places import Remote, make_remote, open_pool
 
 _NEST = """
 import os, sys
@@ -29,13 +29,26 @@ _TOO_DEEP = ("d" * 200, 21)  # beyond a path of 4,095 bytes
 def no_depth_left(base: Path) -> Iterator[None]:
     """pytest removes old folders by recursion, which does not get to the bottom of these."""
     yield
-    subprocess.run(["rm", "-rf", "--one-file-system", str(base / "worktrees")], check=False)
+    for folder in ("worktrees", "deep"):
+        subprocess.run(["rm", "-rf", "--one-file-system", str(base / folder)], check=False)
 
 
 def nest(folder: Path, name: str, levels: int) -> None:
     """Make folders inside folders; only a process that goes down with them can."""
     folder.mkdir(exist_ok=True)
     subprocess.run([sys.executable, "-c", _NEST, name, str(levels)], cwd=folder, check=True)
+
+
+def test_a_commit_of_deep_folders(base: Path, backend: str) -> None:
+    """A commit that holds them is checked out, and so is the next one."""
+    remote = make_remote(base / "deep")
+    nest(remote.path, *_DEEP)
+    first, second = remote.commit({"a": "1\n"}), remote.commit({"a": "2\n"})
+    pool = open_pool(base, remote, backend)
+    for commit, text in ((first, "1\n"), (second, "2\n")):
+        with pool.acquire_worktree(commit_sha=commit, owner="t", environment_hash=None) as lease:
+            assert (lease.path / "a").read_text() == text
+            assert (lease.path / ("d/" * 1_200) / "bottom").read_text() == "reached"
 
 
 def test_diff_of_deep_folders(pool: WorktreePool, remote: Remote) -> None:

@@ -29,6 +29,7 @@ from debug_server.surfaces.cli.limit_options import (
 from debug_server.surfaces.cli.output import Column, progress
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
+from debug_server.surfaces.cli.secret_options import Secrets, secret_variables
 from debug_server.surfaces.cli.words import duration, limits, listed, pairs, patch_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Commands in sessions.")
@@ -56,6 +57,7 @@ def submit(
     argv: Argv,
     cwd: Cwd = None,
     env: Env = None,
+    secret: Secrets = None,
     timeout: Timeout = None,
     idle_timeout: IdleTimeout = None,
     memory: Memory = None,
@@ -79,7 +81,7 @@ def submit(
         session,
         argv,
         cwd=cwd,
-        env=pairs(env, flag="--env"),
+        env={**pairs(env, flag="--env"), **secret_variables(secret or [])},
         limits=limits(
             timeout=timeout,
             idle_timeout=idle_timeout,
@@ -92,6 +94,7 @@ def submit(
             output=output,
         ),
         require=listed(require),
+        secrets=secret or [],
         artifacts=artifact or [],
         tty=tty,
         stdin=stdin,
@@ -117,6 +120,7 @@ def run(
     group: Groups = None,
     cwd: Cwd = None,
     env: Env = None,
+    secret: Secrets = None,
     timeout: Timeout = None,
     idle_timeout: IdleTimeout = None,
     memory: Memory = None,
@@ -143,7 +147,7 @@ def run(
             extras=extra or [],
             groups=group or [],
             cwd=cwd,
-            env=pairs(env, flag="--env"),
+            env={**pairs(env, flag="--env"), **secret_variables(secret or [])},
             limits=limits(
                 timeout=timeout,
                 idle_timeout=idle_timeout,
@@ -156,6 +160,7 @@ def run(
                 output=output,
             ),
             require=listed(require),
+            secrets=secret or [],
             artifacts=artifact or [],
         )
         progress(f"opening a workspace of {known.name} at {commit}")

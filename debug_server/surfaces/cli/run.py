@@ -21,7 +21,6 @@ from debug_server.errors import (
     CommandExecutionError,
     DebugServerError,
     EnvironmentBuildError,
-    InvalidInputError,
     PatchApplicationError,
 )
 from debug_server.model import Limits, Session, SessionStatus
@@ -30,6 +29,7 @@ from debug_server.runner.worker import WorkerSupervisor
 from debug_server.surfaces.cli.outcome import BROKEN_PIPE, CANCELLED, FAILURE, exit_status, summary
 from debug_server.surfaces.cli.parts import LocalParts, OpenLocal
 from debug_server.surfaces.cli.passthrough import FOR_EVER, Printer, forwarded_stdin, terminal_size, wants_stdin
+from debug_server.surfaces.cli.secret_options import secret_variables
 from debug_server.surfaces.cli.stages import say, stage, timed_stage
 from debug_server.surfaces.cli.words import patch_bytes
 from debug_server.worktrees import SessionPatch, WorktreeLease
@@ -199,11 +199,9 @@ def _collect(local: LocalParts, session: Session, lease: WorktreeLease, patterns
 
 def _spec(options: RunOptions) -> CommandSpec:
     feed = options.tty or wants_stdin()
-    if missing := [name for name in options.secrets if name not in os.environ]:
-        raise InvalidInputError(f"--secret {missing[0]}: this variable is not set: export it first")
     return CommandSpec(
         options.argv,
-        {name: os.environ[name] for name in options.secrets},
+        secret_variables(options.secrets),
         log_name="run",
         limits=options.limits,
         require=options.require,

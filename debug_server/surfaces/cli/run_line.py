@@ -26,6 +26,7 @@ from debug_server.surfaces.cli.limit_options import (
 from debug_server.surfaces.cli.outcome import FAILURE
 from debug_server.surfaces.cli.output import harmless
 from debug_server.surfaces.cli.run import CheckoutOptions, RunOptions, run_command_line
+from debug_server.surfaces.cli.secret_options import Secrets
 from debug_server.surfaces.cli.words import limits, listed
 
 app = typer.Typer(add_completion=False)
@@ -45,9 +46,7 @@ def run(
     file_size: FileSize = None,
     output: OutputSize = None,
     require: Require = None,
-    secret: Annotated[
-        list[str] | None, typer.Option(help="pass this variable on, and keep its value out of the log")
-    ] = None,
+    secret: Secrets = None,
     repo: Annotated[str | None, typer.Option(help="a git URL or path: run in a workspace of it")] = None,
     commit: Annotated[str | None, typer.Option(help="branch, tag or commit of --repo; HEAD if not given")] = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply to the workspace")] = None,

@@ -63,6 +63,20 @@ def _check_logs(terminal: Terminal, session: str, first: int, second: int) -> No
     assert (raw.out, raw.err) == ("", "e\n")
 
 
+def test_a_secret_is_passed_on_and_kept_out_of_the_log(terminal: Terminal, project: Callable[[], str]) -> None:
+    """``command run`` and ``command submit`` take ``--secret NAME``; a name that is not set is refused."""
+    name = project()
+    terminal.variables["API_PASS"] = "correct-horse"
+    show = ("--secret", "API_PASS", "--", "sh", "-c", 'echo "$API_PASS"; test "$API_PASS" = correct-horse')
+    ran = terminal("command", "run", "--repository", name, *show)
+    assert (ran.status, ran.out) == (0, "[redacted]\n"), ran.err
+    session = terminal("--json", "session", "create", "--repository", name, "--commit", "main").json["id"]
+    submitted = terminal("command", "submit", session, "--follow", *show)
+    assert (submitted.status, submitted.out) == (0, "[redacted]\n"), submitted.err
+    refused = terminal("command", "submit", session, "--secret", "NOT_SET", "--", "true")
+    assert refused.status != 0 and "--secret NOT_SET: this variable is not set" in refused.err
+
+
 def test_commands_are_submitted_fed_and_waited_for(terminal: Terminal, project: Callable[[], str]) -> None:
     """A command that was left alone takes stdin and signals of later calls, and tells its end to whoever waits."""
     name = project()
