@@ -44,9 +44,7 @@ class _Entry:
     data: bytes  # the file's, or where the link leads
 
 
-def apply_patch(
-    workspace: Path, patch: SessionPatch, *, patches_dir: Path, listening: Listening | None = None
-) -> Path:
+def apply_patch(workspace: Path, patch: SessionPatch, *, patches_dir: Path, listening: Listening | None = None) -> Path:
     """Apply ``patch`` to the files in ``workspace``, or change nothing; returns where the patch is kept.
 
     When ``listening`` calls, git is ended: PatchApplicationError, and the files are as before.

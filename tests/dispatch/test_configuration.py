@@ -232,12 +232,10 @@ def test_another_user_s_folder_is_not_registered(tmp_path: Path) -> None:
     theirs.mkdir()
     os.chown(theirs, 65534, 65534)
     registry = RepoRegistry(LiveConfiguration(folder))
-    for change in (
-        lambda: registry.add(Repo(name="theirs", local_path=str(theirs))),
-        lambda: registry.update("here", {"local_path": "theirs"}),
-    ):
-        with pytest.raises(InvalidInputError, match="trusted_repositories"):
-            change()
+    with pytest.raises(InvalidInputError, match="trusted_repositories"):
+        registry.add(Repo(name="theirs", local_path=str(theirs)))
+    with pytest.raises(InvalidInputError, match="trusted_repositories"):
+        registry.update("here", {"local_path": "theirs"})
     assert (folder / "repos.yml").read_text() == text
     RepoRegistry(LiveConfiguration(folder), Trust(listed=("65534",))).update("here", {"local_path": "theirs"})
 

@@ -104,8 +104,8 @@ class CondaProgramBuilder:
 async def _cancellable(work: Coroutine[Any, Any, None], bench: Workbench) -> None:
     """Await ``work``, or leave it when the command is cancelled: StartCancelledError.
 
-    Downloads and a solver that waits for them end at once. A step that the library does in a thread of its own (solving,
-    linking a package) goes on unattended until its end: the folder it works in is nobody's by then.
+    Downloads and a solver that waits for them end at once. A step that the library does in a thread of its own
+    (solving, linking a package) goes on unattended until its end: the folder it works in is nobody's by then.
     """
     task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
 
