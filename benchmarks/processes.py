@@ -1,4 +1,4 @@
-"""Memory of this process and of the keepers below it, as the kernel counts it."""
+"""Memory and processor time of processes, as the kernel counts them."""
 
 from __future__ import annotations
 
@@ -62,3 +62,12 @@ def _kilobytes(path: Path, name: str) -> int:
         if line.startswith(f"{name}:"):
             return int(line.split()[1])
     return 0
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that this process has used, without its children's; 0 for one that has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,8 @@
-"""What a crowd of followers costs everybody else: a thousand of them, in another process, of logs that grow."""
+"""What a thousand followers of growing logs cost everybody else: requests beside them, and without them.
+
+The followers' client is a process of its own that only empties its sockets, at the lowest priority: what is measured is
+the server. Both shapes send every byte of a log to each of its followers.
+"""
 
 from __future__ import annotations
 
@@ -6,91 +10,183 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from benchmarks.figures import Figure, Result, Samples, Size, at_most, milliseconds
-from benchmarks.service.serving import Server
+from benchmarks import processes
+from benchmarks.figures import Fact, Figure, Result, Samples, Size, at_most, milliseconds, timed
+from benchmarks.service.serving import Connection, Server
+
+_PAUSE_SECONDS = 0.02  # between two rounds of requests
+_SETTLE_SECONDS = 1.0  # after the logs begin to grow
+_READS = ("healthz", "whoami", "get_command")
 
 _WRITER = """
 import os, sys, time
 input()
-end = time.monotonic() + float(sys.argv[2])
-while time.monotonic() < end:
+pause, due = 1000 / float(sys.argv[1]), time.monotonic()
+while True:
     os.write(1, b"x" * 999 + b"\\n")
-    time.sleep(1000 / float(sys.argv[1]))
+    due = max(due + pause, time.monotonic() - 1)
+    time.sleep(max(0.0, due - time.monotonic()))
 """
 
+# Connects, says "ready", and then only receives until its stdin is closed: then it says how much came.
 _FOLLOWERS = """
-import asyncio, json, sys
-from websockets.asyncio.client import connect
-port, token, commands, count = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), int(sys.argv[4])
-
-async def main():
-    options = {"additional_headers": {"Authorization": "Bearer " + token}, "compression": None, "max_size": None}
-    sockets = []
-    for number in range(count):
-        url = f"ws://127.0.0.1:{port}/commands/{commands[number % len(commands)]}/log"
-        sockets.append(await connect(url, ping_interval=None, open_timeout=60, **options))
-    print("ready", flush=True)
-
-    async def read(socket):
-        async for _ in socket:
-            pass
-
-    await asyncio.gather(*map(read, sockets))
-
-asyncio.run(main())
+import json, os, re, selectors, socket, sys
+port, token, commands, count = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3]), int(sys.argv[4])
+HEAD = "\\r\\n".join(["GET /commands/%d/log HTTP/1.1", "Host: x", "Upgrade: websocket", "Connection: Upgrade",
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Version: 13", "Authorization: Bearer %s", "", ""])
+os.nice(19)
+selector, sockets, buffer, received, tails = selectors.DefaultSelector(), [], bytearray(1 << 18), 0, {}
+for number in range(count):
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.sendall((HEAD % (commands[number % len(commands)], token)).encode())
+    answer = connection.recv(4096)
+    assert b" 101 " in answer, answer
+    selector.register(connection, selectors.EVENT_READ, number)
+    sockets.append(connection)
+selector.register(0, selectors.EVENT_READ, -1)
+print("ready", flush=True)
+leaving = False
+while not leaving:
+    for key, _ in selector.select():
+        if key.data < 0:
+            leaving = True
+            continue
+        size = key.fileobj.recv_into(buffer)
+        if not size:
+            selector.unregister(key.fileobj)
+        received += size
+        tails[key.data] = bytes(buffer[max(0, size - 200):size])
+places = {}
+for number, tail in tails.items():
+    found = re.findall(rb'"next_offset":(\\d+),', tail)
+    if found:
+        places.setdefault(str(commands[number % len(commands)]), []).append(int(found[-1]))
+print(json.dumps({"received": received, "places": places}), flush=True)
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Amounts:
+class Crowd:
+    """How many follow how much."""
+
     followers: int
     logs: int
-    total: float  # bytes a second, of all logs together
+    total: float  # bytes a second that all logs together grow by
     seconds: float
 
 
-_AMOUNTS = {
-    Size.FULL: _Amounts(followers=1000, logs=8, total=1e6, seconds=10.0),
-    Size.QUICK: _Amounts(followers=500, logs=8, total=0.5e6, seconds=5.0),
-    Size.SMALLEST: _Amounts(followers=3, logs=2, total=1e4, seconds=0.2),
+_CROWDS = {
+    Size.FULL: [
+        Crowd(followers=1000, logs=5, total=1e6, seconds=15.0),
+        Crowd(followers=1000, logs=1, total=1e6, seconds=15.0),
+    ],
+    Size.QUICK: [Crowd(followers=1000, logs=5, total=1e6, seconds=5.0)],
+    Size.SMALLEST: [Crowd(followers=3, logs=2, total=1e4, seconds=0.2)],
 }
 
 
 def measure(server: Server, size: Size) -> list[Result]:
-    """How long a request takes meanwhile."""
-    amounts = _AMOUNTS[size]
-    connection = server.connect()
-    rate = str(amounts.total / amounts.logs)
-    argv = [sys.executable, "-I", "-S", "-c", _WRITER, rate, str(amounts.seconds + 5)]
-    commands = [
-        connection.ask("POST", f"/sessions/{connection.open_session()}/commands", {"argv": argv, "stdin": True})["id"]
-        for _ in range(amounts.logs)
-    ]
-    arguments = [str(server.port), server.token, json.dumps(commands), str(amounts.followers)]
-    client = subprocess.Popen([sys.executable, "-c", _FOLLOWERS, *arguments], stdout=subprocess.PIPE)
+    """How long requests take beside each crowd."""
+    return [figure for crowd in _CROWDS[size] for figure in measure_crowd(server, crowd)]
+
+
+def measure_crowd(server: Server, crowd: Crowd) -> list[Result]:
+    """Requests beside growing logs, with their followers and then without."""
+    with closing(server.connect()) as connection, _logs(connection, crowd) as commands:
+        session = connection.open_session()
+        with _client(server, crowd, commands) as client:
+            for command in commands:
+                connection.ask("POST", f"/commands/{command}/stdin", {"write_id": "go", "data": "\n"})
+            time.sleep(min(_SETTLE_SECONDS, crowd.seconds))
+            used, began = processes.cpu_seconds(server.pid), time.monotonic()
+            beside = _requests(connection, session, commands[0], crowd.seconds)
+            elapsed = time.monotonic() - began
+            facts: dict[str, Fact] = {
+                "followers": crowd.followers,
+                "logs": crowd.logs,
+                "server_cpu_percent": round(100 * (processes.cpu_seconds(server.pid) - used) / elapsed),
+                **_received(crowd, client, elapsed + min(_SETTLE_SECONDS, crowd.seconds)),
+            }
+        time.sleep(min(_SETTLE_SECONDS, crowd.seconds))
+        alone = _requests(connection, session, commands[0], crowd.seconds / 3)
+    return _figures(crowd, beside, alone, facts)
+
+
+@contextmanager
+def _logs(connection: Connection, crowd: Crowd) -> Iterator[list[int]]:
+    """Commands whose logs grow once they are told to."""
+    argv = [sys.executable, "-I", "-S", "-c", _WRITER, str(crowd.total / crowd.logs)]
+    commands: list[int] = []
     try:
-        assert client.stdout is not None
-        client.stdout.readline()
-        for command in commands:
-            connection.ask("POST", f"/commands/{command}/stdin", {"write_id": "go", "data": "\n"})
-        taken, end = [], time.monotonic() + amounts.seconds
-        while time.monotonic() < end:
-            began = time.perf_counter()
-            connection.ask("GET", "/whoami")
-            taken.append(time.perf_counter() - began)
-            time.sleep(0.02)
+        for _ in range(crowd.logs):
+            path = f"/sessions/{connection.open_session()}/commands"
+            commands.append(connection.ask("POST", path, {"argv": argv, "stdin": True})["id"])
+        yield commands
     finally:
-        client.kill()
-        client.communicate()
-    for command in commands:
-        connection.ask("POST", f"/commands/{command}/cancel", {})
-    connection.close()
-    found = Samples.of(taken)
-    facts = {"followers": amounts.followers, "logs": amounts.logs} | found.facts("request")
+        for command in commands:
+            connection.ask("POST", f"/commands/{command}/cancel", {})
+
+
+@contextmanager
+def _client(server: Server, crowd: Crowd, commands: list[int]) -> Iterator[subprocess.Popen[bytes]]:
+    """Everybody follows."""
+    arguments = [str(server.port), server.token, json.dumps(commands), str(crowd.followers)]
+    argv = [sys.executable, "-I", "-S", "-c", _FOLLOWERS, *arguments]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
+        try:
+            assert client.stdout is not None
+            if client.stdout.readline() != b"ready\n":
+                raise OSError(f"the followers' client ended with {client.wait()}")
+            yield client
+        finally:
+            client.kill()
+
+
+def _requests(connection: Connection, session: int, command: int, seconds: float) -> dict[str, Samples]:
+    """Each kind of request in turn, with a pause between the rounds."""
+
+    def run() -> None:
+        number = connection.submit(session, "true")
+        connection.ask("GET", f"/commands/{number}/wait")
+
+    kinds: dict[str, Callable[[], object]] = {
+        "healthz": lambda: connection.ask("GET", "/healthz"),
+        "whoami": lambda: connection.ask("GET", "/whoami"),
+        "get_command": lambda: connection.ask("GET", f"/commands/{command}"),
+        "run": run,
+    }
+    taken: dict[str, list[float]] = {kind: [] for kind in kinds}
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for kind, action in kinds.items():
+            taken[kind].append(timed(action))
+        time.sleep(_PAUSE_SECONDS)
+    return {kind: Samples.of(values) for kind, values in taken.items()}
+
+
+def _received(crowd: Crowd, client: subprocess.Popen[bytes], seconds: float) -> dict[str, Fact]:
+    """How much came in all, and how far behind its log the last follower is."""
+    output, _ = client.communicate()
+    told = json.loads(output)
+    slowest = min((min(places) for places in told["places"].values()), default=0)
+    grown = crowd.total / crowd.logs * seconds
+    behind = max(0.0, (grown - slowest) / (crowd.total / crowd.logs))
+    return {"received_mb_per_second": round(told["received"] / seconds / 1e6, 1), "last_behind_s": round(behind, 2)}
+
+
+def _figures(
+    crowd: Crowd, beside: dict[str, Samples], alone: dict[str, Samples], facts: dict[str, Fact]
+) -> list[Result]:
+    reads = [Samples.of([value for kind in _READS for value in found[kind].values]) for found in (beside, alone)]
+    for kind, samples in beside.items():
+        facts |= samples.facts(kind) | alone[kind].facts(f"{kind}_alone")
+    name = f"beside_followers_of_{crowd.logs}"
     return [
-        Figure(
-            name="request_beside_followers_p99", value=milliseconds(found.p99), unit="ms", bar=at_most(100), facts=facts
-        )
+        Figure(name=f"{name}_p99", value=milliseconds(reads[0].p99), unit="ms", bar=at_most(100), facts=facts),
+        Figure(name=f"{name}_run_p99", value=milliseconds(beside["run"].p99), unit="ms"),
+        Figure(name=f"{name}_ratio", value=round(reads[0].p50 / reads[1].p50, 2), unit="x"),
     ]

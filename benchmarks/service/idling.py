@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 
+from benchmarks import processes
 from benchmarks.figures import Figure, Result, Samples, Size, at_most
 from benchmarks.service.serving import Server, serving
 from debug_server.runner.keeper.tree import descendants
@@ -38,16 +37,8 @@ def _idle_share(server: Server, seconds: float) -> float:
     connection.bytes("GET", f"/commands/{command}/wait")
     time.sleep(min(_SETTLE, seconds))
     pids = [server.pid, *descendants(server.pid)]
-    before, began = sum(map(_ticks, pids)), time.monotonic()
+    before, began = sum(map(processes.cpu_seconds, pids)), time.monotonic()
     time.sleep(seconds)
-    used = sum(map(_ticks, pids)) - before
+    used = sum(map(processes.cpu_seconds, pids)) - before
     connection.close()
-    return used / os.sysconf("SC_CLK_TCK") / (time.monotonic() - began)
-
-
-def _ticks(pid: int) -> int:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return int(fields[11]) + int(fields[12])
+    return used / (time.monotonic() - began)

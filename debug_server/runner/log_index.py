@@ -136,6 +136,7 @@ class Place:
     record: int  # the first record that may cover bytes from ``offset`` on
     sealed: bool = False  # that record is the last and says that nothing follows
     stale: bool = False  # another index lies there now, with other record numbers
+    at_end: bool = False  # every byte that there was has been passed, and more may follow
 
 
 def next_spans(files: LogFiles, place: Place, limit: int, *, live: bool) -> list[Span]:
@@ -157,6 +158,7 @@ def next_spans(files: LogFiles, place: Place, limit: int, *, live: bool) -> list
             place.stale = live and files.index_replaced()
             return [] if place.stale else _uncovered(files, place, goal)
         if spans or place.record == before:
+            place.at_end = all_covered and place.offset == size and not place.sealed
             return spans
 
 

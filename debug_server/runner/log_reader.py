@@ -15,7 +15,7 @@ from typing import Self
 
 from debug_server.errors import InvalidInputError, NotFoundError
 from debug_server.runner.log_format import END, RECORD, STREAM_CODES, STREAM_NAMES, LogWriter, index_path
-from debug_server.runner.log_index import LogFiles, Place, find_record, next_spans
+from debug_server.runner.log_index import LogFiles, Place, Span, find_record, next_spans
 
 READ_SIZE = 256 << 10
 _LINES_AT_MOST = 1 << 20  # bytes that ``tail_lines`` looks at: a log may be one endless line
@@ -102,22 +102,32 @@ class LogReader:
 class LogCursor:
     """A place in a log that is still being written, perhaps not even begun; never waits.
 
-    Read until the list is empty, then look at ``ended``, then wait for a wake-up and read again. Every byte is given
-    once, and only when the write that it belongs to is complete or was abandoned. May be closed from another thread.
+    Read until the list is empty, then look at ``ended``, then wait for a wake-up and read again; or wait as soon as
+    ``caught_up``. Every byte is given once, and only when the write that it belongs to is complete or was abandoned.
+    May be closed from another thread.
+
+    With ``merge_seconds``, writes to one stream that follow each other within that time come as one segment, which has
+    the time of the first.
     """
 
-    def __init__(self, path: str | os.PathLike[str], offset: int = 0) -> None:
+    def __init__(self, path: str | os.PathLike[str], offset: int = 0, *, merge_seconds: float = 0.0) -> None:
         self._path = os.fspath(path)
+        self._merge_ns = int(merge_seconds * 1e9)
         self._files: LogFiles | None = None
         self._place = Place(offset=_checked(offset, READ_SIZE), record=0)
         self._lock = threading.Lock()
-        self._idle = False  # the last read found nothing
+        self._idle = False  # the last read found nothing, or nothing was left after it
         self.ended = False  # nothing will follow: the log is sealed and read to its end, or deleted, or this was closed
 
     @property
     def offset(self) -> int:
         """The offset of the next byte to read."""
         return self._place.offset
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the last read gave everything that there was at its ``since``, and the log goes on."""
+        return self._place.at_end
 
     @property
     def opened(self) -> bool:
@@ -134,7 +144,7 @@ class LogCursor:
                 sealed = self._place.sealed
                 # The last bytes precede the seal: only a look that comes after seeing it can tell that there are none.
                 if segments := self._read(files, limit, math.inf if sealed else since):
-                    self._idle = False
+                    self._idle = self._place.at_end
                     return segments
                 self.ended = sealed
                 if not sealed and not self._place.sealed and not self._inspect(files):
@@ -143,8 +153,8 @@ class LogCursor:
 
     def _read(self, files: LogFiles, limit: int, since: float) -> list[LogSegment]:
         if files.shared:
-            return _recent.read(files, self._place, limit, since)
-        return _read(files, self._place, limit, live=True)
+            return _recent.read(files, self._place, limit, since, self._merge_ns)
+        return _read(files, self._place, limit, live=True, merge_ns=self._merge_ns)
 
     def _inspect(self, files: LogFiles) -> bool:
         """After a vain read: whether to try again. Only the second in a row pays for a look at the files themselves."""
@@ -177,32 +187,37 @@ class LogCursor:
                 files.release()
 
 
+_ReadKey = tuple[int, int, int, int, int]  # the files' serial, offset, record, limit, merge_ns
+
+
 class RecentReads:
     """The last few live reads of logs that several follow: one reads the disk, and the others get the same values."""
 
     def __init__(self, keep: int) -> None:
         self._keep = keep  # reads of READ_SIZE or less, so this bounds the memory
-        self._reads: dict[tuple[int, int, int, int], tuple[list[LogSegment], Place]] = {}
+        self._reads: dict[_ReadKey, tuple[list[LogSegment], Place, float]] = {}
         self._lock = threading.Lock()
 
-    def read(self, files: LogFiles, place: Place, limit: int, since: float) -> list[LogSegment]:
-        """As ``_read`` does, perhaps with less than there is by now, but not less than there was at ``since``."""
-        key = (files.serial, place.offset, place.record, limit)
+    def read(self, files: LogFiles, place: Place, limit: int, since: float, merge_ns: int = 0) -> list[LogSegment]:
+        """As ``_read`` does, perhaps with less than there is by now; empty only if there was no more at ``since``."""
+        key = (files.serial, place.offset, place.record, limit, merge_ns)
         known = self._reads.get(key)
         if known is not None:
-            place.offset, place.record, place.sealed = known[1].offset, known[1].record, known[1].sealed
-            return known[0].copy()
+            segments, after, started = known
+            place.offset, place.record, place.sealed = after.offset, after.record, after.sealed
+            place.at_end = after.at_end and started >= since
+            return segments.copy()
         if (look := files.vain_look) and look[:2] == (place.offset, place.record) and look[2] >= since:
             return []
         started = time.monotonic()
-        segments = _read(files, place, limit, live=True)
+        segments = _read(files, place, limit, live=True, merge_ns=merge_ns)
         if segments and limit <= READ_SIZE:
-            self._store(key, (segments.copy(), replace(place)))
-        elif not place.sealed and (files.serial, place.offset, place.record, limit) == key:
+            self._store(key, (segments.copy(), replace(place), started))
+        elif not place.sealed and (place.offset, place.record) == key[1:3]:
             files.vain_look = (place.offset, place.record, started)
         return segments
 
-    def _store(self, key: tuple[int, int, int, int], value: tuple[list[LogSegment], Place]) -> None:
+    def _store(self, key: _ReadKey, value: tuple[list[LogSegment], Place, float]) -> None:
         with self._lock:
             self._reads[key] = value
             if len(self._reads) > self._keep:
@@ -282,20 +297,35 @@ def _acquire(path: str | os.PathLike[str]) -> LogFiles:
         raise NotFoundError(f"there is no log at {os.fspath(path)}: check the path, or follow it to wait") from error
 
 
-def _read(files: LogFiles, place: Place, limit: int, *, live: bool) -> list[LogSegment]:
+def _read(files: LogFiles, place: Place, limit: int, *, live: bool, merge_ns: int = 0) -> list[LogSegment]:
     spans = next_spans(files, place, limit, live=live)
     if not spans:
         return []
+    if merge_ns:
+        spans = _merged(spans, merge_ns)
     first, last = spans[0][0], spans[-1][1]
     data = files.data(first, last)
     if len(data) < last - first:  # truncated since its size was read: go on from what there is
         place.offset = first + len(data)
         place.record = find_record(files, place.offset)
+        place.at_end = False
     return [
         LogSegment(offset=start, stream=STREAM_NAMES[stream], data=data[start - first : end - first], time_ns=time_ns)
         for start, end, stream, time_ns in spans
         if start < first + len(data)
     ]
+
+
+def _merged(spans: list[Span], within_ns: int) -> list[Span]:
+    """Spans of one stream that touch, and began within so many nanoseconds, as one."""
+    found = spans[:1]
+    for start, end, stream, time_ns in spans[1:]:
+        first, last, same, began_ns = found[-1]
+        if stream == same and start == last and 0 <= time_ns - began_ns < within_ns:
+            found[-1] = (first, end, same, began_ns)
+        else:
+            found.append((start, end, stream, time_ns))
+    return found
 
 
 def _checked(offset: int, limit: int) -> int:

@@ -4,8 +4,8 @@ Only the log is watched, not its index: a record is written before its bytes, so
 both are there; and sealing a log touches it. A wake-up says "look again" and carries nothing: subscribe, then look,
 then wait, and nothing is missed.
 
-The more watch one log, the less often they are woken while it grows without a pause: that bounds what a crowd costs the
-machine. The first write after a pause wakes everybody at once.
+The more are woken, the less often they are while their logs grow without a pause: that bounds what a crowd costs the
+machine, whether it watches one log or many. The first write after a pause wakes everybody at once.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _LOG = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.02  # where inotify cannot be had
 _QUIET_PER_WATCH = 0.0005  # seconds after a wake-up, for each that was woken
-_QUIET_AT_MOST = 0.1
-_MERGE_SECONDS = 0.0005  # while a log is quiet its notices are left to merge in the kernel
+_QUIET_AT_MOST = 0.25
+_MERGE_SECONDS = (0.0005, 0.005)  # at least, at most: while a log is quiet its notices are left to merge in the kernel
 
 _OF_LOG = MODIFY | CLOSE_WRITE | ATTRIB  # ATTRIB tells of a deletion while somebody has the file open
 _OF_DIRECTORY = CREATE | MOVED_TO | ONLYDIR
@@ -125,6 +125,7 @@ class LogWatcher:
         self._changed: set[_Target] = set()
         self._polled: set[Watch] = set()  # what the kernel cannot watch for us: no such directory, no resources
         self._poll_at = 0.0
+        self._quiet_until = 0.0  # by then all who were woken have had their time
         self._warned = False
 
     def subscribe(self, path: str | os.PathLike[str]) -> Watch:
@@ -225,14 +226,18 @@ class LogWatcher:
             for watch in woken:
                 watch.noticed_at = now  # the same for all, so that one's look at the log can serve the others
                 watch.wake()
-            for target in due:  # from here on: waking a crowd takes time of its own
-                target.quiet_until = time.monotonic() + min(len(target.watches) * _QUIET_PER_WATCH, _QUIET_AT_MOST)
+            now = time.monotonic()  # again: waking a crowd takes time of its own
+            for target in due:
+                after = max(now, self._quiet_until) + len(target.watches) * _QUIET_PER_WATCH
+                target.quiet_until = self._quiet_until = min(after, now + _QUIET_AT_MOST)
 
     def _pause(self) -> None:
         if self._inotify is None:
             time.sleep(_POLL_SECONDS)
         elif self._changed:
-            time.sleep(_MERGE_SECONDS)
+            quiet = min((item.quiet_until for item in self._changed.copy()), default=0.0) - time.monotonic()
+            least, most = _MERGE_SECONDS
+            time.sleep(min(max(quiet, least), most))
         else:
             self._inotify.wait(_POLL_SECONDS if self._polled else None)
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 from debug_server.errors import NotFoundError
@@ -23,7 +24,9 @@ from debug_server.service.threads import or_exhausted
 from debug_server.service.wakeups import ANYTHING, Subject, wait_for
 
 _PIECE = 1 << 16
+_SHARED = 64  # pieces that are kept for others who follow the same log
 _ROW_SECONDS = 10.0
+_MERGE_SECONDS = 0.25  # small writes that were made within this time travel together to whoever was not there for each
 _LOOK_AGAIN_SECONDS = 5.0  # a wake-up is lost only where a filesystem gives no notices
 
 
@@ -48,8 +51,9 @@ class LogVerbs(CommandVerbs):
         if command.log_path is None:
             return
         _require_log(command)
-        cursor = LogCursor(command.log_path, request.offset)
-        follow = self._history(command.id, cursor) if command.status.terminal else self._live(command, cursor)
+        ended = command.status.terminal
+        cursor = LogCursor(command.log_path, request.offset, merge_seconds=0.0 if ended else _MERGE_SECONDS)
+        follow = self._history(command.id, cursor) if ended else self._live(command, cursor)
         try:
             async with aclosing(follow):
                 async for piece in follow:
@@ -66,22 +70,24 @@ class LogVerbs(CommandVerbs):
 
     async def _live(self, command: Command, cursor: LogCursor) -> AsyncGenerator[m.LogPiece, None]:
         changed, watch = asyncio.Event(), or_exhausted(watch_log, command.log_path or "")
-        loop, since = asyncio.get_running_loop(), math.inf
+        looked_in_vain = False
         try:
-            watch.set_callback(lambda: loop.call_soon_threadsafe(self._turns.wake, changed))
+            watch.set_callback(self._turns.waker(changed))
             while True:
                 changed.clear()
-                segments = cursor.read(_PIECE, since=since)
+                segments = cursor.read(_PIECE, since=math.inf if looked_in_vain else watch.noticed_at)
                 for segment in segments:
                     yield _piece(command.id, segment)
-                if segments:
+                if segments and cursor.caught_up:
+                    looked_in_vain = not await wait_for(changed, _LOOK_AGAIN_SECONDS)
+                elif segments:
                     await self._turns.wait()  # a long history must not keep everybody else waiting
                 elif cursor.ended:
                     # Its keeper closes the log a moment before the row has its end: who followed finds the end there.
                     await self._terminal(command, time.monotonic() + _ROW_SECONDS)
                     return
                 else:
-                    since = watch.noticed_at if await wait_for(changed, _LOOK_AGAIN_SECONDS) else math.inf
+                    looked_in_vain = not await wait_for(changed, _LOOK_AGAIN_SECONDS)
         finally:
             watch.close()
 
@@ -188,6 +194,7 @@ def _page(command: Command, request: m.ReadLog) -> m.LogPage:
     return m.LogPage(pieces=[_piece(command.id, item) for item in segments], next_offset=following, ended=ended)
 
 
+@lru_cache(_SHARED)  # everybody who follows a log at the same place is given the same segments
 def _piece(command_id: int, segment: LogSegment) -> m.LogPiece:
     return m.LogPiece.model_construct(
         offset=segment.offset,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 _AT_A_TURN = 2  # followers that are woken in one turn: each may have 64 KiB to send
 
@@ -12,26 +13,44 @@ class Turns:
     """Wakes those who follow logs, in the order in which there was something for them; used in one event loop."""
 
     def __init__(self) -> None:
-        self._due: deque[asyncio.Event] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._due: deque[asyncio.Event] = deque()
+        self._queued: set[asyncio.Event] = set()  # the same: each waits once, however often it is woken
+        self._scheduled = False
 
-    def wake(self, woken: asyncio.Event) -> None:
-        """Set an event when its turn has come; call it in the loop."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:  # a new loop begins anew
-            self._loop, self._due = loop, deque()
-        if not self._due:
-            loop.call_soon(self._turn)
-        self._due.append(woken)
+    def waker(self, woken: asyncio.Event) -> Callable[[], None]:
+        """A function for any thread that has an event of this loop set when its turn has come."""
+        loop = self._bind()
+
+        def wake() -> None:
+            if woken in self._queued:
+                return
+            self._queued.add(woken)
+            self._due.append(woken)
+            if not self._scheduled:  # a crowd that is woken together enters the loop once, not a thousand times
+                self._scheduled = True
+                loop.call_soon_threadsafe(self._turn)
+
+        return wake
 
     async def wait(self) -> None:
         """Let the others have their turns first."""
         woken = asyncio.Event()
-        self.wake(woken)
+        self.waker(woken)()
         await woken.wait()
+
+    def _bind(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # a new loop begins anew
+            self._loop, self._due, self._queued, self._scheduled = loop, deque(), set(), False
+        return loop
 
     def _turn(self) -> None:
         for _ in range(min(_AT_A_TURN, len(self._due))):
-            self._due.popleft().set()
-        if self._due and self._loop is not None:
+            woken = self._due.popleft()
+            self._queued.discard(woken)  # before it is set: a change from here on wakes it again
+            woken.set()
+        self._scheduled = False  # before the look: who comes after the look schedules the next turn itself
+        if self._due and not self._scheduled and self._loop is not None:
+            self._scheduled = True
             self._loop.call_soon(self._turn)

@@ -314,7 +314,8 @@ def test_a_shared_look_never_ends_a_cursor_early(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     write(path, [(STDOUT, b"first")], end=False)
     with contextlib.closing(LogCursor(path)) as one, contextlib.closing(LogCursor(path)) as other:
-        assert joined(other.read(100)) == joined(drain(one, 100)) == b"first"
+        assert one.read(2) == other.read(2), "both are open"
+        assert joined(drain(one, 100)) == joined(other.read(100)) == b"rst"
         write(path, [(STDERR, b"last")])
         assert other.read(100, since=0) == [], "that was the other's look"
         assert joined(other.read(100, since=0)) == b"last"
@@ -322,6 +323,46 @@ def test_a_shared_look_never_ends_a_cursor_early(tmp_path: Path) -> None:
         assert one.read(100) == other.read(100) == []
         assert one.ended
         assert other.ended
+
+
+def test_a_cursor_knows_when_it_has_everything(tmp_path: Path) -> None:
+    """Caught up at the end of a log that goes on: not before it, not after the seal, not by a read that is too old."""
+    path = tmp_path / "a.log"
+    write(path, [(STDOUT, b"first"), (STDOUT, b"second")], end=False)
+    with contextlib.closing(LogCursor(path)) as one, contextlib.closing(LogCursor(path)) as other:
+        assert (joined(one.read(5)), one.caught_up) == (b"first", False)
+        assert (joined(one.read(5)), one.caught_up) == (b"secon", False)
+        assert (joined(one.read(5)), one.caught_up) == (b"d", True)
+        assert joined(other.read(10)) == b"firstsecon"
+        assert (joined(other.read(5, since=0)), other.caught_up) == (b"d", True), "as good as one's read"
+        write(path, [(STDERR, b"more")], end=False)
+        assert (joined(one.read(100)), one.caught_up) == (b"more", True)
+        write(path, [(STDERR, b"last")])
+        assert (joined(other.read(100)), other.caught_up) == (b"more", False), "one's read was before the last bytes"
+        assert (joined(one.read(100)), one.caught_up) == (b"last", False)
+        assert one.read(100) == [] and one.ended and not one.caught_up
+
+
+def test_small_writes_are_merged_within_their_stream(tmp_path: Path) -> None:
+    """Merged segments have every byte in order, never cross streams or the time given, and have the first's time."""
+    path = tmp_path / "a.log"
+    writes = [(STDOUT, b"a"), (STDOUT, b"b"), (STDERR, b"c"), (STDERR, b"d"), (STDOUT, b"e")]
+    write(path, writes, end=False)
+    with LogReader(path) as reader:
+        times = [segment.time_ns for segment in reader.segments()]
+    for others in (0, 1):  # alone, and with a cursor to share with
+        with contextlib.ExitStack() as stack:
+            for _ in range(others):
+                joined(stack.enter_context(contextlib.closing(LogCursor(path))).read())
+            found = stack.enter_context(contextlib.closing(LogCursor(path, merge_seconds=3600))).read()
+            assert [(item.offset, item.stream, item.data) for item in found] == [
+                (0, "stdout", b"ab"),
+                (2, "stderr", b"cd"),
+                (4, "stdout", b"e"),
+            ]
+            assert [item.time_ns for item in found] == [times[0], times[2], times[4]]
+            apart = stack.enter_context(contextlib.closing(LogCursor(path, merge_seconds=1e-9))).read()
+            assert joined(apart) == b"abcde" and len(apart) == len(writes)
 
 
 def test_a_log_made_anew_is_not_mistaken_for_the_old_one(tmp_path: Path) -> None:

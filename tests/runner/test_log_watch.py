@@ -133,6 +133,25 @@ def test_a_crowd_is_woken_less_often(tmp_path: Path) -> None:
     writer.close()
 
 
+def test_a_crowd_of_many_logs_is_woken_no_more_often(tmp_path: Path) -> None:
+    """However the same crowd is spread over logs that grow, all of it together is woken as often as for one log."""
+    writers = [LogWriter(tmp_path / f"{number}.log") for number in range(10)]
+    watches = [watch_log(tmp_path / f"{number}.log") for number in range(10) for _ in range(40)]
+    woken = itertools.count()
+    for watch in watches:
+        watch.set_callback(lambda: next(woken))
+    began = time.monotonic()
+    while time.monotonic() < began + 1:
+        for writer in writers:
+            writer.write(STDOUT, b"x")
+    taken, count = time.monotonic() - began, next(woken)
+    for watch in watches:
+        watch.close()
+    for writer in writers:
+        writer.close()
+    assert len(watches) < count <= 2 * len(watches) + taken / 0.0005
+
+
 FORKED = """
 import os, sys
 from debug_server.runner.log_format import LogWriter, STDOUT

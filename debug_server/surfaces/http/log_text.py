@@ -7,6 +7,7 @@ import codecs
 import json
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from functools import lru_cache
 from typing import Any, Literal
 
 from debug_server.service.messages import LogPiece
@@ -15,6 +16,7 @@ Encoding = Literal["utf-8", "base64"]
 Record = dict[str, Any]
 # Where text is resumed, so many bytes before it are read again: they may hold the first half of a character.
 LOOK_BACK = 4096
+_SHARED = 64  # texts that are kept for others who follow the same log: hashes of bytes and text are computed once
 
 # Made once: json.dumps with options makes one for each call, which takes longer than a record does.
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -73,8 +75,10 @@ class LogText:
             return base64.b64encode(data).decode()
         key = (piece.command_id, piece.stream)
         decoder = self._decoders.get(key)
-        if decoder is None:
-            decoder = self._decoders[key] = _decoder("replace")
+        if decoder is None or not decoder.getstate()[0]:
+            if (text := _whole_text(data)) is not None:
+                return text
+            decoder = self._decoders.setdefault(key, _decoder("replace"))
         return decoder.decode(data)
 
     def _rest(self) -> Iterator[Record]:
@@ -85,9 +89,22 @@ class LogText:
 
 def encoded(record: Record) -> str:
     """A record as JSON."""
-    return _to_json(record)
+    return _encoded(tuple(record.items()))
 
 
 def line(record: Record) -> bytes:
     """A record as one line of JSON."""
-    return (_to_json(record) + "\n").encode()
+    return (encoded(record) + "\n").encode()
+
+
+@lru_cache(_SHARED)
+def _encoded(items: tuple[tuple[str, Any], ...]) -> str:
+    return _to_json(dict(items))
+
+
+@lru_cache(_SHARED)
+def _whole_text(data: bytes) -> str | None:
+    """The text of bytes that begin with a character; None when they end within one."""
+    decoder = _decoder("replace")
+    text = decoder.decode(data)
+    return None if decoder.getstate()[0] else text

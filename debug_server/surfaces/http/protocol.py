@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame, Opcode
+from websockets.protocol import State
 
 from debug_server.service.own_user import SOCKET
 from debug_server.surfaces.http.connections import CONNECTION, Connection, Connections, Phase
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
 MAX_HEAD = 64 << 10
+_SHARED_FRAMES = 64
 
 
 class GuardedHttp(HttpToolsProtocol):
@@ -122,10 +127,30 @@ class GuardedHttp(HttpToolsProtocol):
 class GuardedSocket(WebSocketsSansIOProtocol):
     """The connection after its upgrade to a WebSocket."""
 
+    async def send(self, message: Any) -> None:
+        """Send one message; the frame of a text that many are sent is made once."""
+        text = message.get("text") if message["type"] == "websocket.send" else None
+        if text is None:
+            await super().send(message)
+            return
+        await self.writable.wait()
+        if self.close_sent or self.conn.state is not State.OPEN:
+            await super().send(message)  # which knows what to raise
+        elif self.transport.is_closing():  # a moment before uvicorn knows: asyncio would log each write in vain
+            raise ClientDisconnected
+        else:
+            self.transport.write(_frame(text))
+
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed."""
         self.app_state[CONNECTION].leave()
         super().connection_lost(exc)
+
+
+@lru_cache(_SHARED_FRAMES)
+def _frame(text: str) -> bytes:
+    """A text message as the server sends it: not masked, and never compressed."""
+    return Frame(Opcode.TEXT, text.encode()).serialize(mask=False)
 
 
 def plain_refusal(status: HTTPStatus, code: str, message: str, *, retryable: bool) -> bytes:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import json
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
 
 from debug_server.model import Command
+from debug_server.runner.log_format import RECORD
 from debug_server.store import MetadataStore
 from tests.running import eventually
 from tests.surfaces.http.serving import SECONDS, Served, answered, refused
@@ -202,6 +205,38 @@ def test_live_output_comes_at_once(shared: Served) -> None:
         assert json.loads(next(pieces[0]))["message"] == "go\n" and list(pieces[0]) == []
         assert "event: end" in list(said)
         assert list(pieces[2]) == ["go"]
+
+
+def test_a_crowd_sees_the_same_text(shared: Served) -> None:
+    """Thirty followers of one log, some from the midst of a character, whose characters come in halves: all of it."""
+    program = f"import sys; sys.stdin.readline()\n{SPLIT}"
+    command = shared.submit(shared.session(), sys.executable, "-c", program, TEXT * 4, stdin=True)
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(30) as threads:
+        paths = [f"/commands/{command}/log" + ("?offset=1" if number % 3 == 0 else "") for number in range(30)]
+        sockets = [stack.enter_context(shared.socket(path)) for path in paths]
+        answered(shared.admin.post(f"/commands/{command}/stdin", json={"write_id": "1", "data": "go\n"}), 200)
+        found = list(threads.map(lambda socket: [json.loads(message) for message in socket], sockets))
+    for records in found:
+        assert texts(records, "text") == {"stdout": TEXT * 4, "stderr": TEXT * 4}
+        assert all(record["next_offset"] > record["offset"] for record in records)
+
+
+def test_small_writes_travel_together(shared: Served) -> None:
+    """Who comes when a running command has written much in small pieces gets it in a few messages."""
+    program = "import os, time\nfor n in range(400): os.write(1, b'%03d\\n' % n); time.sleep(0.001)\ninput()"
+    command = shared.submit(shared.session(), sys.executable, "-c", program, stdin=True)
+    expected = "".join(f"{number:03}\n" for number in range(400))
+    path = Path(eventually(lambda: shared.local.store.get_command(command).log_path, what="a log"))
+    eventually(lambda: path.stat().st_size == len(expected), what="all of the output")
+    written = Path(f"{path}.idx").stat().st_size // RECORD.size
+    with shared.socket(f"/commands/{command}/log") as socket:
+        text, records = "", 0
+        while len(text) < len(expected):
+            text += json.loads(socket.recv(timeout=SECONDS))["text"]
+            records += 1
+    answered(shared.admin.post(f"/commands/{command}/cancel"), 200)
+    assert text == expected
+    assert records < written / 2
 
 
 def test_a_command_that_never_started_has_an_empty_log(shared: Served) -> None:
