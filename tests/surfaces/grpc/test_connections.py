@@ -1,0 +1,88 @@
+"""Connections to the gRPC port that say nothing: they are ended, and keep nobody out for longer than their timeout."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.client.serving import unmount_below
+from tests.running import eventually, lasting_port
+from tests.surfaces.http.serving import SECONDS, Process, answered, open_local
+
+FILES = 256
+CROWD = 300
+SILENT = b""
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # and empty settings: a handshake
+
+
+@contextlib.contextmanager
+def _serving(root: Path, port: int) -> Iterator[Process]:
+    """A server that may open few files and ends idle connections soon."""
+    bounds = {"head_timeout": 1.0, "keep_alive": 1.0}
+    options = {"open_files": [FILES, FILES], "log": str(root / "server.log"), "server": bounds, "grpc_port": port}
+    process = Process(root, options=json.dumps(options))
+    try:
+        yield process.started()
+    finally:
+        process.close()
+        unmount_below(root)
+
+
+@contextlib.contextmanager
+def _crowd(port: int, first: bytes) -> Iterator[list[socket.socket]]:
+    found: list[socket.socket] = []
+    with contextlib.ExitStack() as stack:
+        for _ in range(CROWD):
+            found.append(stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=SECONDS)))
+            with contextlib.suppress(OSError):  # it was closed already
+                found[-1].sendall(first)
+        yield found
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        while connection.recv(4096):
+            pass
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _call(port: int) -> int:
+    """A call over a connection of its own, tried until it is answered."""
+    with grpc.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        ask = health_pb2_grpc.HealthStub(channel).Check  # type: ignore[no-untyped-call]
+        reply = ask(health_pb2.HealthCheckRequest(), wait_for_ready=True, timeout=SECONDS)
+        return int(reply.status)
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_a_crowd_at_the_grpc_port_keeps_nobody_out(tmp_path: Path) -> None:
+    """With 256 files, 300 connections that send nothing, or a handshake and nothing more, stop neither HTTP nor, for
+    longer than their timeout, gRPC; all of them are ended, and the log stays small."""
+    with open_local(tmp_path) as local:
+        secret = local.store.create_token("tester", ["admin"])[1]
+    port = lasting_port()
+    with _serving(tmp_path, port) as process:
+        assert _call(port) == health_pb2.HealthCheckResponse.SERVING
+        headers = {"Authorization": f"Bearer {secret}"}
+        for first in (SILENT, PREFACE):
+            with _crowd(port, first) as crowd:
+                for _ in range(10):
+                    answered(httpx.get(f"{process.url}/whoami", headers=headers, timeout=SECONDS), 200)
+                assert _call(port) == health_pb2.HealthCheckResponse.SERVING
+                eventually(lambda: all(map(_is_closed, crowd)), SECONDS, "the end of every idle connection")  # noqa: B023
+        assert (tmp_path / "server.log").stat().st_size < 200_000
+        process.terminate()
+        assert process.output()[0] == 0
