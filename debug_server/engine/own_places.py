@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from debug_server.disk import make_private, remove_tree
-from debug_server.errors import DebugServerError, WorktreePoolError
+from debug_server.errors import DebugServerError, NotFoundError, WorktreePoolError
 from debug_server.model import ArtifactKind, Session
 from debug_server.runner.aftermath import run_after
 from debug_server.runner.settings import RunnerPaths
@@ -28,6 +30,7 @@ AFTER = "after"  # argv of a program that is run when the session closes
 CLEANUP = "cleanup"  # of the branch's tree, or a directory that resists: {"attempted", "succeeded", "message"}
 PATCH_NAME = "uncommitted.patch"
 _AFTER_SECONDS = 30.0
+_REMOVED_LATER = {"attempted": True, "succeeded": True, "message": "removed later"}
 
 
 class OwnPlaces:
@@ -76,6 +79,22 @@ class OwnPlaces:
             return {}
         _LOG.warning("removal_incomplete", extra={"session_id": session.id, "left": [str(item) for item in left]})
         return cleanup_told(f"{place} could not be removed: {'; '.join(map(str, left))}")
+
+    def retry(self, is_over: Callable[[Session], bool]) -> None:
+        """Remove the scratch folders of closed sessions that resisted; what a session's metadata says follows.
+
+        Not the trees on branches: they are in a folder of the user's, who was told, and may use the path by now.
+        """
+        try:
+            names = [path.name for path in (self._root / "scratch").iterdir() if path.name.isdigit()]
+        except FileNotFoundError:
+            return
+        for name in names:
+            with suppress(NotFoundError):  # another store's
+                session = self._store.get_session(int(name))
+                if session.metadata.get(SCRATCH) and is_over(session) and not remove_tree(self._scratch(session)):
+                    _LOG.info("removal_completed", extra={"session_id": session.id})
+                    self._store.update_session(session.id, merge={CLEANUP: _REMOVED_LATER})
 
     def _removal(self, session: Session, tree: BranchTree) -> Removal:
         target = self._root / "collected" / str(session.id) / PATCH_NAME

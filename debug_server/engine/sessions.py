@@ -302,6 +302,10 @@ class Sessions:
         if commands and commands[-1].status.terminal and commands[-1].started_at is not None:
             self._keep_files(session, commands[-1])
 
+    def retry_removals(self) -> None:
+        """Remove what closed sessions left because it resisted."""
+        self._own.retry(lambda session: not is_open(session))
+
     def diff(self, session: Session) -> bytes:
         """What the session's commands (and its patch) changed, as a patch that applies to its commit."""
         return self.lease(session).diff()

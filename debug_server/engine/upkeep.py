@@ -82,10 +82,11 @@ class Upkeep:
         self._sessions.pool(repository).recover()
 
     def sweep(self) -> None:
-        """Everything that goes by age and size: workspaces, trees, mirrors, environments."""
+        """Everything that goes by age and size: workspaces, trees, mirrors, environments; and what resisted before."""
         for repository in self._repositories():
             if not self._done.is_set():
                 attempt("upkeep_failed", partial(self._tend, repository), step="workspace_upkeep")
+        attempt("upkeep_failed", self._sessions.retry_removals, step="scratch_removal")
         if self._environments is not None and not self._done.is_set():
             attempt("upkeep_failed", self._tend_environments, step="environment_upkeep")
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from debug_server.app import Local
 from debug_server.config import EnvironmentsConfig, WorkspacesConfig
+from debug_server.engine.own_places import CLEANUP, SCRATCH
 from debug_server.engine.upkeep import Upkeep
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest, workspace_environment
@@ -42,6 +45,45 @@ def local(tmp_path: Path) -> Iterator[Local]:
         yield local
     for mount in reversed(list_mounts(tmp_path)):
         detach(mount.target)
+
+
+@contextmanager
+def _unwritable(folder: Path) -> Iterator[None]:
+    """Nothing in the folder can be removed."""
+    if os.geteuid() != 0:
+        folder.chmod(0o500)
+        yield
+        folder.chmod(0o700)
+        return
+    for options in (["--bind"], ["-o", "remount,bind,ro"]):
+        done = subprocess.run(["mount", *options, folder, folder], capture_output=True, check=False)
+        if done.returncode:
+            pytest.skip("nothing can be mounted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_scratch_folder_that_resisted_goes_later(local: Local) -> None:
+    """What could not be removed when its session closed is removed by the upkeep, and the session says so; the folder
+    of an open session, and one of no session, stay."""
+    resisting, in_use = (local.store.create_session(metadata={SCRATCH: True}) for _ in range(2))
+    for session in (resisting, in_use):
+        local.sessions.prepare(session)
+    folders = [local.sessions.workspace(session).path for session in (resisting, in_use)]
+    scratch = folders[0].parent
+    unknown = scratch / "4711"
+    unknown.mkdir()
+    upkeep = Upkeep(store=local.store, sessions=local.sessions, supervisor=local.supervisor)
+    with _unwritable(scratch):
+        closed = local.sessions.close(resisting)
+        upkeep.sweep()
+        assert closed.metadata[CLEANUP]["succeeded"] is False and folders[0].exists()
+        assert local.store.get_session(resisting.id).metadata[CLEANUP]["succeeded"] is False
+    upkeep.sweep()
+    assert [path.exists() for path in (*folders, unknown)] == [False, True, True]
+    assert local.store.get_session(resisting.id).metadata[CLEANUP]["succeeded"] is True
 
 
 def test_expired_leases_come_back_without_an_acquirer(local: Local, remote: Remote) -> None:

@@ -82,7 +82,7 @@ def test_a_crowd_at_the_grpc_port_keeps_nobody_out(tmp_path: Path) -> None:
                 for _ in range(10):
                     answered(httpx.get(f"{process.url}/whoami", headers=headers, timeout=SECONDS), 200)
                 assert _call(port) == health_pb2.HealthCheckResponse.SERVING
-                eventually(lambda: all(map(_is_closed, crowd)), SECONDS, "the end of every idle connection")  # noqa: B023
+                eventually(lambda: all(map(_is_closed, crowd)), SECONDS, "the end of every idle connection")
         assert (tmp_path / "server.log").stat().st_size < 200_000
         process.terminate()
         assert process.output()[0] == 0
