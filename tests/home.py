@@ -7,6 +7,7 @@ before the user's own home folder is out of sight.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shlex
@@ -14,14 +15,18 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from debug_server.disk import remove_tree
 from debug_server.runner.environments.package_index import pip_settings, uv_tables, uv_variables
 
 ROOT = Path(__file__).resolve().parents[1]
 DEAD = "http://127.0.0.1:9"  # the discard port, on which nobody listens
 MARKS = "marks"
+_PREFIX = "debug-server-test-home-"
+_OWNER = ".owner"  # locked while its run lives
 _WORKER = "PYTEST_XDIST_WORKER"
 
 # Settings of ours, of the tools that we and the tests start, and of who the user is to others.
@@ -54,12 +59,29 @@ def enter_private_home() -> Path | None:
     """Replace the user's settings in our environment, once in each test run; None where another process did it."""
     if _WORKER in os.environ:
         return None
-    home = Path(tempfile.mkdtemp(prefix="debug-server-test-home-"))
+    _remove_abandoned_homes()
+    home = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    _hold(home)
     environ = private_environment(os.environ, home)
     os.environ.clear()
     os.environ.update(environ)
     set_traps(home)
     return home
+
+
+def _hold(home: Path) -> None:
+    """Say that the run of this home folder lives: its lock ends with the process."""
+    descriptor = os.open(home / ".owner.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    (home / ".owner.new").rename(home / _OWNER)  # with its name it is locked already
+
+
+def _remove_abandoned_homes() -> None:
+    """Those of killed runs; one without the file has another owner, or is being made."""
+    for owner in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_OWNER}"):
+        with suppress(OSError), owner.open("rb") as lock:  # another user's, or held
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_tree(owner.parent)
 
 
 def private_environment(environ: Mapping[str, str], home: Path) -> dict[str, str]:

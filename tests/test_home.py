@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.home import DEAD, left_marks, private_environment, set_traps
+from tests.home import DEAD, ROOT, left_marks, private_environment, set_traps
 
 
 def test_nothing_of_the_user_is_left_but_the_way_to_the_indexes(tmp_path: Path) -> None:
@@ -37,6 +38,37 @@ def test_nothing_of_the_user_is_left_but_the_way_to_the_indexes(tmp_path: Path) 
     assert found["UV_INDEX_STRATEGY"] == "unsafe-best-match"
     assert (found["PIP_INDEX_URL"], found["npm_config_registry"]) == ("file:///one", "file:///npm")
     assert "secret" not in str(found)
+
+
+def test_the_home_of_a_killed_run_goes_with_the_next(tmp_path: Path) -> None:
+    """The next run removes it; that of a run that lives, and a folder that merely has such a name, stay."""
+    program = "import sys; from tests.home import enter_private_home; print(enter_private_home(), flush=True); input()"
+    environ = {name: value for name, value in os.environ.items() if name != "PYTEST_XDIST_WORKER"}
+    argv = [sys.executable, "-c", program]
+    unknown = tmp_path / "debug-server-test-home-unknown"
+    unknown.mkdir()
+    with ExitStack() as stack:
+        homes = []
+        for killed in (True, False, False):
+            process = stack.enter_context(
+                subprocess.Popen(
+                    argv,
+                    cwd=ROOT,
+                    env={**environ, "TMPDIR": str(tmp_path)},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            homes.append(Path(process.stdout.readline().strip()))
+            assert homes[-1].parent == tmp_path
+            if killed:
+                process.kill()
+                process.wait()
+        assert [home.exists() for home in homes] == [False, True, True]
+        assert unknown.exists()
 
 
 def test_uvs_own_file_is_turned_into_variables(tmp_path: Path) -> None:
