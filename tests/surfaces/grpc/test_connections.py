@@ -62,7 +62,7 @@ def _is_closed(connection: socket.socket) -> bool:
 def _call(port: int) -> int:
     """A call over a connection of its own, tried until it is answered."""
     with grpc.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
-        ask = health_pb2_grpc.HealthStub(channel).Check  # type: ignore[no-untyped-call]
+        ask = health_pb2_grpc.HealthStub(channel).Check
         reply = ask(health_pb2.HealthCheckRequest(), wait_for_ready=True, timeout=SECONDS)
         return int(reply.status)
 
