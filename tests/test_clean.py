@@ -14,7 +14,7 @@ import pytest
 
 from debug_server.disk import list_mounts, remove_tree
 from debug_server.worktrees.overlay import why_overlay_fails
-from tests.attacks.victim import as_user, make_repository, shared_python
+from tests.attacks.victim import as_user, owned_repository, shared_python
 from tests.runner.environment_support import make_wheel
 from tests.running import ROOT, TAG, carrying, eventually, new_mark, rooted_in
 
@@ -115,7 +115,7 @@ def checkout(request: pytest.FixtureRequest, python: str) -> Iterator[Checkout]:
     shutil.copy(ROOT / "scripts/clean", root / "scripts")
     shutil.copy(ROOT / "Makefile", root)
     make_wheel(root / "wheels", "tiny", "1.0")
-    make_repository(root / "remote", uid, {"requirements.txt": "tiny\n"})
+    owned_repository(root / "remote", uid, {"requirements.txt": "tiny\n"})
     yield Checkout(root=root, uid=uid, python=python)
     assert remove_tree(root) == []
 

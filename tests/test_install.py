@@ -17,7 +17,7 @@ import uv
 
 import debug_server
 from debug_server.model.extras import install_command
-from tests.attacks.victim import make_repository
+from tests.attacks.victim import owned_repository
 from tests.client.serving import serving
 from tests.running import ROOT
 from tests.test_docs import blocks
@@ -100,7 +100,7 @@ def test_the_first_section_of_the_readme_works_where_the_wheel_is_installed(inst
 
 def test_a_missing_extra_is_one_line_with_the_command_that_adds_it(installed: Installed) -> None:
     """Wherever it is met: by the command line, by a server that starts, and by a command over HTTP."""
-    repository = make_repository(installed.here / "project", os.geteuid(), {"environment.yml": "dependencies: []\n"})
+    repository = owned_repository(installed.here / "project", os.geteuid(), {"environment.yml": "dependencies: []\n"})
     conda = ("--manifest", "environment.yml", "--", "true")
     (shipped,) = installed.environment.glob("lib/python*/site-packages/debug_server/shipped")
     security = ("python", "-c", "import runners.security.scanner")

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 
-from debug_server.worktrees.mount import detach, list_mounts
-from tests.running import ROOT, TAG, eventually, lasting_port, rooted_in
+from tests.client.serving import ServerProcess, make_repository, unmount_below
+from tests.running import ROOT, TAG, rooted_in
 
-_TOKEN = re.compile(r"shown this once: (\S+)")
 _SYSTEM_PYTHON = "/usr/bin/python3"
-_SERVE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +38,8 @@ class Arena:
         return self.uid == 0
 
 
-class Victim:
-    """``debug-server serve`` below one folder; it can be killed and started again on the same ports."""
+class Victim(ServerProcess):
+    """A server that the arena's user runs below one folder, with an environment and a home of its own."""
 
     def __init__(
         self,
@@ -54,83 +50,31 @@ class Victim:
         descriptors: int | None = None,
         folder: Path | None = None,
     ) -> None:
+        super().__init__(folder or arena.root / name, grpc=True, log_level="INFO", python=arena.python)
         self.arena = arena
-        self.root = folder or arena.root / name
-        self.port, self.grpc_port = lasting_port(), lasting_port()
-        self.token = ""
         self._descriptors = descriptors
-        self._process: subprocess.Popen[bytes] | None = None
-        self._starts = 0
-        home = self.root / "home"
-        self.data = self.root / ".artifacts"
-        for path in (self.root, home, self.data):
+        self.home, self.data = self.root / "home", self.root / ".artifacts"
+        for path in (self.root, self.home, self.data):
             path.mkdir(exist_ok=True)
             os.chown(path, arena.uid, arena.uid)
-        self.home = home
-        self._variables = {
+        self.variables = {
             "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": str(home),
+            "HOME": str(self.home),
             "LANG": "C.UTF-8",
             TAG: str(self.root),
             **(variables or {}),
         }
 
-    @property
-    def base_url(self) -> str:
-        """Where it listens."""
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        """The server's process."""
-        assert self._process is not None
-        return self._process.pid
-
-    def start(self) -> None:
-        """Start it and wait until it serves."""
-        self._starts += 1
-        out = self.root / f"serve-{self._starts}.out"
-        argv = [self.arena.python, "-m", "debug_server", "serve"]
-        argv += ["--port", str(self.port), "--grpc-port", str(self.grpc_port)]
-        with out.open("wb") as target, self.log.open("ab") as errors:
-            self._process = as_user(
-                self.arena.uid,
-                argv,
-                cwd=self.root,
-                env=self._variables,
-                stdout=target,
-                stderr=errors,
-                descriptors=self._descriptors,
-            )
-        text = eventually(lambda: self._said(out), _SERVE_SECONDS, "a serving server")
-        if found := _TOKEN.search(text):
-            self.token = found[1]
-
-    def _said(self, out: Path) -> str | None:
-        assert self._process is not None
-        if self._process.poll() is not None:
-            raise AssertionError(f"the server ended: {self.log.read_text()[-2000:]}")
-        text = out.read_text()
-        return text if "serving gRPC" in text else None
-
-    @property
-    def log(self) -> Path:
-        """What the server wrote on stderr."""
-        return self.root / "serve.err"
-
-    def kill(self) -> None:
-        """As a crash would."""
-        self._signal(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """As an operator would."""
-        self._signal(signal.SIGTERM)
-
-    def _signal(self, number: int) -> None:
-        if self._process is not None:
-            self._process.send_signal(number)
-            self._process.wait(60)
-            self._process = None
+    def _spawn(self, argv: list[str], stdout: IO[bytes], stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+        return as_user(
+            self.arena.uid,
+            argv,
+            cwd=self.root,
+            env=self.variables,
+            stdout=stdout,
+            stderr=stderr,
+            descriptors=self._descriptors,
+        )
 
     def client(self, *, timeout: float = 30.0) -> httpx.Client:
         """An HTTP client with the admin token."""
@@ -141,7 +85,7 @@ class Victim:
         """Register a small repository that the server's user owns."""
         path = self.root / name
         if not path.exists():
-            make_repository(path, self.arena.uid)
+            owned_repository(path, self.arena.uid)
         client.post("/repository/init", json={"name": name, "remote_url": str(path)}).raise_for_status()
 
     def close(self) -> None:
@@ -150,8 +94,7 @@ class Victim:
         for pid, _ in rooted_in(self.root, f"{TAG}={self.root}"):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        for mount in reversed(list_mounts(self.root)):
-            detach(mount.target)
+        unmount_below(self.root)
 
 
 @contextlib.contextmanager
@@ -224,15 +167,9 @@ class Attacker:
         return subprocess.CompletedProcess(argv, process.returncode, out.decode(), err.decode())
 
 
-def make_repository(path: Path, uid: int, files: Mapping[str, str] | None = None) -> Path:
+def owned_repository(path: Path, uid: int, files: Mapping[str, str] | None = None) -> Path:
     """A git repository with one commit that belongs to ``uid``."""
-    path.mkdir(parents=True)
-    for name, text in (files or {"a.txt": "hello\n"}).items():
-        (path / name).write_text(text)
-    author = {f"GIT_{who}_{what}": "a@b.c" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    environ = {**os.environ, **author, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
-    for arguments in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "one"]):
-        subprocess.run(["git", *arguments], cwd=path, env=environ, check=True)
+    make_repository(path, files)
     if uid != os.geteuid():
         for entry in [path, *path.rglob("*")]:
             os.lchown(entry, uid, uid)
@@ -257,18 +194,3 @@ def shared_python(folder: Path) -> str:
     ):
         subprocess.run([uv, *line], env=copied, cwd=folder, capture_output=True, check=True)
     return python
-
-
-def wait_ended(client: httpx.Client, number: int, seconds: float) -> dict[str, Any]:
-    """The command once it has ended; fails after ``seconds``. A server that is away for a moment is asked again."""
-    deadline = time.monotonic() + seconds
-    last: dict[str, Any] = {}
-    while time.monotonic() < deadline:
-        with contextlib.suppress(httpx.HTTPError):
-            answer = client.get(f"/commands/{number}")
-            if answer.is_success:
-                last = answer.json()
-                if last["status"] not in ("pending", "running"):
-                    return last
-        time.sleep(0.05)
-    raise AssertionError(f"command {number} did not end within {seconds:g} s: {last}")

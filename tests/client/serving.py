@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO
 
 from debug_server.worktrees.mount import detach, list_mounts
 from tests.running import eventually, lasting_port
@@ -34,8 +35,10 @@ class ServerProcess:
         grpc: bool = False,
         log_level: str = "WARNING",
         host: str = "127.0.0.1",
+        python: str = sys.executable,
     ) -> None:
         self.root = root
+        self._python = python
         self._host = host
         self._log_level = log_level
         self.variables = dict(variables or {})
@@ -56,29 +59,11 @@ class ServerProcess:
         """Start it and wait until it serves."""
         self._starts += 1
         out = self.root / f"serve-{self._starts}.out"
-        with out.open("wb") as target, (self.root / f"serve-{self._starts}.err").open("wb") as errors:
-            argv = [
-                sys.executable,
-                "-m",
-                "debug_server",
-                "serve",
-                "--host",
-                self._host,
-                "--port",
-                str(self.port),
-                "--log-level",
-                self._log_level,
-            ]
-            argv += ["--grpc-port", str(self.grpc_port)] if self._grpc else ["--no-grpc"]
-            self._process = subprocess.Popen(
-                argv,
-                cwd=self.root,
-                env={**os.environ, **self.variables},
-                stdin=subprocess.DEVNULL,
-                stdout=target,
-                stderr=errors,
-                start_new_session=True,
-            )
+        argv = [self._python, "-m", "debug_server", "serve", "--host", self._host, "--port", str(self.port)]
+        argv += ["--log-level", self._log_level]
+        argv += ["--grpc-port", str(self.grpc_port)] if self._grpc else ["--no-grpc"]
+        with out.open("wb") as target, self.log.open("wb") as errors:
+            self._process = self._spawn(argv, target, errors)
         text = eventually(lambda: self._said(out), 60.0, "a serving server")
         self.port = int(_SERVING.findall(text)[0])
         if found := _GRPC.search(text):
@@ -86,10 +71,26 @@ class ServerProcess:
         if found := _TOKEN.search(text):
             self.token = found[1]
 
+    def _spawn(self, argv: list[str], stdout: IO[bytes], stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            argv,
+            cwd=self.root,
+            env={**os.environ, **self.variables},
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+
+    @property
+    def log(self) -> Path:
+        """What it writes on stderr since its last start."""
+        return self.root / f"serve-{self._starts}.err"
+
     def _said(self, out: Path) -> str | None:
         assert self._process is not None
         if self._process.poll() is not None:
-            raise AssertionError(out.with_suffix(".err").read_text())
+            raise AssertionError(f"the server ended: {self.log.read_text()[-2000:]}")
         text = out.read_text()
         return text if (_GRPC if self._grpc else _SERVING).search(text) else None
 
@@ -133,10 +134,11 @@ def unmount_below(root: Path) -> None:
         detach(mount.target)
 
 
-def make_repository(path: Path) -> Path:
+def make_repository(path: Path, files: Mapping[str, str] | None = None) -> Path:
     """A git repository with one commit."""
     path.mkdir(parents=True)
-    (path / "a.txt").write_text("hello\n")
+    for name, text in (files or {"a.txt": "hello\n"}).items():
+        (path / name).write_text(text)
     author = {f"GIT_{who}_{what}": "a@b.c" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     environ = {**os.environ, **author, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
     for arguments in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "one"]):
