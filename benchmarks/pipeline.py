@@ -168,7 +168,7 @@ def _open(folder: Path, name: str, stack: ExitStack) -> _Parts:
         metadata_store=store, paths=paths, environment_manager=environments, base_env=_ENVIRONMENT
     )
     stack.enter_context(supervisor)
-    repository = store.create_repository(name=name, remote_url=str(folder / "remote"))
+    repository = store.repositories.create(name=name, remote_url=str(folder / "remote"))
     settings = WorktreePoolSettings(
         repository_id=repository.id,
         remote_url=str(folder / "remote"),
@@ -179,5 +179,5 @@ def _open(folder: Path, name: str, stack: ExitStack) -> _Parts:
         pool=WorktreePool(store, settings),
         supervisor=supervisor,
         environments=environments,
-        session_id=store.create_session().id,
+        session_id=store.sessions.create().id,
     )

@@ -72,7 +72,7 @@ class Workplace:
             time.sleep(0.001)
 
     def _log(self, command_id: int) -> Path:
-        return self.supervisor.pipeline.log_path(self.store.get_command(command_id))
+        return self.supervisor.pipeline.log_path(self.store.commands.get(command_id))
 
 
 @contextmanager
@@ -103,8 +103,8 @@ def unused_session(store: MetadataStore) -> Session:
     within the last minutes: without this each run would measure what the one before it left.
     """
     for _ in range(random.randrange(2000)):
-        store.create_session()
-    return store.create_session()
+        store.sessions.create()
+    return store.sessions.create()
 
 
 class Mark:

@@ -76,7 +76,7 @@ class _Backend:
         """Everything about this backend; without ``judged`` most of it for information."""
         with ExitStack() as stack:
             store = stack.enter_context(open_store(f"sqlite:///{self._folder}/{self._backend}.db"))
-            repository = store.create_repository(name=self._backend, remote_url=str(self._remote))
+            repository = store.repositories.create(name=self._backend, remote_url=str(self._remote))
             settings = WorktreePoolSettings(
                 repository_id=repository.id,
                 remote_url=str(self._remote),

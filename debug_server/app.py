@@ -74,7 +74,7 @@ class Local:
         paths = self.settings.paths
         paths.prepare()
         store = open_store(self._database_url, data_folder=paths.artifacts_root)
-        store.make_paths_absolute(paths.artifacts_root)
+        store.folder.make_paths_absolute(paths.artifacts_root)
         return store
 
     @property

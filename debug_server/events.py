@@ -17,10 +17,10 @@ from debug_server.model import Event, Notice
 REPAIR_SECONDS = 0.25
 
 
-class EventStore(Protocol):
-    """What the feed needs of the metadata store."""
+class EventRows(Protocol):
+    """What the feed needs of the store's events."""
 
-    def append_event(
+    def append(
         self,
         kind: str,
         *,
@@ -31,7 +31,7 @@ class EventStore(Protocol):
     ) -> int:
         """Append and return the number."""
 
-    def read_events(self, after: int = 0, limit: int = 1000) -> list[Event]:
+    def read(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """Events numbered above ``after``."""
 
     def add_listener(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
@@ -41,12 +41,12 @@ class EventStore(Protocol):
 class EventFeed:
     """Waiting for events of one store; safe to share between threads."""
 
-    def __init__(self, store: EventStore) -> None:
-        self._store = store
+    def __init__(self, events: EventRows) -> None:
+        self._rows = events
         self._changed = threading.Condition()
         self._wakes = 0
         self._closed = False
-        self._remove = store.add_listener(lambda _: self.wake())
+        self._remove = events.add_listener(lambda _: self.wake())
 
     def append(
         self,
@@ -58,7 +58,7 @@ class EventFeed:
         data: Mapping[str, Any] | None = None,
     ) -> int:
         """Append a durable event, wake the waiters and return its number."""
-        return self._store.append_event(kind, session_id=session_id, command_id=command_id, subject=subject, data=data)
+        return self._rows.append(kind, session_id=session_id, command_id=command_id, subject=subject, data=data)
 
     def wake(self) -> None:
         """Make every waiter look again."""
@@ -71,7 +71,7 @@ class EventFeed:
         deadline = time.monotonic() + timeout
         while True:
             seen = self._wakes  # before reading: an event that comes in between is not slept over
-            events = self._store.read_events(after)
+            events = self._rows.read(after)
             left = deadline - time.monotonic()
             if events or left <= 0 or self._closed:
                 return events

@@ -9,36 +9,35 @@ from typing import Any, Protocol, Unpack
 from debug_server.model import Artifact, ArtifactKind, Command, CommandStatus, ExitRecord, NewCommand, Session
 
 
-class CommandStore(Protocol):
-    """What running a command needs of the metadata store."""
+class SessionRows(Protocol):
+    """The sessions that commands belong to."""
 
-    def get_session(self, session_id: int) -> Session:
+    def get(self, session_id: int) -> Session:
         """The row, or NotFoundError."""
 
-    def add_command(self, *, session_id: int, **asked: Unpack[NewCommand]) -> Command:
+
+class CommandRows(Protocol):
+    """Commands on their way to their one terminal state."""
+
+    def add(self, *, session_id: int, **asked: Unpack[NewCommand]) -> Command:
         """Insert a pending command; with ``claim_owner`` it is born claimed (attempt 1)."""
 
-    def get_command(self, command_id: int) -> Command:
+    def get(self, command_id: int) -> Command:
         """The row, or NotFoundError."""
 
-    def list_commands(self, session_id: int, *, status: CommandStatus | None = None) -> list[Command]:
+    def in_session(self, session_id: int, *, status: CommandStatus | None = None) -> list[Command]:
         """A session's commands by sequence."""
 
-    def claim_next(self, owner: str, *, session_id: int | None = None) -> Command | None:
-        """Claim the best waiting command: highest priority, then oldest, its key not at its limit."""
-
-    def read_inputs(self, command_id: int) -> tuple[dict[str, str], str | None]:
+    def inputs(self, command_id: int) -> tuple[dict[str, str], str | None]:
         """The unsealed environment and stdin of a command that has not ended; ConflictError after its end."""
 
-    def get_handle(self, command_id: int) -> dict[str, Any] | None:
+    def handle(self, command_id: int) -> dict[str, Any] | None:
         """The keeper's handle as it was recorded at the start."""
 
-    def start_command(
-        self, command_id: int, *, attempt: int, owner: str, handle: Mapping[str, Any], log_path: str
-    ) -> Command:
+    def start(self, command_id: int, *, attempt: int, owner: str, handle: Mapping[str, Any], log_path: str) -> Command:
         """pending -> running, if (id, attempt, owner) still match; else ConflictError."""
 
-    def finish_command(
+    def finish(
         self,
         command_id: int,
         *,
@@ -53,22 +52,33 @@ class CommandStore(Protocol):
         With ``handle``, of a command that was over before anybody had said that it runs: its start, too.
         """
 
+    def request_cancel(self, command_id: int) -> Command:
+        """End an unclaimed command as cancelled; mark a claimed one."""
+
+
+class QueueRows(Protocol):
+    """Which command is whose to run."""
+
+    def claim_next(self, owner: str, *, session_id: int | None = None) -> Command | None:
+        """Claim the best waiting command: highest priority, then oldest, its key not at its limit."""
+
     def take_over(self, command_id: int, *, attempt: int, owner: str, new_owner: str) -> bool:
         """Change the owner of a claimed command whose owner is dead; False if it changed meanwhile."""
 
     def requeue(self, command_id: int, *, attempt: int, owner: str) -> bool:
         """Give a claimed command that never started back to the queue."""
 
-    def request_cancel(self, command_id: int) -> Command:
-        """End an unclaimed command as cancelled; mark a claimed one."""
-
-    def list_claimed(self) -> list[Command]:
+    def claimed(self) -> list[Command]:
         """Commands that have an owner and no terminal state."""
 
-    def queue_depth(self) -> int:
+    def depth(self) -> int:
         """How many commands wait unclaimed."""
 
-    def add_artifact(
+
+class ArtifactRows(Protocol):
+    """Files that commands left."""
+
+    def add(
         self,
         *,
         session_id: int,
@@ -83,7 +93,11 @@ class CommandStore(Protocol):
     ) -> Artifact:
         """Record a file that a command left."""
 
-    def append_event(
+
+class EventRows(Protocol):
+    """Durable events."""
+
+    def append(
         self,
         kind: str,
         *,
@@ -93,6 +107,30 @@ class CommandStore(Protocol):
         data: Mapping[str, Any] | None = None,
     ) -> int:
         """Append a durable event and return its number."""
+
+
+class CommandStore(Protocol):
+    """What running a command needs of the metadata store."""
+
+    @property
+    def sessions(self) -> SessionRows:
+        """The sessions."""
+
+    @property
+    def commands(self) -> CommandRows:
+        """The commands."""
+
+    @property
+    def queue(self) -> QueueRows:
+        """The queue."""
+
+    @property
+    def artifacts(self) -> ArtifactRows:
+        """The artifacts."""
+
+    @property
+    def events(self) -> EventRows:
+        """The events."""
 
 
 class Telemetry(Protocol):

@@ -134,7 +134,7 @@ def _serve(local: Local, options: ServeOptions, say: Callable[[str], None]) -> f
         try:
             run = _Run(local, options, listener, own)
             if first:  # not before the port is ours: whoever starts again with another is shown it then
-                _, secret = local.store.create_token(ADMIN_NAME, ["admin"])
+                _, secret = local.store.tokens.create(ADMIN_NAME, ["admin"])
                 say(f"admin token, shown this once: {secret}")
             return asyncio.run(run.until_signal(say))
         finally:
@@ -182,7 +182,7 @@ def check_folder(store: MetadataStore, root: Path) -> None:
     mark = found or secrets.token_hex(8)
     if not found:  # before the database knows it: a crash in between leaves a mark that is claimed the next time
         path.write_text(f"{mark}\n")
-    belongs = store.claim_folder(mark)
+    belongs = store.folder.claim(mark)
     if belongs != mark:
         if not found:
             path.unlink()
@@ -204,7 +204,7 @@ def _admit(local: Local, options: ServeOptions) -> bool:
         from debug_server.gateway import refuse_insecure
 
         refuse_insecure(local.gateway_config.value, options.host)
-    if any(token.revoked_at is None for token in local.store.list_tokens()):
+    if any(token.revoked_at is None for token in local.store.tokens.page()):
         return False
     if not is_loopback(options.host) and options.tls_cert is None:
         raise ConfigurationError(

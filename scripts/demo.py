@@ -126,11 +126,11 @@ def heading(text: str) -> None:
 
 def report(store: MetadataStore, folder: Path) -> None:
     """Every command's end, and what the commands left."""
-    for session in store.list_sessions():
-        for command in store.list_commands(session.id):
+    for session in store.sessions.page():
+        for command in store.commands.in_session(session.id):
             reason = command.exit_reason.value if command.exit_reason else "?"
             print(f"command {command.id}  {command.status.value:<9}  {reason:<13}  log {command.log_path}")
-        for artifact in store.list_artifacts(session.id):
+        for artifact in store.artifacts.in_session(session.id):
             if artifact.kind is ArtifactKind.JUNIT:
                 print(f"           {artifact.name} at {artifact.path}: {junit(folder / artifact.path)}")
 

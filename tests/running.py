@@ -125,7 +125,7 @@ class Bench:
         self.workspace.mkdir(parents=True, exist_ok=True)
         self.database_url = database_url or f"sqlite:///{root}/data/metadata.db"
         self.store = open_store(self.database_url, busy_seconds=busy_seconds)
-        self.session = self.store.create_session(metadata={"workspace": str(self.workspace)})
+        self.session = self.store.sessions.create(metadata={"workspace": str(self.workspace)})
         self.settings = RunnerSettings(
             RunnerPaths.from_root(root / "artifacts"), containment=containment, **{"kill_grace": 0.2, **settings}
         )
@@ -148,7 +148,7 @@ class Bench:
 
     def start(self, argv: Sequence[str], *, observers: Sequence[Any] = (), **spec: Any) -> Started:
         """One command in a thread of its own, once its keeper has it."""
-        before = {command.id for command in self.store.list_commands(self.session.id)}
+        before = {command.id for command in self.store.commands.in_session(self.session.id)}
         started = Started(self, lambda: self.run(argv, observers=observers, **spec))
         started.find(before, argv)
         return started
@@ -201,7 +201,7 @@ class Started:
         def look() -> bool:
             if isinstance(self._result, BaseException):
                 raise self._result
-            for command in self._bench.store.list_commands(self._bench.session.id):
+            for command in self._bench.store.commands.in_session(self._bench.session.id):
                 if command.id not in before and list(command.argv) == list(argv) and command.status != "pending":
                     self.command = command
                     return True

@@ -31,7 +31,7 @@ class ArtifactKeeper:
         _, refused = self.keep(session, workspace, patterns, command_id=command.id)
         for item in refused:
             fields = {"name": item.name, "reason": item.reason}
-            self._store.append_event("artifact.refused", command_id=command.id, data=fields)
+            self._store.events.append("artifact.refused", command_id=command.id, data=fields)
             _LOG.warning("artifact_refused", extra={"artifact": {"command_id": command.id, **fields}})
 
     def keep(
@@ -43,7 +43,7 @@ class ArtifactKeeper:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         found, refused = collect(workspace, patterns, mark.with_name(str(command_id)))
         kept = [
-            self._store.add_artifact(
+            self._store.artifacts.add(
                 session_id=session.id,
                 command_id=command_id,
                 kind=item.kind,

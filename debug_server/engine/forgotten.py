@@ -20,7 +20,7 @@ class ForgottenClaims:
     def find(self, *, busy: Set[int]) -> set[int]:
         """The commands that were unattended in two looks: a claim made just now is not among the ``busy`` ones yet."""
         owner, pipeline = self._supervisor.owner, self._supervisor.pipeline
-        claimed = {row.id for row in self._store.list_claimed() if row.owner == owner and INLINE not in row.metadata}
+        claimed = {row.id for row in self._store.queue.claimed() if row.owner == owner and INLINE not in row.metadata}
         before = self._unattended
         self._unattended = claimed - busy - {*pipeline.running, *pipeline.unsettled}
         return before & self._unattended

@@ -82,7 +82,7 @@ class Housekeeper:
         return [row.id for row in found if attempt("housekeeping_failed", partial(self._tend, row), session_id=row.id)]
 
     def _tend(self, session: Session) -> bool:
-        commands = self._store.list_commands(session.id)
+        commands = self._store.commands.in_session(session.id)
         busy = [command for command in commands if not command.status.terminal]
         if self._is_expired(session):
             self.close(session, SessionStatus.CANCELLED)
@@ -119,7 +119,7 @@ class Housekeeper:
 
         ConflictError when one of them has not ended in time: then the session stays open, with its workspace.
         """
-        unfinished = [row for row in self._store.list_commands(session.id) if not row.status.terminal]
+        unfinished = [row for row in self._store.commands.in_session(session.id) if not row.status.terminal]
         for row in unfinished:
             self._cancel(row.id, "its session was closed")
         deadline = time.monotonic() + self._close_seconds

@@ -27,7 +27,7 @@ class KeeperCalls:
         """To a command of another process; one that has not started yet reads the mark in its row when it does."""
         deadline = time.monotonic() + _DELIVER_SECONDS
         while time.monotonic() < deadline:
-            command = self._store.get_command(command_id)
+            command = self._store.commands.get(command_id)
             if command.status != "running":
                 return
             try:
@@ -51,7 +51,7 @@ class KeeperCalls:
             try:
                 return KeeperConnection.connect(run_dir_for(self._keepers_dir, command.id, command.attempt))
             except KeeperError as error:
-                command = self._store.get_command(command.id)
+                command = self._store.commands.get(command.id)
                 if command.status != "running":
                     raise KeeperError(f"command {command.id} is {command.status.value}: it does not run") from error
                 if time.monotonic() > deadline:

@@ -58,7 +58,7 @@ class LocalEngine:
         self._store, self._telemetry = store, telemetry
         self._supervisor, self._settings = supervisor, supervisor.settings
         self._sessions = sessions or Sessions.of(store, supervisor.settings, process=lambda: supervisor.owner)
-        self._feed = EventFeed(store)
+        self._feed = EventFeed(store.events)
         self._lock = threading.Condition()
         self._at_work: set[int] = set()
         self._threads = CommandThreads()
@@ -69,7 +69,7 @@ class LocalEngine:
         self._stopping = False
         self._store_away = False  # which is told once
         self._dispatcher: threading.Thread | None = None
-        self._unlisten = store.add_listener(self._noticed)
+        self._unlisten = store.events.add_listener(self._noticed)
         self._housekeeper = Housekeeper(
             store=store, sessions=self._sessions, supervisor=supervisor, cancel=self.cancel, wait=self.wait
         )
@@ -118,7 +118,7 @@ class LocalEngine:
         One whose turn it is at once is claimed as it is added, and begun here instead of by way of the dispatcher.
         """
         add = partial(
-            self._store.add_command,
+            self._store.commands.add,
             session_id=session_id,
             **spec_columns(spec, self._settings),
             priority=priority,
@@ -134,7 +134,7 @@ class LocalEngine:
         if idempotency_key is None:
             return self._begin(add)
         with self._keyed:  # of two with one key in this process the second finds the first: what is added is new
-            return self._store.find_command(session_id, idempotency_key) or self._begin(add)
+            return self._store.commands.by_key(session_id, idempotency_key) or self._begin(add)
 
     def _begin(self, add: Callable[..., Command]) -> Command:
         """Add a command and, if there is room and it was claimed with that, run it."""
@@ -174,25 +174,25 @@ class LocalEngine:
     def queue_together(
         self, steps: Sequence[QueuedRun | NewEvent], due: DueTime | None = None
     ) -> list[Command | NewEvent] | None:
-        """Queue runs and tell events, all in one commit or none; see the store's ``add_together``."""
+        """Queue runs and tell events, all in one commit or none; see ``store.runs.add``."""
         drafts = [self._draft(step) if isinstance(step, QueuedRun) else step for step in steps]
-        return self._store.add_together(drafts, due=due)
+        return self._store.runs.add(drafts, due=due)
 
     def _draft(self, run: QueuedRun) -> RunDraft:
         return RunDraft.of(**run.columns(), **spec_columns(run.spec, self._settings))
 
     def cancel(self, command_id: int, message: str = "cancelled on request") -> Command:
         """End a command wherever it is; a terminal one is returned unchanged. Does not wait for the tree."""
-        command = self._store.request_cancel(command_id)
+        command = self._store.commands.request_cancel(command_id)
         if command.status.terminal and command.started_at is None:
             self._sessions.conclude_unstarted(command)
         if not command.status.terminal and not self._supervisor.pipeline.cancel(command_id, message):
             self._keepers.deliver(command_id, {"op": "cancel", "message": message})
-        return self._store.get_command(command_id)
+        return self._store.commands.get(command_id)
 
     def signal(self, command_id: int, number: int) -> None:
         """Send a signal to a running command's first process; KeeperError when it does not run."""
-        self._keepers.request(self._store.get_command(command_id), {"op": "signal", "signal": number})
+        self._keepers.request(self._store.commands.get(command_id), {"op": "signal", "signal": number})
 
     @property
     def owner(self) -> str:
@@ -219,9 +219,9 @@ class LocalEngine:
     def wait(self, command_id: int, timeout: float) -> Command:
         """The command once it is terminal, or as it is after ``timeout`` seconds."""
         deadline = time.monotonic() + timeout
-        after = self._store.last_event()
+        after = self._store.events.last()
         while True:
-            command = self._store.get_command(command_id)
+            command = self._store.commands.get(command_id)
             left = deadline - time.monotonic()
             if command.status.terminal:
                 self.wait_for_conclusion(command_id, left)
@@ -308,7 +308,7 @@ class LocalEngine:
 
     def _depth(self) -> int:
         try:
-            depth = self._store.queue_depth()
+            depth = self._store.queue.depth()
         except DebugServerError as error:  # away for a moment, which must not end the dispatcher
             if not self._store_away:
                 _LOG.warning("dispatch_failed", extra={"error": str(error)})
@@ -320,7 +320,7 @@ class LocalEngine:
 
     def _claim(self) -> Command | None:
         try:
-            return self._store.claim_next(self._supervisor.owner)
+            return self._store.queue.claim_next(self._supervisor.owner)
         except DebugServerError as error:
             _LOG.warning("claim_failed", extra={"error": str(error)})
             time.sleep(_LOOK_AGAIN_SECONDS)
@@ -356,8 +356,8 @@ class LocalEngine:
         if self._telemetry is not None:
             self._telemetry.observe("debug_server_queue_wait_seconds", waited)
         try:
-            session = self._store.get_session(command.session_id)
-            spec = CommandSpec.from_command(command, *self._store.read_inputs(command.id))
+            session = self._store.sessions.get(command.session_id)
+            spec = CommandSpec.from_command(command, *self._store.commands.inputs(command.id))
             lease = self._sessions.prepare(session)
             request = self._sessions.environment(session, lease.path)
         except StoreUnavailableError:
@@ -385,7 +385,7 @@ class LocalEngine:
 
     def _conclude_settled(self, command: Command) -> None:
         """The same for one whose end was recorded late; it may be one that was refused."""
-        if self._store.get_command(command.id).started_at is None:
+        if self._store.commands.get(command.id).started_at is None:
             self._sessions.conclude_unstarted(command)
         else:
             self._sessions.conclude(command)

@@ -103,10 +103,10 @@ class OwnPlaces:
             done = branches.remove(tree, locks_dir=self._locks, patch_path=target)
         except (DebugServerError, OSError) as error:
             return Removal(removed=False, message=f"could not be removed: {error}")
-        known = [row.path for row in self._store.list_artifacts(session.id)]
+        known = [row.path for row in self._store.artifacts.in_session(session.id)]
         if target.exists() and str(target) not in known:
             data = target.read_bytes()
-            self._store.add_artifact(
+            self._store.artifacts.add(
                 session_id=session.id,
                 command_id=None,
                 kind=ArtifactKind.CUSTOM,

@@ -27,7 +27,7 @@ def _any_goes_on(store: MetadataStore, keepers_dir: Path, command_ids: Iterable[
     with ExitStack() as opened:
         asked: list[KeeperConnection] = []
         for command_id in command_ids:
-            command = store.get_command(command_id)
+            command = store.commands.get(command_id)
             if command.status != "running":
                 return True
             try:

@@ -56,10 +56,10 @@ class Scheduler:
         now = self._now()
         with self._lock:
             for name, item in planned.items():
-                self._store.set_schedule(name, item.text, item.rule.after(now))
-            for row in self._store.list_schedules():
+                self._store.schedules.set(name, item.text, item.rule.after(now))
+            for row in self._store.schedules.all():
                 if row.name.startswith(group) and row.name not in planned:
-                    self._store.drop_schedule(row.name)
+                    self._store.schedules.drop(row.name)
             kept = {name: item for name, item in self._planned.items() if not name.startswith(group)}
             self._planned = {**kept, **planned}
         self._wake.set()
@@ -95,7 +95,7 @@ class Scheduler:
             planned = self._planned
         if not planned:
             return _LOOK_SECONDS
-        due = [row.next_at for row in self._store.list_schedules() if row.name in planned and row.next_at > acted]
+        due = [row.next_at for row in self._store.schedules.all() if row.name in planned and row.next_at > acted]
         left = [(moment - self._now()).total_seconds() for moment in due]
         return max(0.01, min([_LOOK_SECONDS, *left]))
 
@@ -105,7 +105,7 @@ class Scheduler:
             planned = dict(self._planned)
         if not planned:
             return []
-        found = [row for row in self._store.list_schedules() if row.name in planned and row.next_at <= now]
+        found = [row for row in self._store.schedules.all() if row.name in planned and row.next_at <= now]
         for row in found:
             rule = planned[row.name].rule
             moment = rule.latest(row.next_at, now)  # the last time that was missed is the one that still matters

@@ -97,12 +97,12 @@ class Sessions:
                 return self._find_or_create(url, name)
 
     def _find_or_create(self, url: str, name: str | None) -> Repository:
-        known = self._store.list_repositories()
+        known = self._store.repositories.page()
         for row in known:
             if row.remote_url == url and name in (None, row.name):
                 return row
         # A name from the same look: in a later one another's row of this very remote would only be a name taken.
-        return self._store.create_repository(name or _free_name(url, {row.name for row in known}), url)
+        return self._store.repositories.create(name or _free_name(url, {row.name for row in known}), url)
 
     def reach(self, remote: str) -> Repository:
         """The repository of a URL or a local path, with a mirror; one that cannot be reached is not left registered."""
@@ -111,7 +111,7 @@ class Sessions:
             self.pool(repository).ensure_bare_repo()
         except BaseException:  # also an interrupt: a clone may take minutes
             with self._lock:
-                if self._store.remove_repository(repository.id):
+                if self._store.repositories.remove(repository.id):
                     self._pools.pop(repository.id, None)
             raise
         return repository
@@ -157,7 +157,7 @@ class Sessions:
         try:
             if patch is not None:
                 apply_patch(lease.path, patch, patches_dir=self._paths.patches_dir)
-            return self._store.create_session(
+            return self._store.sessions.create(
                 repository_id=repository.id,
                 commit_sha=lease.commit_sha,
                 worktree_id=lease.worktree.id,
@@ -179,7 +179,7 @@ class Sessions:
         """A session's own lease; LeaseLostError when it is over."""
         if session.repository_id is None or session.worktree_id is None:
             raise InvalidInputError(f"session {session.id} has no leased workspace")
-        row = self._store.get_worktree(session.worktree_id)
+        row = self._store.worktrees.get(session.worktree_id)
         generation = session.metadata.get(GENERATION)
         if row.lease_token is None or row.generation != generation:
             raise LeaseLostError(f"the lease of session {session.id} on {row.path} is over: open a new session")
@@ -190,7 +190,8 @@ class Sessions:
             commit_sha=session.commit_sha or "",
             environment_hash=row.environment_hash,
             needs_dependency_sync=False,
-            pool=self._pools.get(session.repository_id) or self.pool(self._store.get_repository(session.repository_id)),
+            pool=self._pools.get(session.repository_id)
+            or self.pool(self._store.repositories.get(session.repository_id)),
             generation=row.generation,
         )
 
@@ -207,16 +208,16 @@ class Sessions:
             return self.lease(session)
         if (commit := session.metadata.get(LEASE_WITH_FIRST_COMMAND)) and is_open(session):
             return self._lease_now(session, commit)
-        return session_workspace(self._store, session)
+        return session_workspace(self._store.worktrees, session)
 
     def _lease_now(self, session: Session, commit: str) -> WorktreeLease:
         """For a session that was opened without waiting for a workspace; called when its first command's turn comes."""
-        repository = self._store.get_repository(session.repository_id or 0)
+        repository = self._store.repositories.get(session.repository_id or 0)
         lease = self.pool(repository).acquire_worktree(
             commit_sha=commit, owner=session.requested_by or f"session {session.id}", environment_hash=None
         )
         try:
-            self._store.update_session(
+            self._store.sessions.update(
                 session.id,
                 worktree_id=lease.worktree.id,
                 commit_sha=lease.commit_sha,
@@ -236,9 +237,9 @@ class Sessions:
 
         Nothing is done for one that has not ended: it goes on under another owner, or its end is yet to be recorded.
         """
-        if not has_conclusion(command) or not (row := self._store.get_command(command.id)).status.terminal:
+        if not has_conclusion(command) or not (row := self._store.commands.get(command.id)).status.terminal:
             return
-        session = self._store.get_session(command.session_id)
+        session = self._store.sessions.get(command.session_id)
         if is_open(session):
             self._keep_files(session, command)
             if command.metadata.get(CLOSES_SESSION) or self.is_abandoned(session):
@@ -257,15 +258,15 @@ class Sessions:
     def conclude_unstarted(self, command: Command) -> None:
         """The same for one that left no files because it never ran."""
         if command.metadata.get(CLOSES_SESSION):
-            session = self._store.get_session(command.session_id)
-            self.close(session, status=SESSION_END[self._store.get_command(command.id).status])
+            session = self._store.sessions.get(command.session_id)
+            self.close(session, status=SESSION_END[self._store.commands.get(command.id).status])
 
     def open_sessions(self) -> list[Session]:
         """Those in which commands may still run."""
         found = []
         for status in (SessionStatus.PENDING, SessionStatus.RUNNING):
             after = 0
-            while page := self._store.list_sessions(status=status, after=after, limit=_PAGE):
+            while page := self._store.sessions.page(status=status, after=after, limit=_PAGE):
                 after = page[-1].id
                 found += page
         return found
@@ -284,7 +285,7 @@ class Sessions:
         """Close the session if its process is dead and its commands have ended, with the files that were to be kept."""
         if not self.is_abandoned(session):
             return False
-        commands = self._store.list_commands(session.id)
+        commands = self._store.commands.in_session(session.id)
         if not all(command.status.terminal for command in commands):
             return False
         self._catch_up(session)
@@ -298,7 +299,7 @@ class Sessions:
 
     def _catch_up(self, session: Session) -> None:
         """Of the last one: an earlier one's files may be a later one's by now."""
-        commands = self._store.list_commands(session.id)
+        commands = self._store.commands.in_session(session.id)
         if commands and commands[-1].status.terminal and commands[-1].started_at is not None:
             self._keep_files(session, commands[-1])
 
@@ -335,7 +336,7 @@ class Sessions:
         return made
 
     def _fork_row(self, session: Session, lease: WorktreeLease) -> Session:
-        return self._store.create_session(
+        return self._store.sessions.create(
             repository_id=session.repository_id,
             commit_sha=lease.commit_sha,
             worktree_id=lease.worktree.id,
@@ -359,7 +360,7 @@ class Sessions:
             turn = self._closing.setdefault(session.id, threading.Lock())
         try:
             with turn:
-                current = self._store.get_session(session.id)
+                current = self._store.sessions.get(session.id)
                 return self._close(current, status) if is_open(current) else current
         finally:
             with self._lock:
@@ -377,9 +378,9 @@ class Sessions:
                 _LOG.info("lease_lost", extra={"session_id": session.id, "error": str(error)})
         facts |= self._own.leave(session)
         try:
-            return self._store.update_session(session.id, status=status, merge=facts or None)
+            return self._store.sessions.update(session.id, status=status, merge=facts or None)
         except ConflictError:
-            if is_open(current := self._store.get_session(session.id)):
+            if is_open(current := self._store.sessions.get(session.id)):
                 raise
             return current
 

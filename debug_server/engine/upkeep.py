@@ -119,4 +119,4 @@ class Upkeep:
         return attempt("upkeep_failed", self._leased, step="repositories") or []
 
     def _leased(self) -> list[Repository]:
-        return [row for row in self._store.list_repositories() if self._store.list_worktrees(row.id)]
+        return [row for row in self._store.repositories.page() if self._store.worktrees.page(row.id)]

@@ -15,7 +15,7 @@ WORKSPACE = "workspace"  # metadata key of a session in a plain directory
 class WorktreeRows(Protocol):
     """What finding a workspace needs of the store."""
 
-    def get_worktree(self, worktree_id: int) -> Worktree:
+    def get(self, worktree_id: int) -> Worktree:
         """The row, or NotFoundError."""
 
 
@@ -30,7 +30,7 @@ class SessionWorkspace:
 def session_workspace(rows: WorktreeRows, session: Session) -> SessionWorkspace:
     """A session's worktree, or the plain directory that its metadata names."""
     if session.worktree_id is not None:
-        return SessionWorkspace(path=Path(rows.get_worktree(session.worktree_id).path))
+        return SessionWorkspace(path=Path(rows.get(session.worktree_id).path))
     if directory := session.metadata.get(WORKSPACE):
         return SessionWorkspace(path=Path(directory))
     raise InvalidInputError(

@@ -9,7 +9,7 @@ from debug_server.model.limits import Limits
 
 
 class NewCommand(TypedDict, total=False):
-    """Keywords of ``add_command`` and ``RunDraft.of``; ``Draft.of`` has their defaults."""
+    """Keywords of ``store.commands.add`` and ``RunDraft.of``; ``Draft.of`` has their defaults."""
 
     argv: Required[Sequence[str]]
     cwd: str | None

@@ -108,7 +108,7 @@ class Endings:
     def _finish(self, end: End) -> None:
         command = end.command
         try:
-            self._store.finish_command(
+            self._store.commands.finish(
                 command.id,
                 attempt=command.attempt,
                 owner=command.owner or "",
@@ -118,7 +118,7 @@ class Endings:
             )
         except ConflictError:
             # A connection that breaks during the commit leaves open whether it was made: then this is the second try.
-            row = self._store.get_command(command.id)
+            row = self._store.commands.get(command.id)
             if not (is_claim_of(row, command) and row.exit == end.record):
                 raise
 

@@ -253,14 +253,14 @@ class Pipeline:
         cancellation.check()
         if INLINE not in command.metadata:
             with contextlib.suppress(StoreUnavailableError):  # the start is recorded later, and reads the mark then
-                if self._store.get_command(command.id).cancel_requested:
+                if self._store.commands.get(command.id).cancel_requested:
                     raise StartCancelledError(CANCELLED)
 
     def _record_start(self, job: Job, running: RunningCommand, log_path: Path) -> None:
         """ConflictError when the row is another owner's by now; StoreUnavailableError: try again."""
         command = job.command
         try:
-            row = self._store.start_command(
+            row = self._store.commands.start(
                 command.id,
                 attempt=command.attempt,
                 owner=command.owner or "",
@@ -268,7 +268,7 @@ class Pipeline:
                 log_path=str(log_path),
             )
         except ConflictError:  # or an earlier try was recorded, although its answer was lost
-            row = self._store.get_command(command.id)
+            row = self._store.commands.get(command.id)
             if not (is_claim_of(row, command) and row.status is CommandStatus.RUNNING):
                 raise
         running.recorded = True

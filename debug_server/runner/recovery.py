@@ -68,7 +68,7 @@ def recover(
     """
     adopted = []
     ownership.sweep(paths.owners_dir)
-    for command in store.list_claimed():
+    for command in store.queue.claimed():
         if (session_id is not None and command.session_id != session_id) or (WORKER in command.metadata) != workers:
             continue
         if command.owner is None or not ownership.is_ours(paths.owners_dir, command.owner):
@@ -78,7 +78,7 @@ def recover(
             continue
         if ended_only and _goes_on(paths, command):
             continue
-        if store.take_over(command.id, attempt=command.attempt, owner=command.owner, new_owner=owner):
+        if store.queue.take_over(command.id, attempt=command.attempt, owner=command.owner, new_owner=owner):
             found = _resume_or_give_back(store, paths, owner, command)
             if found is not None:
                 adopted.append(found)
@@ -99,10 +99,10 @@ def _goes_on(paths: RunnerPaths, command: Command) -> bool:
 def _resume_or_give_back(store: CommandStore, paths: RunnerPaths, owner: str, command: Command) -> Adopted | None:
     """One command's trouble is not the others': it goes back to its dead owner, for the next round to try again."""
     try:
-        return _resume(store, paths, owner, store.get_command(command.id))
+        return _resume(store, paths, owner, store.commands.get(command.id))
     except (DebugServerError, OSError, ValueError) as error:
         _LOG.warning("recovery_failed", extra={"command_id": command.id, "error": str(error)})
-        store.take_over(command.id, attempt=command.attempt, owner=owner, new_owner=command.owner or "")
+        store.queue.take_over(command.id, attempt=command.attempt, owner=owner, new_owner=command.owner or "")
         return None
 
 
@@ -111,7 +111,7 @@ def _sweep(store: CommandStore, paths: RunnerPaths) -> None:
     for run_dir in paths.keepers_dir.glob("[0-9]*-[0-9]*"):
         number, _, attempt = run_dir.name.partition("-")
         with contextlib.suppress(NotFoundError, ValueError):
-            command = store.get_command(int(number))
+            command = store.commands.get(int(number))
             if command.status.terminal or command.owner is None or command.attempt > int(attempt):
                 remove_run_dir(run_dir)
     for hidden in paths.keepers_dir.glob(".*"):
@@ -125,9 +125,9 @@ def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Comman
     try:
         handle = fence(run_dir)
     except ValueError:  # damaged on the disk: the row has a copy
-        handle = store.get_handle(command.id)
+        handle = store.commands.handle(command.id)
     if handle is None and command.status == "running":
-        handle, patience = store.get_handle(command.id), 0.0  # its directory is gone, and with it its socket
+        handle, patience = store.commands.handle(command.id), 0.0  # its directory is gone, and with it its socket
     if handle is None:
         _never_started(store, owner, command)
         remove_run_dir(run_dir)
@@ -135,7 +135,7 @@ def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Comman
         return None
     _LOG.info("command_adopted", extra={"command_id": command.id, "attempt": command.attempt})
     if command.status == "pending":
-        store.start_command(
+        store.commands.start(
             command.id, attempt=command.attempt, owner=owner, handle=handle, log_path=handle["log_path"]
         )
     running = RunningCommand(reconnect(run_dir, handle, patience), run_dir, handle, None)
@@ -146,7 +146,7 @@ def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Comman
 
 def _discard_log(store: CommandStore, paths: RunnerPaths, command: Command) -> None:
     """A command that ends without a start has no log: of one that may yet begin, the next keeper needs it."""
-    if store.get_command(command.id).status.terminal:
+    if store.commands.get(command.id).status.terminal:
         path = log_path_of(paths, command)
         with contextlib.suppress(FileNotFoundError):
             if is_unused(path):
@@ -157,6 +157,6 @@ def _discard_log(store: CommandStore, paths: RunnerPaths, command: Command) -> N
 def _never_started(store: CommandStore, owner: str, command: Command) -> None:
     if command.metadata.get(INLINE) or command.status == "running":
         record = ExitRecord(reason=ExitReason.LOST, message="its caller died before it was started")
-        store.finish_command(command.id, attempt=command.attempt, owner=owner, record=record)
+        store.commands.finish(command.id, attempt=command.attempt, owner=owner, record=record)
     else:
-        store.requeue(command.id, attempt=command.attempt, owner=owner)
+        store.queue.requeue(command.id, attempt=command.attempt, owner=owner)

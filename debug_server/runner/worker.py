@@ -122,7 +122,7 @@ class WorkerSupervisor:
             number = session_number(session_id)
             spec = spec.within(self.settings.limits)
             cwd = self.check(spec, lease)
-            command = self.store.add_command(
+            command = self.store.commands.add(
                 session_id=number,
                 argv=spec.argv,
                 cwd=str(spec.cwd) if spec.cwd is not None else None,

@@ -47,11 +47,11 @@ class ServicePart:
         self._threads = Threads(_THREADS, "service")
         self._git_threads = Threads(_GIT_THREADS, "service-git")
         self._peer_threads = Threads(_PEER_THREADS, "service-peers")
-        self._wakeups = Wakeups(store, read=partial(self._read, store.read_events), last=self._last_event)
+        self._wakeups = Wakeups(store, read=partial(self._read, store.events.read), last=self._last_event)
         self._quotas = Quotas(store, self._read)
         self._owners: dict[int, int | None] = {}
-        self._token_uses = Uses("token", store.note_uses)
-        self._session_uses = Uses("session", store.touch_sessions)
+        self._token_uses = Uses("token", store.tokens.note_uses)
+        self._session_uses = Uses("session", store.sessions.touch)
         self._turns = Turns()
         self.audience = Audience(revoked=self._revoked)
         self.own_user = OwnUser(self._call_peers)
@@ -84,11 +84,11 @@ class ServicePart:
         return await self._call(function, *args, **kwargs)
 
     async def _revoked(self, token_ids: Collection[int]) -> list[int]:
-        rows = [await self._read(self._store.get_token, number) for number in token_ids]
+        rows = [await self._read(self._store.tokens.get, number) for number in token_ids]
         return [row.id for row in rows if row.revoked_at is not None]
 
     async def _last_event(self) -> int:
-        return await self._read(self._store.last_event)
+        return await self._read(self._store.events.last)
 
     def drain(self) -> None:
         """Take no more work, and let those go who wait for some; call it in the loop."""
@@ -120,19 +120,19 @@ class ServicePart:
         if session_id not in self._owners:
             if len(self._owners) >= _OWNERS:
                 self._owners.clear()
-            self._owners[session_id] = (await self._read(self._store.get_session, session_id)).owner_token_id
+            self._owners[session_id] = (await self._read(self._store.sessions.get, session_id)).owner_token_id
         return self._owners[session_id]
 
     async def _session(self, caller: Caller, session_id: int) -> Session:
         """A session that the caller may see; another's looks as if it did not exist."""
-        session = await self._read(self._store.get_session, session_id)
+        session = await self._read(self._store.sessions.get, session_id)
         if not caller.may_see(session):
             raise NotFoundError(f"there is no session {session_id}")
         return session
 
     async def _command(self, caller: Caller, command_id: int) -> Command:
         """A command of a session that the caller may see."""
-        command = await self._read(self._store.get_command, command_id)
+        command = await self._read(self._store.commands.get, command_id)
         if not await self._may_see(caller, command.session_id):
             raise NotFoundError(f"there is no command {command_id}")
         return command

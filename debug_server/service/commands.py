@@ -54,7 +54,7 @@ class CommandVerbs(SessionVerbs):
                 command = m.CommandRequest(argv=shell_command(self._shell, line))
                 await self._call(self._submit, session_id, command, key and f"{key}{_OF_LINE}{number}", {})
         except DebugServerError:
-            session = await self._call(self._store.get_session, session_id)
+            session = await self._call(self._store.sessions.get, session_id)
             await self._call(self._engine.close_session, session, SessionStatus.FAILED)
             raise
 
@@ -89,10 +89,10 @@ class CommandVerbs(SessionVerbs):
         if not place.startswith("/"):
             inside = place != ".." and not place.startswith("../")
         else:
-            session = self._store.get_session(session_id)
+            session = self._store.sessions.get(session_id)
             if session.worktree_id is None:
                 return
-            root = Path(self._store.get_worktree(session.worktree_id).path)
+            root = Path(self._store.worktrees.get(session.worktree_id).path)
             inside = any(Path(place).is_relative_to(name) for name in (root, root.resolve()))
         if not inside:
             raise InvalidInputError(f"cwd {cwd!r} is outside the workspace: use a path inside it", field="cwd")
@@ -104,7 +104,9 @@ class CommandVerbs(SessionVerbs):
     async def list_commands(self, caller: Caller, request: m.SessionPage) -> m.CommandList:
         """A session's commands by sequence."""
         session = await self._session(caller, request.session_id)
-        rows = await self._call(self._store.list_commands, session.id, after=request.after, limit=request.limit + 1)
+        rows = await self._call(
+            self._store.commands.in_session, session.id, after=request.after, limit=request.limit + 1
+        )
         rows, following = views.one_page(rows, request.limit, lambda row: row.sequence)
         return m.CommandList(items=[views.command(row) for row in rows], next_after=following)
 
@@ -138,7 +140,7 @@ class CommandVerbs(SessionVerbs):
         async with self._wakeups.of(("command", command.id)) as woken:
             while True:
                 woken.clear()
-                command = await self._read(self._store.get_command, command.id)
+                command = await self._read(self._store.commands.get, command.id)
                 left = deadline - time.monotonic()
                 if command.status.terminal or left <= 0 or self.draining:
                     return command
@@ -178,7 +180,7 @@ class CommandVerbs(SessionVerbs):
                 if (left := deadline - time.monotonic()) <= 0:
                     break
                 woken.clear()
-                command = await self._read(self._store.get_command, command.id)
+                command = await self._read(self._store.commands.get, command.id)
                 if command.status is CommandStatus.PENDING:
                     await wait_for(woken, left)
         return command
@@ -189,7 +191,7 @@ class CommandVerbs(SessionVerbs):
         try:
             yield
         except KeeperError as error:
-            command = await self._read(self._store.get_command, command.id)
+            command = await self._read(self._store.commands.get, command.id)
             if not command.status.terminal:
                 raise
             raise ConflictError(f"command {command.id} has ended, it is {command.status.value}") from error

@@ -86,16 +86,16 @@ class KeyedReplies:
         try:
             reply = await run(Attempt(key=":".join(place), since=found))
         except DebugServerError:
-            await self._call(self._store.drop_request, *place, owner=self._owner())
+            await self._call(self._store.requests.drop, *place, owner=self._owner())
             raise
         text = reply.model_dump_json()
-        await self._call(self._store.answer_request, *place, owner=self._owner(), reply=text)
+        await self._call(self._store.requests.answer, *place, owner=self._owner(), reply=text)
         return reply
 
     def _begin(self, place: tuple[str, str], fingerprint: str) -> str | datetime | None:
         """The kept reply, or since when a dead process had it, or None for a request that is new."""
         owner = self._owner()
-        row = self._store.begin_request(*place, fingerprint=fingerprint, owner=owner)
+        row = self._store.requests.begin(*place, fingerprint=fingerprint, owner=owner)
         if row.fingerprint != fingerprint:
             raise ConflictError(f"the idempotency key {place[1]!r} was used for another request: choose a new one")
         if row.first:
@@ -103,7 +103,7 @@ class KeyedReplies:
         if row.reply is not None:
             return row.reply
         alive = row.owner != owner and self._is_alive(row.owner)
-        if alive or not self._store.take_over_request(*place, owner=row.owner, new_owner=owner):
+        if alive or not self._store.requests.take_over(*place, owner=row.owner, new_owner=owner):
             raise ConflictError(f"the request with the idempotency key {place[1]!r} is under way: ask again later")
         return row.created_at
 

@@ -98,7 +98,7 @@ class LogVerbs(CommandVerbs):
         async with self._wakeups.of(("command", command.id)) as woken:
             while True:
                 woken.clear()
-                command = await self._read(self._store.get_command, command.id)
+                command = await self._read(self._store.commands.get, command.id)
                 if command.log_path is not None or command.status.terminal:
                     return command
                 await woken.wait()
@@ -106,7 +106,9 @@ class LogVerbs(CommandVerbs):
     async def list_artifacts(self, caller: Caller, request: m.SessionPage) -> m.ArtifactList:
         """A session's artifacts."""
         session = await self._session_to_use(caller, request.session_id)
-        rows = await self._call(self._store.list_artifacts, session.id, after=request.after, limit=request.limit + 1)
+        rows = await self._call(
+            self._store.artifacts.in_session, session.id, after=request.after, limit=request.limit + 1
+        )
         rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.ArtifactList(items=[views.artifact(row) for row in rows], next_after=following)
 
@@ -120,7 +122,7 @@ class LogVerbs(CommandVerbs):
 
     async def _artifact(self, caller: Caller, request: m.ArtifactId) -> tuple[Artifact, Path]:
         session = await self._session_to_use(caller, request.session_id)
-        row = await self._call(self._store.get_artifact, request.artifact_id)
+        row = await self._call(self._store.artifacts.get, request.artifact_id)
         if row.session_id != session.id:
             raise NotFoundError(f"session {session.id} has no artifact {request.artifact_id}")
         return row, await self._call(_file, row)
@@ -133,7 +135,7 @@ class LogVerbs(CommandVerbs):
         return m.EventList(items=[views.event(row) for row in visible], next_after=following)
 
     def _events(self, request: m.ReadEvents) -> list[Event]:
-        return self._store.read_events(
+        return self._store.events.read(
             request.after,
             request.limit,
             kind=request.kind,

@@ -20,16 +20,16 @@ class OutgoingVerbs(OwnRunVerbs):
 
     async def begin_collecting(self, topic: str) -> None:
         """From now on, if it was never done before."""
-        if await self._call(self._store.read_cursor, topic) is None:
-            await self._call(self._store.collect, topic, await self._last_event(), [])
+        if await self._call(self._store.outbox.cursor, topic) is None:
+            await self._call(self._store.outbox.collect, topic, await self._last_event(), [])
 
     async def pages_of_events(self, topic: str, limit: int) -> AsyncGenerator[list[Event], None]:
         """The events after the topic's cursor, then live, some of them together."""
-        after = await self._call(self._store.read_cursor, topic) or 0
+        after = await self._call(self._store.outbox.cursor, topic) or 0
         async with self._wakeups.of(ANYTHING) as woken:
             while True:
                 woken.clear()
-                page = await self._read(self._store.read_events, after, limit)
+                page = await self._read(self._store.events.read, after, limit)
                 if page:
                     after = page[-1].seq
                     yield page
@@ -39,29 +39,29 @@ class OutgoingVerbs(OwnRunVerbs):
 
     async def collect_messages(self, topic: str, seq: int, messages: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
         """Keep the (lane, data) of messages and move the cursor behind their events, in one commit."""
-        await self._call(self._store.collect, topic, seq, messages)
+        await self._call(self._store.outbox.collect, topic, seq, messages)
 
     async def next_messages(self, topic: str) -> list[Outgoing]:
         """The first message of each lane."""
-        return await self._call(self._store.heads, topic)
+        return await self._call(self._store.outbox.heads, topic)
 
     async def postpone_message(self, message: Outgoing, due_at: datetime) -> None:
         """Later."""
-        await self._call(self._store.postpone, message.id, due_at)
+        await self._call(self._store.outbox.postpone, message.id, due_at)
 
     async def message_done(self, message: Outgoing) -> None:
         """Delivered, or given up. The secrets of a closed session go with its last one."""
         await self._call(self._message_done, message)
 
     def _message_done(self, message: Outgoing) -> None:
-        last = self._store.remove(message.id)
+        last = self._store.outbox.remove(message.id)
         if last and message.data.get("status") == "ended":
-            self._store.drop_secrets(message.lane)
+            self._store.sessions.drop_secrets(message.lane)
 
     async def session_metadata(self, session_id: int) -> Mapping[str, Any]:
         """What its session says of itself."""
-        return (await self._read(self._store.get_session, session_id)).metadata
+        return (await self._read(self._store.sessions.get, session_id)).metadata
 
     async def session_secrets(self, session_id: int) -> Mapping[str, str]:
         """What it keeps sealed."""
-        return await self._call(self._store.read_secrets, session_id)
+        return await self._call(self._store.sessions.secrets, session_id)

@@ -41,22 +41,22 @@ class OwnRunVerbs(QueuedRunVerbs):
         run = replace(run, requested_by=caller.name, owner_token_id=caller.token_id)
         async with self._quotas.room(caller, sessions=1, commands=1):
             command = await self._call(self._engine.queue_run, run)
-        session = await self._read(self._store.get_session, command.session_id)
+        session = await self._read(self._store.sessions.get, command.session_id)
         return RunRows(session=session, command=command)
 
     async def find_run(self, caller: Caller, subject: str) -> RunRows:
         """The newest run about it that the caller may see, or NotFoundError."""
         owner = None if caller.is_admin else caller.token_id
-        command = await self._read(self._store.newest_about, subject, owner_token_id=owner)
-        session = await self._read(self._store.get_session, command.session_id)
+        command = await self._read(self._store.commands.newest_about, subject, owner_token_id=owner)
+        session = await self._read(self._store.sessions.get, command.session_id)
         if not caller.may_see(session):
             raise NotFoundError(f"there is no command about {subject!r}")
         return RunRows(session=session, command=command)
 
     async def run_of(self, session_id: int) -> RunRows:
         """The run that a session was opened for."""
-        session = await self._read(self._store.get_session, session_id)
-        return RunRows(session=session, command=(await self._read(self._store.list_commands, session_id))[0])
+        session = await self._read(self._store.sessions.get, session_id)
+        return RunRows(session=session, command=(await self._read(self._store.commands.in_session, session_id))[0])
 
     async def list_runs(self, caller: Caller, prefix: str, *, after: int, limit: int) -> list[RunRows]:
         """Runs whose subject begins so, oldest first: the caller's, or everybody's."""
@@ -64,8 +64,8 @@ class OwnRunVerbs(QueuedRunVerbs):
         return await self._call(self._runs, prefix, owner, after, limit)
 
     def _runs(self, prefix: str, owner: int | None, after: int, limit: int) -> list[RunRows]:
-        rows = self._store.list_about(prefix, owner_token_id=owner, after=after, limit=limit)
-        return [RunRows(session=self._store.get_session(row.session_id), command=row) for row in rows]
+        rows = self._store.commands.about(prefix, owner_token_id=owner, after=after, limit=limit)
+        return [RunRows(session=self._store.sessions.get(row.session_id), command=row) for row in rows]
 
     async def run_over(self, run: RunRows, seconds: float) -> RunRows:
         """The run once it is over, or as it is after so many seconds or when the server leaves."""
@@ -74,8 +74,8 @@ class OwnRunVerbs(QueuedRunVerbs):
             while True:
                 woken.clear()
                 # The session first: a command is read no older than it, and a closed session's has ended.
-                session = await self._read(self._store.get_session, run.session.id)
-                command = await self._read(self._store.get_command, run.command.id)
+                session = await self._read(self._store.sessions.get, run.session.id)
+                command = await self._read(self._store.commands.get, run.command.id)
                 run = RunRows(session=session, command=command)
                 left = deadline - time.monotonic()
                 if run.over or left <= 0 or self.draining:

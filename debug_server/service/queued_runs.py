@@ -41,7 +41,7 @@ class QueuedRunVerbs(SessionLogVerbs):
     async def events_of(self, caller: Caller, subject: str, after: int, limit: int) -> list[Event]:
         """A part's events by number, as they are stored."""
         caller.require((ADMIN,))
-        return await self._read(self._store.read_events, after, limit, subject=subject)
+        return await self._read(self._store.events.read, after, limit, subject=subject)
 
     def changes(self) -> AbstractAsyncContextManager[asyncio.Event]:
         """An event that is set after each change of anything; clear it before each look."""

@@ -35,7 +35,7 @@ class Quotas:
     def __init__(self, store: MetadataStore, count: Count, clock: Callable[[], float] = time.monotonic) -> None:
         self._count = count
         self._clock = clock
-        self._in_use = {SESSIONS: store.count_open_sessions, COMMANDS: store.count_unfinished_commands}
+        self._in_use = {SESSIONS: store.sessions.count_open, COMMANDS: store.commands.count_unfinished}
         self._coming: Counter[tuple[int, str]] = Counter()
         self._buckets: dict[int, tuple[float, float]] = {}
 

@@ -56,12 +56,12 @@ class Service(OutgoingVerbs, WorkerVerbs):
         """Whoever holds this token; AccessError for an unknown, expired or revoked one."""
         if not secret:
             raise AccessError("no token was given: send `Authorization: Bearer TOKEN`")
-        token = await self._read(self._store.find_token, secret)
+        token = await self._read(self._store.tokens.find, secret)
         if token is None:
             raise AccessError("the token is not known, has expired or was revoked")
         caller = Caller.of(token)
         audit.note_caller(caller)
-        if self._store.use_is_due(token):
+        if self._store.tokens.use_is_due(token):
             self._token_uses.note(token.id)
         self._quotas.take_request(caller)
         return caller
@@ -111,7 +111,7 @@ class Service(OutgoingVerbs, WorkerVerbs):
                 await self._submit_lines(session.id, request, key)
             return views.session(session)
         submitted = [
-            row for row in await self._call(self._store.list_commands, session.id) if row.idempotency_key == key
+            row for row in await self._call(self._store.commands.in_session, session.id) if row.idempotency_key == key
         ]
         # A session that was closed before it had its command never ran anything: the run begins anew.
         return await self._run_in(session, request, key) if submitted or is_open(session) else None
@@ -121,19 +121,19 @@ class Service(OutgoingVerbs, WorkerVerbs):
         expires = datetime.now(UTC) + timedelta(seconds=request.expires_in) if request.expires_in else None
         scopes, quotas = check_scopes(request.scopes), check_quotas(request.quotas)
         row, secret = await self._call(
-            self._store.create_token, request.name, scopes, expires_at=expires, quotas=quotas
+            self._store.tokens.create, request.name, scopes, expires_at=expires, quotas=quotas
         )
         return views.token(row, secret)
 
     async def list_tokens(self, caller: Caller, request: m.Page) -> m.TokenList:
         """The tokens, without secrets."""
-        rows = await self._call(self._store.list_tokens, after=request.after, limit=request.limit + 1)
+        rows = await self._call(self._store.tokens.page, after=request.after, limit=request.limit + 1)
         rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.TokenList(items=[views.token(row) for row in rows], next_after=following)
 
     async def revoke_token(self, caller: Caller, request: m.TokenId) -> m.Message:
         """End a token's life, and what is being followed with it."""
-        await self._call(self._store.revoke_token, request.token_id)
+        await self._call(self._store.tokens.revoke, request.token_id)
         self.audience.dismiss(request.token_id)
         return m.Message(message=f"token {request.token_id} is revoked")
 
@@ -143,7 +143,7 @@ class Service(OutgoingVerbs, WorkerVerbs):
 
     async def list_leases(self, caller: Caller, request: m.Page) -> m.LeaseList:
         """The workspaces and who holds each."""
-        rows = await self._call(self._store.list_worktrees, after=request.after, limit=request.limit + 1)
+        rows = await self._call(self._store.worktrees.page, after=request.after, limit=request.limit + 1)
         rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.LeaseList(items=[views.lease(row) for row in rows], next_after=following)
 
@@ -178,7 +178,7 @@ class Service(OutgoingVerbs, WorkerVerbs):
 
     def _check_store(self) -> str:
         try:
-            self._store.last_event()
+            self._store.events.last()
         except DebugServerError as error:
             return str(error)
         return "ok"

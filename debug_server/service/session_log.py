@@ -29,7 +29,7 @@ class SessionLogVerbs(LogVerbs):
         async with self._wakeups.of(("session", request.session_id)) as woken:
             while True:
                 woken.clear()
-                rows = await self._call(self._store.list_commands, request.session_id)
+                rows = await self._call(self._store.commands.in_session, request.session_id)
                 begun = sorted((row for row in rows if row.id not in seen and row.log_path is not None), key=_start)
                 for row in begun:
                     async with aclosing(self._one(caller, row, request.offset - base)) as pieces:
@@ -46,7 +46,7 @@ class SessionLogVerbs(LogVerbs):
     async def read_session(self, caller: Caller, request: m.FollowSession) -> AsyncGenerator[m.LogPiece, None]:
         """What there is now."""
         await self._session_to_use(caller, request.session_id)
-        rows = await self._call(self._store.list_commands, request.session_id)
+        rows = await self._call(self._store.commands.in_session, request.session_id)
         base = 0
         for row in sorted((row for row in rows if row.log_path is not None), key=_start):
             size = views.log_bytes(row)
@@ -77,7 +77,7 @@ class SessionLogVerbs(LogVerbs):
                 yield piece
 
     async def _is_open(self, session_id: int) -> bool:
-        return is_open(await self._read(self._store.get_session, session_id))
+        return is_open(await self._read(self._store.sessions.get, session_id))
 
 
 def _start(row: Command) -> tuple[datetime, int]:

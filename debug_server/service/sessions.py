@@ -41,7 +41,7 @@ class SessionVerbs(ServicePart):
             or _BRANCH
         )
         try:
-            return self._store.create_repository(
+            return self._store.repositories.create(
                 request.name,
                 request.remote_url,
                 default_branch=branch,
@@ -56,7 +56,7 @@ class SessionVerbs(ServicePart):
     def _known_as(self, request: m.RegisterRepository) -> Repository | None:
         """What is registered under the name; ConflictError when it is something else than is asked for."""
         try:
-            row = self._store.get_repository_by_name(request.name)
+            row = self._store.repositories.by_name(request.name)
         except NotFoundError:
             return None
         asked = {"remote_url": request.remote_url, "settings": request.settings}
@@ -70,11 +70,11 @@ class SessionVerbs(ServicePart):
 
     async def get_repository(self, caller: Caller, request: m.RepositoryName) -> m.RepositoryReply:
         """One repository."""
-        return views.repository(await self._call(self._store.get_repository_by_name, request.name))
+        return views.repository(await self._call(self._store.repositories.by_name, request.name))
 
     async def list_repositories(self, caller: Caller, request: m.Page) -> m.RepositoryList:
         """A page of them."""
-        rows = await self._call(self._store.list_repositories, after=request.after, limit=request.limit + 1)
+        rows = await self._call(self._store.repositories.page, after=request.after, limit=request.limit + 1)
         rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.RepositoryList(items=[views.repository(row) for row in rows], next_after=following)
 
@@ -87,7 +87,7 @@ class SessionVerbs(ServicePart):
             return views.session(await self._call_git(self._open, caller, request, idempotency_key))
 
     def _open(self, caller: Caller, request: m.OpenSession | m.StartRun, key: str | None) -> Session:
-        repository = self._store.get_repository_by_name(request.repository)
+        repository = self._store.repositories.by_name(request.repository)
         wanted = WantedEnvironment(
             manifests=request.manifests, python=request.python, extras=request.extras, groups=request.groups
         )
@@ -112,7 +112,7 @@ class SessionVerbs(ServicePart):
         """The session that an attempt of this keyed request opened before its process died."""
         after = 0
         while rows := await self._call(
-            self._store.list_sessions, owner_token_id=caller.token_id, after=after, limit=_PAGE
+            self._store.sessions.page, owner_token_id=caller.token_id, after=after, limit=_PAGE
         ):
             after = rows[-1].id
             for row in rows:
@@ -128,7 +128,7 @@ class SessionVerbs(ServicePart):
         """The caller's, or everybody's."""
         owner = None if caller.is_admin else caller.token_id
         rows = await self._call(
-            self._store.list_sessions, owner_token_id=owner, after=request.after, limit=request.limit + 1
+            self._store.sessions.page, owner_token_id=owner, after=request.after, limit=request.limit + 1
         )
         rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.SessionList(items=[views.session(row) for row in rows], next_after=following)
@@ -144,7 +144,9 @@ class SessionVerbs(ServicePart):
     async def reset_session(self, caller: Caller, request: m.SessionId) -> m.SessionReply:
         """Back to commit and patch; not while a command runs in it."""
         session = await self._session_to_use(caller, request.session_id)
-        running = [row for row in await self._call(self._store.list_commands, session.id) if not row.status.terminal]
+        running = [
+            row for row in await self._call(self._store.commands.in_session, session.id) if not row.status.terminal
+        ]
         if running:
             raise ConflictError(f"session {session.id} has a command under way ({running[0].id}): cancel it first")
         await self._call_git(self._sessions.reset, session)

@@ -33,7 +33,7 @@ class Wakeups:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reader: asyncio.Task[None] | None = None
         self._waiting: dict[Subject, set[asyncio.Event]] = {}
-        self._remove = store.add_listener(self._committed)
+        self._remove = store.events.add_listener(self._committed)
 
     @asynccontextmanager
     async def of(self, subject: Subject) -> AsyncIterator[asyncio.Event]:

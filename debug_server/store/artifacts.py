@@ -8,7 +8,7 @@ from typing import Any
 from debug_server.model import Artifact, ArtifactKind
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import mapping_from, mapping_text, moment
-from debug_server.store.part import EVERY, StorePart, filters, found, require
+from debug_server.store.table import EVERY, Table, filters, found, require
 
 _COLUMNS = "id, session_id, command_id, kind, name, path, size, sha256, content_type, metadata, created_at"
 _INSERT = (
@@ -29,10 +29,10 @@ def insert_log(transaction: Transaction, now: float, session_id: int, command_id
     transaction.run(_INSERT, values)
 
 
-class Artifacts(StorePart):
+class Artifacts(Table):
     """Adding and finding artifacts."""
 
-    def add_artifact(
+    def add(
         self,
         *,
         session_id: int,
@@ -59,12 +59,12 @@ class Artifacts(StorePart):
                 row = transaction.one(_INSERT_RETURNING, (*values, self._now()))
         return _artifact(found(row, "session", session_id))
 
-    def get_artifact(self, artifact_id: int) -> Artifact:
+    def get(self, artifact_id: int) -> Artifact:
         """The row, or NotFoundError."""
         row = self._one(f"SELECT {_COLUMNS} FROM artifacts WHERE id = ?", (artifact_id,))
         return _artifact(found(row, "artifact", artifact_id))
 
-    def list_artifacts(
+    def in_session(
         self,
         session_id: int,
         *,

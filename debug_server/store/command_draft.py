@@ -50,7 +50,7 @@ class Draft:
         in_turn: bool = False,
         max_pending: int | None = None,
     ) -> Draft:
-        """The arguments of ``add_command``."""
+        """The arguments of ``store.commands.add``."""
         env = env or {}
         check_environment(env)
         if cwd is not None and "\0" in cwd:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from debug_server.errors import ConflictError, QueueFullError
+from debug_server.errors import ConflictError, NotFoundError, QueueFullError
 from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord, NewCommand, Notice, status_for
 from debug_server.store import artifacts, event_log
 from debug_server.store.command_draft import Draft
@@ -17,13 +17,20 @@ from debug_server.store.command_rows import (
 )
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import decode, mapping_text
-from debug_server.store.part import EVERY, StorePart, filters, found
+from debug_server.store.sealing import Sealer
+from debug_server.store.table import EVERY, Table, filters, found
 
 PENDING, STARTED, FINISHED = "command.pending", "command.started", "command.finished"  # kinds of events
 CANCEL_REQUESTED = "command.cancel_requested"
 WAITING = "owner IS NULL AND finished_at IS NULL"
 ACTIVE = "owner IS NOT NULL AND finished_at IS NULL"
 
+_QUALIFIED = ", ".join(f"commands.{name.strip()}" for name in COLUMNS.split(","))
+_WITH_SESSION = f"SELECT {_QUALIFIED} FROM commands JOIN sessions ON sessions.id = commands.session_id"
+_UNFINISHED = (
+    "SELECT COUNT(*) FROM commands JOIN sessions ON sessions.id = commands.session_id"
+    " WHERE commands.finished_at IS NULL AND sessions.owner_token_id = ?"
+)
 _GET = f"SELECT {COLUMNS} FROM commands WHERE id = ?"
 _BY_KEY = f"SELECT {COLUMNS} FROM commands WHERE session_id = ? AND idempotency_key = ?"
 _INPUTS = "SELECT sealed_env, sealed_stdin, session_id, sequence, status, finished_at FROM commands WHERE id = ?"
@@ -62,10 +69,10 @@ _STDIN = "stdin"
 _CANCELLED_WAITING = ExitRecord(reason=ExitReason.CANCELLED, message="cancelled before it was started")
 
 
-class Commands(StorePart):
+class Commands(Table):
     """Adding, starting, finishing and cancelling commands."""
 
-    def add_command(self, *, session_id: int, **asked: Unpack[NewCommand]) -> Command:
+    def add(self, *, session_id: int, **asked: Unpack[NewCommand]) -> Command:
         """Insert a pending command; with ``claim_owner`` it is born claimed (attempt 1).
 
         A repeated ``idempotency_key`` of the session returns the first command. ``max_pending`` and ``key_bound`` do
@@ -77,33 +84,20 @@ class Commands(StorePart):
             if known := _admit(transaction, session_id, asked.get("idempotency_key"), draft):
                 return command_from(known)
             check_room(transaction, draft)
-            command = self._insert_command(transaction, now, session_id, draft)
+            command = insert(transaction, now, self._sealer, session_id, draft)
         self._announce(Notice(PENDING, session_id, command.id, waits=command.owner is None))
         return command
 
-    def _insert_command(self, transaction: Transaction, now: float, session_id: int, draft: Draft) -> Command:
-        sequence = found(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)[0]
-        place = _place(session_id, sequence)
-        sealed = self._sealer.seal(draft.env, place) if draft.env else None
-        stdin = self._sealer.seal({_STDIN: draft.stdin_text}, place) if draft.stdin_text else None
-        if draft.in_turn and transaction.one(_TURN, (session_id, *draft.turn(session_id))) is None:
-            draft = draft.unclaimed()
-        after = draft.after(session_id)
-        row = transaction.one(_INSERT, (session_id, sequence, *draft.before, sealed, *after, stdin, now, now))
-        command = command_from(found(row, "session", session_id))
-        _append(transaction, now, PENDING, command, f'{{"sequence":{sequence}}}')
-        return command
-
-    def find_command(self, session_id: int, idempotency_key: str) -> Command | None:
+    def by_key(self, session_id: int, idempotency_key: str) -> Command | None:
         """The session's command that was added under this key."""
         row = self._one(_BY_KEY, (session_id, idempotency_key))
         return None if row is None else command_from(row)
 
-    def get_command(self, command_id: int) -> Command:
+    def get(self, command_id: int) -> Command:
         """The row, or NotFoundError."""
         return command_from(found(self._one(_GET, (command_id,)), "command", command_id))
 
-    def list_commands(
+    def in_session(
         self, session_id: int, *, status: CommandStatus | None = None, after: int = 0, limit: int = EVERY
     ) -> list[Command]:
         """A session's commands with a sequence number above ``after``, in that order."""
@@ -113,7 +107,7 @@ class Commands(StorePart):
         rows = self._all(f"SELECT {COLUMNS} FROM commands WHERE {terms} ORDER BY sequence LIMIT ?", (*params, limit))
         return [command_from(row) for row in rows]
 
-    def read_inputs(self, command_id: int) -> tuple[dict[str, str], str | None]:
+    def inputs(self, command_id: int) -> tuple[dict[str, str], str | None]:
         """The unsealed environment and stdin of a command that has not ended; ConflictError after its end."""
         row = self._one(_INPUTS, (command_id,))
         env, stdin, session_id, sequence, status, finished_at = found(row, "command", command_id)
@@ -125,14 +119,12 @@ class Commands(StorePart):
             None if stdin is None else self._sealer.unseal(bytes(stdin), place)[_STDIN],
         )
 
-    def get_handle(self, command_id: int) -> dict[str, Any] | None:
-        """The keeper's handle that ``start_command`` was given; None before."""
+    def handle(self, command_id: int) -> dict[str, Any] | None:
+        """The keeper's handle that ``start`` was given; None before."""
         (text,) = found(self._one("SELECT handle FROM commands WHERE id = ?", (command_id,)), "command", command_id)
         return None if text is None else decode(text)
 
-    def start_command(
-        self, command_id: int, *, attempt: int, owner: str, handle: Mapping[str, Any], log_path: str
-    ) -> Command:
+    def start(self, command_id: int, *, attempt: int, owner: str, handle: Mapping[str, Any], log_path: str) -> Command:
         """pending -> running, if (id, attempt, owner) still match; else ConflictError."""
         text = mapping_text(handle, what="keeper handle")
         with self._database.write() as transaction:
@@ -142,7 +134,7 @@ class Commands(StorePart):
         self._announce(Notice(STARTED, command.session_id, command_id))
         return command
 
-    def finish_command(
+    def finish(
         self,
         command_id: int,
         *,
@@ -191,6 +183,46 @@ class Commands(StorePart):
         kind = FINISHED if command.status.terminal else CANCEL_REQUESTED
         self._announce(Notice(kind, command.session_id, command_id))
         return command
+
+    def newest_about(self, subject: str, *, owner_token_id: int | None = None) -> Command:
+        """The newest command of that subject, of one owner if asked, or NotFoundError."""
+        terms, params = filters(("commands.subject = ?", subject), ("sessions.owner_token_id = ?", owner_token_id))
+        row = self._one(f"{_WITH_SESSION} WHERE {terms} ORDER BY commands.id DESC LIMIT 1", params)
+        if row is None:
+            raise NotFoundError(f"there is no command about {subject!r}")
+        return command_from(row)
+
+    def about(
+        self, prefix: str, *, owner_token_id: int | None = None, after: int = 0, limit: int = 100
+    ) -> list[Command]:
+        """Commands whose subject begins with ``prefix``, with an id above ``after``, oldest first."""
+        terms, params = filters(
+            ("commands.id > ?", after),
+            ("substr(commands.subject, 1, length(CAST(? AS TEXT))) = ?", prefix, prefix),
+            ("sessions.owner_token_id = ?", owner_token_id),
+        )
+        sql = f"{_WITH_SESSION} WHERE commands.subject IS NOT NULL AND {terms} ORDER BY commands.id LIMIT ?"
+        return [command_from(row) for row in self._all(sql, (*params, limit))]
+
+    def count_unfinished(self, token_id: int) -> int:
+        """How many commands in sessions of a token have not ended."""
+        row = self._one(_UNFINISHED, (token_id,))
+        return row[0] if row else 0
+
+
+def insert(transaction: Transaction, now: float, sealer: Sealer, session_id: int, draft: Draft) -> Command:
+    """Insert a command and its event ``command.pending``."""
+    sequence = found(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)[0]
+    place = _place(session_id, sequence)
+    sealed = sealer.seal(draft.env, place) if draft.env else None
+    stdin = sealer.seal({_STDIN: draft.stdin_text}, place) if draft.stdin_text else None
+    if draft.in_turn and transaction.one(_TURN, (session_id, *draft.turn(session_id))) is None:
+        draft = draft.unclaimed()
+    after = draft.after(session_id)
+    row = transaction.one(_INSERT, (session_id, sequence, *draft.before, sealed, *after, stdin, now, now))
+    command = command_from(found(row, "session", session_id))
+    _append(transaction, now, PENDING, command, f'{{"sequence":{sequence}}}')
+    return command
 
 
 def _set_running(

@@ -8,7 +8,7 @@ from typing import Any
 from debug_server.model import DebuggerState
 from debug_server.store.connection import Row
 from debug_server.store.encoding import mapping_from, mapping_text, moment, optional_mapping_text
-from debug_server.store.part import StorePart, found, require
+from debug_server.store.table import Table, found, require
 
 _COLUMNS = "id, session_id, kind, host, port, status, data, created_at, updated_at"
 _INSERT = (
@@ -21,10 +21,10 @@ _UPDATE = (
 )
 
 
-class Debuggers(StorePart):
+class Debuggers(Table):
     """Recording and finding debugger tunnels."""
 
-    def add_debugger(
+    def add(
         self,
         session_id: int,
         *,
@@ -42,17 +42,17 @@ class Debuggers(StorePart):
             row = transaction.one(_INSERT, (session_id, kind, host, port, status, text, now, now))
         return _debugger(found(row, "session", session_id))
 
-    def get_debugger(self, debugger_id: int) -> DebuggerState:
+    def get(self, debugger_id: int) -> DebuggerState:
         """The row, or NotFoundError."""
         row = self._one(f"SELECT {_COLUMNS} FROM debuggers WHERE id = ?", (debugger_id,))
         return _debugger(found(row, "debugger", debugger_id))
 
-    def list_debuggers(self, session_id: int) -> list[DebuggerState]:
+    def all(self, session_id: int) -> list[DebuggerState]:
         """A session's tunnels, oldest first."""
         sql = f"SELECT {_COLUMNS} FROM debuggers WHERE session_id = ? ORDER BY id"
         return [_debugger(row) for row in self._all(sql, (session_id,))]
 
-    def update_debugger(
+    def update(
         self, debugger_id: int, *, status: str | None = None, data: Mapping[str, Any] | None = None
     ) -> DebuggerState:
         """Change what is given."""

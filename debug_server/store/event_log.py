@@ -8,7 +8,7 @@ from typing import Any
 from debug_server.model import Event, Notice
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import mapping_from, mapping_text, moment
-from debug_server.store.part import StorePart, filters, found
+from debug_server.store.table import Table, filters, found
 
 _COLUMNS = "seq, kind, session_id, command_id, subject, data, created_at"
 _INSERT = (
@@ -37,10 +37,10 @@ def append(
     return int(found(row, "event", kind)[0])
 
 
-class EventLog(StorePart):
+class EventLog(Table):
     """Events, and the listeners that are told after each commit that brought some."""
 
-    def append_event(
+    def append(
         self,
         kind: str,
         *,
@@ -61,7 +61,7 @@ class EventLog(StorePart):
         self._announce(Notice(kind, session_id, command_id))
         return seq
 
-    def read_events(
+    def read(
         self,
         after: int = 0,
         limit: int = 1000,
@@ -83,7 +83,7 @@ class EventLog(StorePart):
         sql = f"SELECT {_COLUMNS} FROM events WHERE {terms} ORDER BY seq LIMIT ?"
         return [_event(row) for row in self._all(sql, (*params, limit))]
 
-    def last_event(self) -> int:
+    def last(self) -> int:
         """The number of the newest event, 0 when there is none: the cursor for "from now on"."""
         row = self._one("SELECT COALESCE(MAX(seq), 0) FROM events", ())
         return row[0] if row else 0
@@ -93,14 +93,7 @@ class EventLog(StorePart):
 
         It must be quick and must not raise. Events of other processes are not announced.
         """
-        with self._listening:
-            self._listeners = (*self._listeners, listener)
-
-        def remove() -> None:
-            with self._listening:
-                self._listeners = tuple(item for item in self._listeners if item is not listener)
-
-        return remove
+        return self._listeners.add(listener)
 
 
 def _event(row: Row) -> Event:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from debug_server.store.part import StorePart
+from debug_server.store.table import Table
 
 _CLAIM = "INSERT INTO folder (id, mark) VALUES (1, ?) ON CONFLICT (id) DO NOTHING"
 
@@ -16,10 +16,10 @@ _MAKE_ABSOLUTE = (
 )
 
 
-class Folder(StorePart):
+class Folder(Table):
     """The mark of the one folder, and the paths that lead into it."""
 
-    def claim_folder(self, mark: str) -> str:
+    def claim(self, mark: str) -> str:
         """The mark of the folder that belongs to this database: ``mark`` where it has none yet."""
         with self._database.write() as transaction:
             transaction.run(_CLAIM, (mark,))

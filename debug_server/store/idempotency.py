@@ -15,7 +15,7 @@ from datetime import datetime
 
 from debug_server.store.connection import Row
 from debug_server.store.encoding import moment
-from debug_server.store.part import StorePart, found
+from debug_server.store.table import Table, found
 
 KEPT_SECONDS = 24 * 3600.0
 
@@ -38,10 +38,10 @@ class KeyedRequest:
     first: bool  # whether this call began it
 
 
-class KeyedRequests(StorePart):
+class KeyedRequests(Table):
     """Beginning, answering and dropping requests under a key."""
 
-    def begin_request(self, caller: str, key: str, *, fingerprint: str, owner: str) -> KeyedRequest:
+    def begin(self, caller: str, key: str, *, fingerprint: str, owner: str) -> KeyedRequest:
         """Begin a request, or find the one that was begun before; those of yesterday are forgotten."""
         with self._database.write() as transaction:
             now = self._now()
@@ -52,20 +52,20 @@ class KeyedRequests(StorePart):
                 row = transaction.one(f"SELECT {_COLUMNS} FROM keyed_requests WHERE {_OF_KEY}", (caller, key))
         return self._request(found(row, "request with the key", key), _place(caller, key), first=first)
 
-    def take_over_request(self, caller: str, key: str, *, owner: str, new_owner: str) -> bool:
+    def take_over(self, caller: str, key: str, *, owner: str, new_owner: str) -> bool:
         """Answer in a dead owner's stead; False if another did so first."""
         sql = f"UPDATE keyed_requests SET owner = ? WHERE {_OF_KEY} AND owner = ? AND reply IS NULL"
         with self._database.write() as transaction:
             return transaction.run(sql, (new_owner, caller, key, owner)) == 1
 
-    def answer_request(self, caller: str, key: str, *, owner: str, reply: str) -> None:
+    def answer(self, caller: str, key: str, *, owner: str, reply: str) -> None:
         """Keep the reply for whoever asks again."""
         sealed = self._sealer.seal({"reply": reply}, _place(caller, key))
         sql = f"UPDATE keyed_requests SET reply = ? WHERE {_OF_KEY} AND owner = ? AND reply IS NULL"
         with self._database.write() as transaction:
             transaction.run(sql, (sealed, caller, key, owner))
 
-    def drop_request(self, caller: str, key: str, *, owner: str) -> None:
+    def drop(self, caller: str, key: str, *, owner: str) -> None:
         """Forget a request that failed."""
         sql = f"DELETE FROM keyed_requests WHERE {_OF_KEY} AND owner = ? AND reply IS NULL"
         with self._database.write() as transaction:

@@ -1,4 +1,4 @@
-"""MetadataStore: the parts put together, over the database that a URL names."""
+"""MetadataStore: the members put together, over the database that a URL names."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from debug_server.store.schedules import Schedules
 from debug_server.store.sealing import Sealer
 from debug_server.store.sessions import Sessions
 from debug_server.store.sqlite import BUSY_SECONDS, SqliteDatabase
+from debug_server.store.table import Shared
 from debug_server.store.tokens import Tokens
-from debug_server.store.usage import Usage
 from debug_server.store.worktrees import Worktrees
 
 
@@ -38,28 +38,35 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class MetadataStore(
-    Repositories,
-    Worktrees,
-    Runs,
-    Sessions,
-    Commands,
-    Queue,
-    Outbox,
-    Artifacts,
-    Tokens,
-    Usage,
-    KeyedRequests,
-    Schedules,
-    EventLog,
-    Debuggers,
-    Folder,
-):
-    """Every durable fact but the log's bytes; safe to share between threads, and its database between processes."""
+class MetadataStore:
+    """Every durable fact except the bytes of logs: one member for each noun.
+
+    Threads may share a store, and processes may share its database.
+    """
 
     def __init__(self, database: Database, sealer: Sealer, now: Callable[[], datetime] = utc_now) -> None:
-        super().__init__(database, sealer, now)
         migrate(database)
+        shared = Shared(database=database, sealer=sealer, clock=now)
+        self._database = database
+        self.repositories = Repositories(shared)
+        self.worktrees = Worktrees(shared)
+        self.sessions = Sessions(shared)
+        self.commands = Commands(shared)
+        self.queue = Queue(shared)
+        self.runs = Runs(shared)
+        self.artifacts = Artifacts(shared)
+        self.events = EventLog(shared)
+        self.outbox = Outbox(shared)
+        self.tokens = Tokens(shared)
+        self.requests = KeyedRequests(shared)
+        self.schedules = Schedules(shared)
+        self.debuggers = Debuggers(shared)
+        self.folder = Folder(shared)
+        # The names that callers of the Python API write.
+        self.create_repository = self.repositories.create
+        self.get_repository_by_name = self.repositories.by_name
+        self.create_session = self.sessions.create
+        self.list_commands = self.commands.in_session
 
     @property
     def address(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from debug_server.store.connection import Row
 from debug_server.store.encoding import epoch, mapping_from, mapping_text, moment
-from debug_server.store.part import StorePart
+from debug_server.store.table import Table
 
 _COLUMNS = "id, topic, lane, data, attempts, due_at, created_at"
 _HEADS = (
@@ -40,10 +40,10 @@ class Outgoing:
     created_at: datetime
 
 
-class Outbox(StorePart):
+class Outbox(Table):
     """Cursors, and the messages that were collected up to them."""
 
-    def read_cursor(self, name: str) -> int | None:
+    def cursor(self, name: str) -> int | None:
         """The number of the last event that was dealt with; None when there was none yet."""
         row = self._one("SELECT seq FROM cursors WHERE name = ?", (name,))
         return None if row is None else int(row[0])

@@ -6,7 +6,7 @@ from debug_server.model import Command, Notice
 from debug_server.store.claims import BLOCKED
 from debug_server.store.command_rows import COLUMNS, command_from
 from debug_server.store.commands import ACTIVE, FINISHED, WAITING, end_waiting
-from debug_server.store.part import StorePart
+from debug_server.store.table import Table
 
 
 def _claim(extra: str) -> str:
@@ -38,7 +38,7 @@ _REQUEUE = (
 )
 
 
-class Queue(StorePart):
+class Queue(Table):
     """Claiming, and what happens to claims whose owner is gone."""
 
     def claim_next(self, owner: str, *, session_id: int | None = None) -> Command | None:
@@ -73,11 +73,11 @@ class Queue(StorePart):
             self._announce(Notice(FINISHED, command.session_id, command_id))
         return command is not None
 
-    def list_claimed(self) -> list[Command]:
+    def claimed(self) -> list[Command]:
         """Commands that have an owner and no terminal state."""
         return [command_from(row) for row in self._all(f"SELECT {COLUMNS} FROM commands WHERE {ACTIVE} ORDER BY id")]
 
-    def queue_depth(self) -> int:
+    def depth(self) -> int:
         """How many commands wait unclaimed."""
         row = self._one(f"SELECT COUNT(*) FROM commands WHERE {WAITING}", ())
         return row[0] if row else 0

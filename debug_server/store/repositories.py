@@ -9,7 +9,7 @@ from debug_server.errors import ConflictError, InvalidInputError
 from debug_server.model import Repository, check_name
 from debug_server.store.connection import Row
 from debug_server.store.encoding import mapping_from, mapping_text, moment, optional_mapping_text
-from debug_server.store.part import EVERY, StorePart, found
+from debug_server.store.table import EVERY, Table, found
 
 _COLUMNS = "id, name, remote_url, default_branch, description, settings, created_at, updated_at"
 _INSERT = (
@@ -29,10 +29,10 @@ _REMOVE = (
 )
 
 
-class Repositories(StorePart):
+class Repositories(Table):
     """Registering and finding repositories."""
 
-    def create_repository(
+    def create(
         self,
         name: str,
         remote_url: str,
@@ -53,27 +53,27 @@ class Repositories(StorePart):
             raise ConflictError(f"the repository name {name!r} is taken: choose another")
         return _repository(row)
 
-    def get_repository(self, repository_id: int) -> Repository:
+    def get(self, repository_id: int) -> Repository:
         """The row, or NotFoundError."""
         row = self._one(f"SELECT {_COLUMNS} FROM repositories WHERE id = ?", (repository_id,))
         return _repository(found(row, "repository", repository_id))
 
-    def get_repository_by_name(self, name: str) -> Repository:
+    def by_name(self, name: str) -> Repository:
         """The row, or NotFoundError."""
         row = self._one(f"SELECT {_COLUMNS} FROM repositories WHERE name = ?", (name,))
         return _repository(found(row, "repository", name))
 
-    def list_repositories(self, *, after: int = 0, limit: int = EVERY) -> list[Repository]:
+    def page(self, *, after: int = 0, limit: int = EVERY) -> list[Repository]:
         """Those with an id above ``after``, oldest first."""
         sql = f"SELECT {_COLUMNS} FROM repositories WHERE id > ? ORDER BY id LIMIT ?"
         return [_repository(row) for row in self._all(sql, (after, limit))]
 
-    def remove_repository(self, repository_id: int) -> bool:
+    def remove(self, repository_id: int) -> bool:
         """Forget a repository that nothing was made of; False if it has a session or a workspace."""
         with self._database.write() as transaction:
             return transaction.run(_REMOVE, (repository_id,)) == 1
 
-    def update_repository(
+    def update(
         self,
         repository_id: int,
         *,

@@ -7,7 +7,7 @@ from datetime import datetime
 from debug_server.model import DueTime, Schedule
 from debug_server.store.connection import Transaction
 from debug_server.store.encoding import epoch, moment
-from debug_server.store.part import StorePart
+from debug_server.store.table import Table
 
 _TAKE = "UPDATE schedules SET next_at = ?, updated_at = ? WHERE name = ? AND next_at = ?"
 
@@ -20,10 +20,10 @@ def take(transaction: Transaction, now: float, due: DueTime) -> bool:
     return transaction.run(_TAKE, (epoch(due.next_at), now, due.schedule, epoch(due.since))) == 1
 
 
-class Schedules(StorePart):
+class Schedules(Table):
     """Declaring schedules."""
 
-    def set_schedule(self, name: str, rule: str, next_at: datetime) -> None:
+    def set(self, name: str, rule: str, next_at: datetime) -> None:
         """Declare a schedule; one with the same rule keeps its time, so that what was missed is caught up."""
         with self._database.write() as transaction:
             transaction.run(
@@ -33,12 +33,12 @@ class Schedules(StorePart):
                 (name, rule, epoch(next_at), self._now()),
             )
 
-    def list_schedules(self) -> list[Schedule]:
+    def all(self) -> list[Schedule]:
         """By name."""
         rows = self._all("SELECT name, rule, next_at FROM schedules ORDER BY name")
         return [Schedule(name=name, rule=rule, next_at=moment(next_at)) for name, rule, next_at in rows]
 
-    def drop_schedule(self, name: str) -> None:
+    def drop(self, name: str) -> None:
         """Nobody declares it any more."""
         with self._database.write() as transaction:
             transaction.run("DELETE FROM schedules WHERE name = ?", (name,))

@@ -26,7 +26,8 @@ from debug_server.store.encoding import (
     optional_mapping_text,
     optional_moment,
 )
-from debug_server.store.part import StorePart, filters, found, require
+from debug_server.store.sealing import Sealer
+from debug_server.store.table import Table, filters, found, require
 
 _COLUMNS = (
     "id, repository_id, worktree_id, status, commit_sha, patch_hash, requested_by, owner_token_id, expires_at,"
@@ -55,10 +56,10 @@ _GUARDS = {
 }
 
 
-class Sessions(StorePart):
+class Sessions(Table):
     """Opening, finding and ending sessions."""
 
-    def create_session(
+    def create(
         self,
         *,
         repository_id: int | None = None,
@@ -78,22 +79,15 @@ class Sessions(StorePart):
             require(transaction, "repositories", "repository", repository_id)
             require(transaction, "worktrees", "worktree", worktree_id)
             require(transaction, "tokens", "token", owner_token_id)
-            session = self._insert_session(transaction, self._now(), (*values, optional_epoch(expires_at)), text)
+            session = insert(transaction, self._now(), (*values, optional_epoch(expires_at)), text)
         self._announce(Notice("session.created", session.id))
         return session
 
-    def _insert_session(
-        self, transaction: Transaction, now: float, values: tuple[object, ...], metadata: str
-    ) -> Session:
-        session = _session(found(transaction.one(_INSERT, (*values, metadata, now, now)), "session", "new"))
-        event_log.append(transaction, now, "session.created", "{}", session_id=session.id)
-        return session
-
-    def get_session(self, session_id: int) -> Session:
+    def get(self, session_id: int) -> Session:
         """The row, or NotFoundError."""
         return _session(found(self._one(_GET, (session_id,)), "session", session_id))
 
-    def list_sessions(
+    def page(
         self,
         *,
         status: SessionStatus | None = None,
@@ -112,7 +106,7 @@ class Sessions(StorePart):
         rows = self._all(f"SELECT {_COLUMNS} FROM sessions WHERE {terms} ORDER BY id LIMIT ?", (*params, limit))
         return [_session(row) for row in rows]
 
-    def update_session(
+    def update(
         self,
         session_id: int,
         *,
@@ -148,17 +142,50 @@ class Sessions(StorePart):
             self._announce(Notice(f"session.{status}", session_id))
         return _session(row)
 
-    def touch_sessions(self, session_ids: Iterable[int]) -> None:
+    def touch(self, session_ids: Iterable[int]) -> None:
         """Note that the sessions are in use; those that have ended stay as they are."""
         with self._database.write() as transaction:
             now = self._now()
             for session_id in session_ids:
                 transaction.run(f"UPDATE sessions SET updated_at = ? WHERE id = ? AND {_LIVE}", (now, session_id))
 
-    def list_expired_sessions(self, now: datetime) -> list[Session]:
+    def expired(self, now: datetime) -> list[Session]:
         """Sessions that have not ended although their time is over."""
         sql = f"SELECT {_COLUMNS} FROM sessions WHERE {_LIVE} AND expires_at <= ? ORDER BY id"
         return [_session(row) for row in self._all(sql, (epoch(now),))]
+
+    def secrets(self, session_id: int) -> dict[str, str]:
+        """What the session keeps sealed; empty when there is nothing, or nothing more."""
+        row = self._one("SELECT sealed_secrets FROM sessions WHERE id = ?", (session_id,))
+        (sealed,) = found(row, "session", session_id)
+        return {} if sealed is None else self._sealer.unseal(bytes(sealed), _place(session_id))
+
+    def drop_secrets(self, session_id: int) -> None:
+        """Forget what the session keeps sealed."""
+        with self._database.write() as transaction:
+            transaction.run("UPDATE sessions SET sealed_secrets = NULL WHERE id = ?", (session_id,))
+
+    def count_open(self, token_id: int) -> int:
+        """How many sessions of a token have not ended."""
+        row = self._one(f"SELECT COUNT(*) FROM sessions WHERE owner_token_id = ? AND {_LIVE}", (token_id,))
+        return row[0] if row else 0
+
+
+def insert(transaction: Transaction, now: float, values: tuple[object, ...], metadata: str) -> Session:
+    """Insert a session and its event ``session.created``."""
+    session = _session(found(transaction.one(_INSERT, (*values, metadata, now, now)), "session", "new"))
+    event_log.append(transaction, now, "session.created", "{}", session_id=session.id)
+    return session
+
+
+def seal_secrets(transaction: Transaction, sealer: Sealer, session_id: int, secrets: Mapping[str, str]) -> None:
+    """Keep secrets with a session, sealed."""
+    sealed = sealer.seal(secrets, _place(session_id))
+    transaction.run("UPDATE sessions SET sealed_secrets = ? WHERE id = ?", (sealed, session_id))
+
+
+def _place(session_id: int) -> str:
+    return f"session {session_id}"
 
 
 def _merged(transaction: Transaction, session_id: int, merge: Mapping[str, Any]) -> str:

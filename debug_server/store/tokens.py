@@ -22,7 +22,7 @@ from debug_server.store.encoding import (
     optional_epoch,
     optional_moment,
 )
-from debug_server.store.part import EVERY, StorePart, found
+from debug_server.store.table import EVERY, Table, found
 
 SECRET_BYTES = 32
 # ``last_used_at`` is for people; a write with every request would cost more than the request.
@@ -35,10 +35,10 @@ _INSERT = (
 )
 
 
-class Tokens(StorePart):
+class Tokens(Table):
     """Making, checking and revoking access tokens."""
 
-    def create_token(
+    def create(
         self,
         name: str,
         scopes: Sequence[str],
@@ -57,13 +57,13 @@ class Tokens(StorePart):
 
     def authenticate(self, secret: str) -> Token | None:
         """The token of a secret, unless it has expired or was revoked; its use is noted if the store can be written."""
-        token = self.find_token(secret)
+        token = self.find(secret)
         if token is not None and self.use_is_due(token):
             with contextlib.suppress(StoreUnavailableError):
                 self.note_uses([token.id])
         return token
 
-    def find_token(self, secret: str) -> Token | None:
+    def find(self, secret: str) -> Token | None:
         """The same without noting its use."""
         digest = _digest(secret)
         row = self._one(f"SELECT {_COLUMNS}, secret_hash FROM tokens WHERE secret_hash = ?", (digest,))
@@ -85,17 +85,17 @@ class Tokens(StorePart):
             for token_id in token_ids:
                 transaction.run("UPDATE tokens SET last_used_at = ? WHERE id = ?", (now, token_id))
 
-    def get_token(self, token_id: int) -> Token:
+    def get(self, token_id: int) -> Token:
         """The row, or NotFoundError."""
         row = self._one(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", (token_id,))
         return _token(found(row, "token", token_id))
 
-    def list_tokens(self, *, after: int = 0, limit: int = EVERY) -> list[Token]:
+    def page(self, *, after: int = 0, limit: int = EVERY) -> list[Token]:
         """Those with an id above ``after``, revoked ones too, oldest first."""
         sql = f"SELECT {_COLUMNS} FROM tokens WHERE id > ? ORDER BY id LIMIT ?"
         return [_token(row) for row in self._all(sql, (after, limit))]
 
-    def revoke_token(self, token_id: int) -> Token:
+    def revoke(self, token_id: int) -> Token:
         """Make the token useless from now on; a second time changes nothing."""
         sql = f"UPDATE tokens SET revoked_at = COALESCE(revoked_at, ?) WHERE id = ? RETURNING {_COLUMNS}"
         with self._database.write() as transaction:

@@ -18,7 +18,7 @@ from debug_server.errors import ConflictError
 from debug_server.model import Worktree, WorktreeStatus
 from debug_server.store.connection import Row
 from debug_server.store.encoding import epoch, mapping_from, mapping_text, moment, optional_moment
-from debug_server.store.part import EVERY, StorePart, filters, found, require
+from debug_server.store.table import EVERY, Table, filters, found, require
 
 _COLUMNS = (
     "id, repository_id, path, status, commit_sha, environment_hash, owner, lease_token, generation, lease_expires_at,"
@@ -42,10 +42,10 @@ _RELEASE = (
 )
 
 
-class Worktrees(StorePart):
+class Worktrees(Table):
     """Workspaces, and who holds them until when."""
 
-    def add_worktree(self, repository_id: int, path: str, backend: str) -> Worktree:
+    def add(self, repository_id: int, path: str, backend: str) -> Worktree:
         """Register an idle workspace; a path that is known is a ConflictError."""
         with self._database.write() as transaction:
             require(transaction, "repositories", "repository", repository_id)
@@ -55,17 +55,17 @@ class Worktrees(StorePart):
             raise ConflictError(f"a worktree at {path!r} is registered already")
         return _worktree(row)
 
-    def get_worktree(self, worktree_id: int) -> Worktree:
+    def get(self, worktree_id: int) -> Worktree:
         """The row, or NotFoundError."""
         return _worktree(found(self._one(_GET, (worktree_id,)), "worktree", worktree_id))
 
-    def list_worktrees(self, repository_id: int | None = None, *, after: int = 0, limit: int = EVERY) -> list[Worktree]:
+    def page(self, repository_id: int | None = None, *, after: int = 0, limit: int = EVERY) -> list[Worktree]:
         """A repository's workspaces, or everybody's, with an id above ``after``, oldest first."""
         terms, params = filters(("id > ?", after), ("repository_id = ?", repository_id))
         rows = self._all(f"SELECT {_COLUMNS} FROM worktrees WHERE {terms} ORDER BY id LIMIT ?", (*params, limit))
         return [_worktree(row) for row in rows]
 
-    def lease_worktree(
+    def lease(
         self,
         *,
         worktree_id: int,
@@ -89,7 +89,7 @@ class Worktrees(StorePart):
                 require(transaction, "worktrees", "worktree", worktree_id)
         return None if row is None else _worktree(row)
 
-    def renew_lease(self, worktree_id: int, lease_token: str, generation: int, expires_at: datetime) -> bool:
+    def renew(self, worktree_id: int, lease_token: str, generation: int, expires_at: datetime) -> bool:
         """Move the expiry; False if the lease is no longer the caller's."""
         sql = f"UPDATE worktrees SET lease_expires_at = ?, updated_at = ? {_HELD}"
         with self._database.write() as transaction:
@@ -101,7 +101,7 @@ class Worktrees(StorePart):
         with self._database.write() as transaction:
             return transaction.run(sql, (self._now(), worktree_id, lease_token, generation)) == 1
 
-    def release_worktree(
+    def release(
         self,
         worktree_id: int,
         lease_token: str,
@@ -126,26 +126,26 @@ class Worktrees(StorePart):
             f" it is {current.status}, generation {current.generation}, owner {current.owner!r}"
         )
 
-    def move_worktree(self, worktree_id: int, lease_token: str, generation: int, path: str) -> bool:
+    def move(self, worktree_id: int, lease_token: str, generation: int, path: str) -> bool:
         """Give the row another directory; False if the lease is no longer the caller's."""
         sql = f"UPDATE worktrees SET path = ?, updated_at = ? {_HELD}"
         with self._database.write() as transaction:
             return transaction.run(sql, (path, self._now(), worktree_id, lease_token, generation)) == 1
 
-    def list_expired_leases(self, now: datetime) -> list[Worktree]:
+    def expired(self, now: datetime) -> list[Worktree]:
         """Workspaces whose holder let its time run out."""
         sql = f"SELECT {_COLUMNS} FROM worktrees WHERE status <> 'idle' AND lease_expires_at <= ? ORDER BY id"
         return [_worktree(row) for row in self._all(sql, (epoch(now),))]
 
-    def clear_worktree(self, worktree_id: int) -> Worktree:
+    def clear(self, worktree_id: int) -> Worktree:
         """Forget the commit and the environment that the workspace held."""
         return self._set(worktree_id, "commit_sha = NULL, environment_hash = NULL", ())
 
-    def set_worktree_metadata(self, worktree_id: int, metadata: Mapping[str, Any]) -> Worktree:
+    def set_metadata(self, worktree_id: int, metadata: Mapping[str, Any]) -> Worktree:
         """Replace the metadata."""
         return self._set(worktree_id, "metadata = ?", (mapping_text(metadata, what="worktree metadata"),))
 
-    def remove_worktree(self, worktree_id: int) -> None:
+    def remove(self, worktree_id: int) -> None:
         """Forget the workspace; its sessions stay."""
         with self._database.write() as transaction:
             if not transaction.run("DELETE FROM worktrees WHERE id = ?", (worktree_id,)):

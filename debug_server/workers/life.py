@@ -106,7 +106,7 @@ class Life:
 
     def _run(self, order: LifeOrder) -> ExitRecord:
         store, spec = self._runner.store, order.spec
-        command = store.add_command(
+        command = store.commands.add(
             session_id=order.session_id,
             argv=spec.argv,
             env=spec.env,

@@ -67,7 +67,7 @@ class Reporter:
 
     def _append(self, kind: str, command_id: int | None, subject: str, data: dict[str, Any]) -> None:
         try:
-            self._store.append_event(kind, command_id=command_id, subject=subject, data=data)
+            self._store.events.append(kind, command_id=command_id, subject=subject, data=data)
         except DebugServerError as error:
             _LOG.warning("worker_event_lost", extra={"kind": kind, "error": str(error)})
 

@@ -165,14 +165,14 @@ class Workers:
 
     def _open(self, spec: WorkerSpec, number: int) -> int:
         about = {"worker": spec.name, "instance": number, "workspace": str(spec.cwd)}
-        session = self._store.create_session(requested_by="workers", metadata=about)
-        self._store.update_session(session.id, status=SessionStatus.RUNNING)
+        session = self._store.sessions.create(requested_by="workers", metadata=about)
+        self._store.sessions.update(session.id, status=SessionStatus.RUNNING)
         return session.id
 
     def _close_sessions(self) -> None:
         for session_id in set(self._sessions) - self._left:  # whoever adopts the others goes on in their sessions
             with contextlib.suppress(DebugServerError):  # an operator has closed it
-                self._store.update_session(session_id, status=SessionStatus.COMPLETED)
+                self._store.sessions.update(session_id, status=SessionStatus.COMPLETED)
 
     def _folder(self, name: str, number: int) -> Path:
         return self._runner.paths.artifacts_root.absolute() / "workers" / f"{name}-{number}"

@@ -58,11 +58,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _find(local: Local, text: str) -> Repository:
     store = local.store
-    return store.get_repository(int(text)) if text.isdigit() else store.get_repository_by_name(text)
+    return store.repositories.get(int(text)) if text.isdigit() else store.repositories.by_name(text)
 
 
 def _show(local: Local, repository: Repository) -> list[str]:
-    active = [row for row in local.store.list_worktrees(repository.id) if row.status is not WorktreeStatus.IDLE]
+    active = [row for row in local.store.worktrees.page(repository.id) if row.status is not WorktreeStatus.IDLE]
     if not active:
         return [f"no workspace of {repository.name} is leased"]
     return _table([_HEADINGS, *(_cells(row) for row in active)])

@@ -30,16 +30,16 @@ _LOG = logging.getLogger(__name__)
 InUse = Callable[[Worktree], bool]
 
 
-class WorktreeStore(Protocol):
-    """What leasing needs of the metadata store."""
+class WorktreeRows(Protocol):
+    """The rows of workspaces."""
 
-    def add_worktree(self, repository_id: int, path: str, backend: str) -> Worktree:
+    def add(self, repository_id: int, path: str, backend: str) -> Worktree:
         """A new idle row."""
 
-    def list_worktrees(self, repository_id: int) -> list[Worktree]:
+    def page(self, repository_id: int) -> list[Worktree]:
         """A repository's rows."""
 
-    def lease_worktree(
+    def lease(
         self,
         *,
         worktree_id: int,
@@ -55,10 +55,10 @@ class WorktreeStore(Protocol):
     def mark_busy(self, worktree_id: int, lease_token: str, generation: int) -> bool:
         """reserved -> busy, if the lease is still ours."""
 
-    def renew_lease(self, worktree_id: int, lease_token: str, generation: int, expires_at: datetime) -> bool:
+    def renew(self, worktree_id: int, lease_token: str, generation: int, expires_at: datetime) -> bool:
         """Extend, if the lease is still ours."""
 
-    def release_worktree(
+    def release(
         self,
         worktree_id: int,
         lease_token: str,
@@ -69,14 +69,22 @@ class WorktreeStore(Protocol):
     ) -> bool:
         """Back to idle; False if it is idle already, ConflictError if somebody else holds it."""
 
-    def move_worktree(self, worktree_id: int, lease_token: str, generation: int, path: str) -> bool:
+    def move(self, worktree_id: int, lease_token: str, generation: int, path: str) -> bool:
         """Give the row another directory, if the lease is still ours."""
 
-    def list_expired_leases(self, now: datetime) -> list[Worktree]:
+    def expired(self, now: datetime) -> list[Worktree]:
         """Leased rows whose time is over."""
 
-    def clear_worktree(self, worktree_id: int) -> Worktree:
+    def clear(self, worktree_id: int) -> Worktree:
         """Forget the commit and the environment."""
+
+
+class WorktreeStore(Protocol):
+    """What leasing needs of the metadata store."""
+
+    @property
+    def worktrees(self) -> WorktreeRows:
+        """The rows of workspaces."""
 
 
 class LeaseHolders(Protocol):

@@ -140,7 +140,7 @@ class WorktreePool:
 
     def renew(self, lease: WorktreeLease) -> None:
         """Start the lease's time anew; LeaseLostError if it was taken over or released."""
-        if lease.released or not self._store.renew_lease(
+        if lease.released or not self._store.worktrees.renew(
             lease.worktree.id, lease.lease_token, lease.generation, self._now() + self.settings.lease_ttl
         ):
             raise LeaseLostError(
@@ -204,7 +204,7 @@ class WorktreePool:
         """Clean every workspace whose lease expired and in which nothing runs, and what killed processes left."""
         self._expire_abandoned()
         paths = []
-        for row in self._store.list_expired_leases(self._now()):
+        for row in self._store.worktrees.expired(self._now()):
             if not self._is_ours(row) or self._busy(row):
                 continue
             with self._lock():
@@ -225,7 +225,9 @@ class WorktreePool:
         now = self._now()
         running = [row for row in self._rows() if row.lease_expires_at is not None and row.lease_expires_at > now]
         for row in self._holders.abandoned(running):
-            if row.lease_token is not None and self._store.renew_lease(row.id, row.lease_token, row.generation, now):
+            if row.lease_token is not None and self._store.worktrees.renew(
+                row.id, row.lease_token, row.generation, now
+            ):
                 _LOG.info("lease_abandoned", extra={"path": row.path, "process": row.process})
 
     def reclaim_stale_worktrees(self, *, max_idle_age: timedelta, max_bytes: int | None = None) -> list[Path]:
@@ -246,7 +248,7 @@ class WorktreePool:
                 unwanted = row.status is WorktreeStatus.IDLE and (row.updated_at <= limit or over)
                 if unwanted and (row.commit_sha or path.exists()):
                     self.backend.discard(path)
-                    self._store.clear_worktree(row.id)
+                    self._store.worktrees.clear(row.id)
                     sizes.pop(row.id, None)
                     removed.append(path)
         self.backend.collect(unused_since=limit.timestamp())
@@ -283,7 +285,7 @@ class WorktreePool:
                     return lease
             if len(rows) >= self.settings.max_worktrees:
                 return None
-            row = self._store.add_worktree(self.settings.repository_id, str(self._new_path()), self.backend.name)
+            row = self._store.worktrees.add(self.settings.repository_id, str(self._new_path()), self.backend.name)
             return self._lease(row, request)
 
     def _candidates(self, rows: list[Worktree], request: _Request) -> Iterator[Worktree]:
@@ -303,7 +305,7 @@ class WorktreePool:
 
     def _lease(self, row: Worktree, request: _Request) -> WorktreeLease | None:
         token = secrets.token_urlsafe(24)
-        leased = self._store.lease_worktree(
+        leased = self._store.worktrees.lease(
             worktree_id=row.id,
             owner=request.owner,
             lease_token=token,
@@ -329,7 +331,7 @@ class WorktreePool:
     def _prepared(self, lease: WorktreeLease, *, keep: bool) -> WorktreeLease:
         try:
             self.backend.prepare(lease.path, lease.commit_sha, keep=keep)
-            busy = self._store.mark_busy(lease.worktree.id, lease.lease_token, lease.generation)
+            busy = self._store.worktrees.mark_busy(lease.worktree.id, lease.lease_token, lease.generation)
         except BaseException:
             self._clean(lease)
             self._give_back(lease, commit=None, environment=None)
@@ -345,7 +347,7 @@ class WorktreePool:
         except (OSError, WorktreePoolError) as error:
             lease.left = f"{lease.path} could not be cleaned and was set aside: {error}"
             self._aside.add(lease.path, reason=str(error))
-            moved = self._store.move_worktree(
+            moved = self._store.worktrees.move(
                 lease.worktree.id, lease.lease_token, lease.generation, str(self._new_path())
             )
             if not moved:
@@ -357,7 +359,7 @@ class WorktreePool:
     def _give_back(self, lease: WorktreeLease, *, commit: str | None, environment: str | None) -> None:
         lease.released = True
         try:
-            self._store.release_worktree(
+            self._store.worktrees.release(
                 lease.worktree.id,
                 lease.lease_token,
                 lease.generation,
@@ -377,7 +379,7 @@ class WorktreePool:
             self.recover()
 
     def _rows(self) -> list[Worktree]:
-        return [row for row in self._store.list_worktrees(self.settings.repository_id) if self._is_ours(row)]
+        return [row for row in self._store.worktrees.page(self.settings.repository_id) if self._is_ours(row)]
 
     def _is_ours(self, row: Worktree) -> bool:
         ours = Path(row.path).parent == self.settings.worktree_root.absolute()

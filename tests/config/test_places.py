@@ -133,14 +133,14 @@ def test_rows_of_earlier_versions_keep_their_files(tmp_path: Path, environ: dict
     done = run(environ | {"DEBUG_SERVER_PATHS_ARTIFACTS": str(data)}, tmp_path, "run", "--", "echo", "old")
     assert done.returncode == 0
     with open_store(default_url({}, data)) as store:
-        path = store.get_command(1).log_path or ""
+        path = store.commands.get(1).log_path or ""
         relative = os.path.relpath(path, tmp_path)
         with store._database.write() as transaction:  # as an earlier version wrote it
             transaction.run("UPDATE commands SET log_path = ?", (relative,))
             transaction.run("UPDATE artifacts SET path = ?", (relative,))
-        store.make_paths_absolute(data)
-        assert store.get_command(1).log_path == path
-        assert [item.path for item in store.list_artifacts(1)] == [path]
+        store.folder.make_paths_absolute(data)
+        assert store.commands.get(1).log_path == path
+        assert [item.path for item in store.artifacts.in_session(1)] == [path]
 
 
 def test_without_a_home_the_message_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def test_a_caller_from_elsewhere_needs_a_token(governor: Governor, tmp_path: Pat
     governor.configure(ONE_RUNNER, repos_text({"repo": path}))
     with open_store(str(governor.root / ".artifacts/data/metadata.db")) as store:
         tokens = {
-            name: store.create_token(name, scopes)[1]
+            name: store.tokens.create(name, scopes)[1]
             for name, scopes in {"watcher": ["sessions:read"], "all": ["admin"]}.items()
         }
     governor.host = "0.0.0.0"
@@ -82,8 +82,8 @@ def _handed_on(governor: Governor, repo: pb.AddRepoRequest) -> None:
 def _sent_away(governor: Governor, events: Any, channel: grpc.Channel) -> None:
     """Who follows the stream does so no longer than the token is good."""
     with open_store(str(governor.root / ".artifacts/data/metadata.db")) as store:
-        admin = store.create_token("admin", ["admin"])[1]
-        made, secret = store.create_token("short", ["sessions:read"])
+        admin = store.tokens.create("admin", ["admin"])[1]
+        made, secret = store.tokens.create("short", ["sessions:read"])
     following = events.Stream(
         pb.StreamRequest(follow=True), metadata=(("authorization", f"Bearer {secret}"),), timeout=60
     )

@@ -102,5 +102,5 @@ def test_sessions_live_as_long_as_they_should_over_a_jump(local: Local, tmp_path
     assert keeper.tidy() == [bounded.id]
     clock.passes(IDLE)
     assert keeper.tidy() == [idle.id]
-    assert local.store.get_session(bounded.id).status is SessionStatus.CANCELLED
-    assert local.store.get_session(idle.id).status is SessionStatus.COMPLETED
+    assert local.store.sessions.get(bounded.id).status is SessionStatus.CANCELLED
+    assert local.store.sessions.get(idle.id).status is SessionStatus.COMPLETED

@@ -59,7 +59,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _leased(local: Local) -> list[Worktree]:
-    return [row for row in local.store.list_worktrees() if row.status is not WorktreeStatus.IDLE]
+    return [row for row in local.store.worktrees.page() if row.status is not WorktreeStatus.IDLE]
 
 
 @contextmanager
@@ -92,10 +92,10 @@ def test_an_open_session_keeps_its_lease(tmp_path: Path, hold: Hold) -> None:
     _kill(hold("session"))
     with open_local(tmp_path) as local:
         (session,) = local.sessions.open_sessions()
-        before = local.store.get_worktree(session.worktree_id or 0)
+        before = local.store.worktrees.get(session.worktree_id or 0)
         _recover(local)
         local.sessions.lease(session).renew()
-        assert local.store.get_worktree(before.id).generation == before.generation
+        assert local.store.worktrees.get(before.id).generation == before.generation
         local.sessions.close(session)
         assert _leased(local) == []
 
@@ -109,10 +109,10 @@ def test_an_adopted_command_keeps_its_workspace(tmp_path: Path, hold: Hold) -> N
         _kill(process)
         _recover(local)
         assert [row.id for row in _leased(local)] == [session.worktree_id]
-        (command,) = local.store.list_commands(session.id)
+        (command,) = local.store.commands.in_session(session.id)
         assert local.engine.start() == [command.id]
         local.engine.close_session(session, SessionStatus.CANCELLED)
-        assert local.store.get_command(command.id).status is CommandStatus.CANCELLED
+        assert local.store.commands.get(command.id).status is CommandStatus.CANCELLED
         assert _leased(local) == []
         local.engine.stop()
 
@@ -129,7 +129,7 @@ def test_without_a_server_the_next_process_leases_it(tmp_path: Path, remote: Rem
                 _kill(process)
             else:
                 local.sessions.close(local.sessions.open(repository, commit="main", owner="y", timeout=0))
-                assert len(local.store.list_worktrees()) == 1
+                assert len(local.store.worktrees.page()) == 1
 
 
 def test_other_processes_leases_end_by_their_time(tmp_path: Path, remote: Remote) -> None:
@@ -144,8 +144,8 @@ def test_other_processes_leases_end_by_their_time(tmp_path: Path, remote: Remote
             worktree_root=pool.settings.worktree_root,
         )
         plain.acquire_worktree(commit_sha="main", owner="old", environment_hash=None)
-        elsewhere = local.store.add_worktree(repository.id, str(pool.settings.worktree_root / "wt-0"), "pool")
-        assert local.store.lease_worktree(
+        elsewhere = local.store.worktrees.add(repository.id, str(pool.settings.worktree_root / "wt-0"), "pool")
+        assert local.store.worktrees.lease(
             worktree_id=elsewhere.id,
             owner="x",
             lease_token="t",

@@ -55,7 +55,7 @@ def _fill_up(place: Path) -> None:
 
 def _await_running(bench: Bench, commands: list[Command]) -> None:
     def running() -> bool:
-        return all(bench.store.get_command(row.id).status is CommandStatus.RUNNING for row in commands)
+        return all(bench.store.commands.get(row.id).status is CommandStatus.RUNNING for row in commands)
 
     eventually(running, what="running commands")
 
@@ -101,7 +101,7 @@ def test_a_full_disk_costs_the_store_its_reserve_and_nothing_else(disk: Path, ma
     failures = 0
     for number in range(60):
         try:
-            bench.store.append_event(f"event.{number}", data={"text": "x" * 1000})
+            bench.store.events.append(f"event.{number}", data={"text": "x" * 1000})
         except Exception:  # noqa: BLE001 - counted
             failures += 1
     assert failures <= 1

@@ -29,7 +29,7 @@ def test_files_of_a_command_whose_server_died_are_kept(bench: Bench) -> None:
         engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
         engine.start()
         engine.stop()
-        (artifact,) = bench.store.list_artifacts(bench.session.id, kind=ArtifactKind.CUSTOM)
+        (artifact,) = bench.store.artifacts.in_session(bench.session.id, kind=ArtifactKind.CUSTOM)
         assert artifact.name == "out.txt" and Path(artifact.path).read_text() == "result\n"
         (bench.workspace / "later.txt").touch()  # not that command's any more
 
@@ -37,48 +37,48 @@ def test_files_of_a_command_whose_server_died_are_kept(bench: Bench) -> None:
 def test_one_session_s_trouble_is_not_the_others(bench: Bench) -> None:
     """A session of a repository with settings that cannot be used does not keep a later one from its end."""
     store = bench.store
-    broken = store.create_repository("broken", "/nowhere", settings={"max_worktrees": "many"})
-    row = store.add_worktree(broken.id, "/nowhere/wt", "pool")
+    broken = store.repositories.create("broken", "/nowhere", settings={"max_worktrees": "many"})
+    row = store.worktrees.add(broken.id, "/nowhere/wt", "pool")
     soon = datetime.now(UTC) + timedelta(hours=1)
-    leased = store.lease_worktree(
+    leased = store.worktrees.lease(
         worktree_id=row.id, owner="x", lease_token="t", commit_sha="c", environment_hash=None, expires_at=soon
     )
     assert leased is not None
     metadata = {"lease_generation": leased.generation}
-    stuck = store.create_session(repository_id=broken.id, worktree_id=row.id, metadata=metadata)
-    expired = store.create_session(expires_at=datetime.now(UTC))
+    stuck = store.sessions.create(repository_id=broken.id, worktree_id=row.id, metadata=metadata)
+    expired = store.sessions.create(expires_at=datetime.now(UTC))
     sessions = Sessions.of(store, bench.settings)
     engine = LocalEngine(store=store, supervisor=bench.supervisor, sessions=sessions)
     keeper = Housekeeper(
         store=store, sessions=sessions, supervisor=bench.supervisor, cancel=engine.cancel, wait=engine.wait
     )
     assert keeper.tidy() == [expired.id]
-    assert store.get_session(stuck.id).status is SessionStatus.PENDING
+    assert store.sessions.get(stuck.id).status is SessionStatus.PENDING
 
 
 def test_no_session_keeps_a_server_from_starting(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """A row that nobody can make sense of is logged: the engine starts, and the sessions after it have what is due."""
     store, owner = bench.store, Owner(bench.settings.paths.owners_dir)
     owner.close()
-    broken = store.create_session(metadata={"process": owner.name, "branch_tree": "no mapping"})
-    odd = store.create_session(metadata={"branch_tree": "no mapping"})
+    broken = store.sessions.create(metadata={"process": owner.name, "branch_tree": "no mapping"})
+    odd = store.sessions.create(metadata={"branch_tree": "no mapping"})
     for session in (broken, odd, bench.session):
         bench.supervisor.run_command(
             session.id, CommandSpec(["touch", "out.txt"]), Workspace(bench.workspace), metadata={ARTIFACTS: ["*.txt"]}
         )
-    abandoned = store.create_session(metadata={"process": owner.name})
+    abandoned = store.sessions.create(metadata={"process": owner.name})
     engine = LocalEngine(store=store, supervisor=bench.supervisor)
     engine.start()
     engine.stop()
-    assert store.get_session(abandoned.id).status is SessionStatus.FAILED
-    assert [item.name for item in store.list_artifacts(bench.session.id, kind=ArtifactKind.CUSTOM)] == ["out.txt"]
+    assert store.sessions.get(abandoned.id).status is SessionStatus.FAILED
+    assert [item.name for item in store.artifacts.in_session(bench.session.id, kind=ArtifactKind.CUSTOM)] == ["out.txt"]
     assert {"settling_failed", "artifacts_lost"} <= {record.getMessage() for record in caplog.records}
 
 
 def test_upkeep_goes_on_after_a_repository_that_cannot_be_used(bench: Bench) -> None:
     """Settings that nobody can use, of a repository with workspaces, do not end the thread that takes leases back."""
-    broken = bench.store.create_repository("broken", "/nowhere", settings={"max_worktrees": "many"})
-    bench.store.add_worktree(broken.id, "/nowhere/wt", "pool")
+    broken = bench.store.repositories.create("broken", "/nowhere", settings={"max_worktrees": "many"})
+    bench.store.worktrees.add(broken.id, "/nowhere/wt", "pool")
     sessions = Sessions.of(bench.store, bench.settings)
     upkeep = Upkeep(store=bench.store, sessions=sessions, supervisor=bench.supervisor)
     upkeep.recover_leases()
@@ -100,9 +100,9 @@ def test_a_session_whose_command_still_runs_is_not_closed(make_bench: Callable[.
     patience, keeper._close_seconds = keeper._close_seconds, 0.0
     with pytest.raises(ConflictError, match="still runs"):
         keeper.close(bench.session, SessionStatus.COMPLETED)
-    assert is_open(bench.store.get_session(bench.session.id))
+    assert is_open(bench.store.sessions.get(bench.session.id))
     keeper._close_seconds = patience
     keeper.close(bench.session, SessionStatus.COMPLETED)
-    assert bench.store.get_session(bench.session.id).status is SessionStatus.COMPLETED
-    assert bench.store.get_command(command.id).status.terminal
+    assert bench.store.sessions.get(bench.session.id).status is SessionStatus.COMPLETED
+    assert bench.store.commands.get(command.id).status.terminal
     engine.stop()

@@ -48,7 +48,7 @@ def _await(engine: LocalEngine, *commands: Command) -> list[Command]:
 
 
 def _await_running(bench: Bench, command: Command) -> None:
-    eventually(lambda: bench.store.get_command(command.id).status is CommandStatus.RUNNING, what="a running command")
+    eventually(lambda: bench.store.commands.get(command.id).status is CommandStatus.RUNNING, what="a running command")
 
 
 def _lines(bench: Bench) -> list[str]:
@@ -100,7 +100,7 @@ def test_the_queue_is_bounded(make_bench: MakeBench) -> None:
     waiting = [_submit(engine, bench, "true") for _ in range(3)]
     with pytest.raises(QueueFullError, match="3"):
         _submit(engine, bench, "true")
-    assert len(bench.store.list_commands(bench.session.id)) == 3
+    assert len(bench.store.commands.in_session(bench.session.id)) == 3
     engine.start()
     _await(engine, *waiting)
     engine.stop()
@@ -126,18 +126,18 @@ def test_cancel_while_pending(bench: Bench) -> None:
     _await(engine, _submit(engine, bench, "true"))
     engine.stop()
     assert not (bench.workspace / "ran").exists()
-    assert bench.store.get_command(command.id).exit_reason is ExitReason.CANCELLED
+    assert bench.store.commands.get(command.id).exit_reason is ExitReason.CANCELLED
 
 
 def test_cancel_while_claimed(bench: Bench) -> None:
     """Claimed and not yet started: the mark in its row ends it as soon as it would begin."""
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
     command = _submit(engine, bench, "sleep 1000")
-    claimed = bench.store.claim_next(bench.supervisor.owner)
+    claimed = bench.store.queue.claim_next(bench.supervisor.owner)
     assert claimed is not None and claimed.id == command.id
     assert not engine.cancel(command.id).status.terminal
     engine._run(claimed)
-    ended = bench.store.get_command(command.id)
+    ended = bench.store.commands.get(command.id)
     assert (ended.status, ended.exit_reason) == (CommandStatus.CANCELLED, ExitReason.CANCELLED)
 
 
@@ -174,9 +174,9 @@ def test_signals_and_stdin_of_a_running_command(bench: Bench) -> None:
         )
         command = engine.submit(session_id=bench.session.id, spec=spec)
         _await_running(bench, command)
-        with engine.connect(bench.store.get_command(command.id)) as connection:
+        with engine.connect(bench.store.commands.get(command.id)) as connection:
             connection.write_stdin("w1", b"hello\n")
-        eventually(lambda: b"got hello" in Path(str(bench.store.get_command(command.id).log_path)).read_bytes())
+        eventually(lambda: b"got hello" in Path(str(bench.store.commands.get(command.id).log_path)).read_bytes())
         engine.signal(command.id, 10)
         (ended,) = _await(engine, command)
         assert ended.exit_code == 4
@@ -193,7 +193,7 @@ def test_stop_lets_go_and_another_engine_adopts(make_bench: MakeBench) -> None:
     _await_running(first, command)
     engine.stop()
     assert first.supervisor.pipeline.running == [], "it was let go, not given up on"
-    assert first.store.get_command(command.id).status is CommandStatus.RUNNING
+    assert first.store.commands.get(command.id).status is CommandStatus.RUNNING
     first.supervisor.close()
     second = make_bench(root=first.root)
     successor = LocalEngine(store=second.store, supervisor=second.supervisor)
@@ -211,7 +211,7 @@ def test_stop_waits_for_a_grace(bench: Bench) -> None:
     command = _submit(engine, bench, "sleep 0.3")
     _await_running(bench, command)
     engine.stop(grace=60.0)
-    assert bench.store.get_command(command.id).status is CommandStatus.SUCCEEDED
+    assert bench.store.commands.get(command.id).status is CommandStatus.SUCCEEDED
 
 
 def test_two_engines_never_run_a_command_twice(make_bench: MakeBench) -> None:
@@ -227,14 +227,14 @@ def test_two_engines_never_run_a_command_twice(make_bench: MakeBench) -> None:
         ended = _await(engines[0], *commands)
     assert {command.status for command in ended} == {CommandStatus.SUCCEEDED}
     assert sorted(map(int, _lines(first))) == list(range(60))
-    finished = [event.command_id for event in first.store.read_events(0, 10_000) if event.kind == "command.finished"]
+    finished = [event.command_id for event in first.store.events.read(0, 10_000) if event.kind == "command.finished"]
     assert sorted(filter(None, finished)) == sorted(command.id for command in commands)
     assert len({command.owner for command in ended}) == 2, "both have worked"
 
 
 def test_a_command_that_cannot_be_prepared_ends(bench: Bench) -> None:
     """Its workspace is gone: the row fails with the reason, and the engine goes on."""
-    session = bench.store.create_session(metadata={"workspace": str(bench.root / "gone")})
+    session = bench.store.sessions.create(metadata={"workspace": str(bench.root / "gone")})
     with _running(bench) as engine:
         command = engine.submit(session_id=session.id, spec=CommandSpec(["true"]))
         (ended,) = _await(engine, command)

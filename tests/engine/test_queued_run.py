@@ -39,7 +39,7 @@ def test_stdin_is_there_from_the_start(make_bench: MakeBench, mechanism: str) ->
     expected = subprocess.run(["md5sum"], input=text.encode(), capture_output=True, check=True).stdout
     with LogReader(ended.log_path) as reader:
         assert reader.tail(100) == expected
-    eventually(lambda: bench.store.get_session(command.session_id).status is SessionStatus.COMPLETED)
+    eventually(lambda: bench.store.sessions.get(command.session_id).status is SessionStatus.COMPLETED)
 
 
 def test_a_workspace_is_leased_when_the_turn_comes(bench: Bench, tmp_path: Path) -> None:
@@ -51,15 +51,15 @@ def test_a_workspace_is_leased_when_the_turn_comes(bench: Bench, tmp_path: Path)
     subprocess.run([*git, "add", "."], env=plain_git(), check=True)
     subprocess.run([*git, "commit", "-qm", "one"], env=plain_git(), check=True)
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
-    repository = bench.store.create_repository("source", str(source))
+    repository = bench.store.repositories.create("source", str(source))
     spec = CommandSpec(["sh", "-c", "cat file && echo changed > file"])
     command = engine.queue_run(QueuedRun(spec=spec, repository_id=repository.id, commit="main"))
-    assert bench.store.get_session(command.session_id).worktree_id is None
+    assert bench.store.sessions.get(command.session_id).worktree_id is None
     engine.start()
     try:
         assert engine.wait(command.id, 60.0).status is CommandStatus.SUCCEEDED
-        eventually(lambda: bench.store.get_session(command.session_id).status is SessionStatus.COMPLETED)
+        eventually(lambda: bench.store.sessions.get(command.session_id).status is SessionStatus.COMPLETED)
     finally:
         engine.stop()
     assert (source / "file").read_text() == "content\n"
-    assert all(row.lease_token is None for row in bench.store.list_worktrees(repository.id))
+    assert all(row.lease_token is None for row in bench.store.worktrees.page(repository.id))

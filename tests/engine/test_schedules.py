@@ -29,7 +29,7 @@ class Clock:
 
 def _planned(store: MetadataStore, acted: list[datetime]) -> dict[str, Planned]:
     def act(due: DueTime) -> None:
-        if store.add_together([], due=due) is not None:
+        if store.runs.add([], due=due) is not None:
             acted.append(due.moment)
 
     return {"dispatch:plan": Planned(rule=parse_rule("Mon 08:00"), act=act)}
@@ -46,7 +46,7 @@ def test_missed_times_are_caught_up_once(tmp_path: Path) -> None:
         assert again.run_due(clock.time) == ["dispatch:plan"]
         assert again.run_due(clock.time) == []
         assert acted == [datetime(2026, 11, 30, 8, 0, tzinfo=UTC)]
-        assert store.list_schedules()[0].next_at == datetime(2026, 12, 7, 8, 0, tzinfo=UTC)
+        assert store.schedules.all()[0].next_at == datetime(2026, 12, 7, 8, 0, tzinfo=UTC)
 
 
 def test_a_time_is_due_until_its_action_succeeds(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_what_is_no_longer_declared_is_forgotten(tmp_path: Path) -> None:
         scheduler.declare("other:", {"other:x": _planned(store, acted)["dispatch:plan"]})
         scheduler.declare("dispatch:", _planned(store, acted))
         scheduler.declare("dispatch:", {})
-        assert [row.name for row in store.list_schedules()] == ["other:x"]
+        assert [row.name for row in store.schedules.all()] == ["other:x"]
         with pytest.raises(ValueError, match="other:x"):
             scheduler.declare("dispatch:", {"other:x": _planned(store, acted)["dispatch:plan"]})
 
@@ -114,7 +114,7 @@ def test_a_defect_in_one_action_does_not_end_the_others(tmp_path: Path) -> None:
         clock.time += timedelta(hours=2)
         assert scheduler.run_due(clock.time) == ["dispatch:broken", "dispatch:plan"]
         assert acted == [datetime(2026, 11, 16, 8, 0, tzinfo=UTC)]
-        assert [row.next_at > clock.time for row in store.list_schedules()] == [False, True]
+        assert [row.next_at > clock.time for row in store.schedules.all()] == [False, True]
 
 
 def test_what_fails_is_not_tried_all_the_time(tmp_path: Path) -> None:

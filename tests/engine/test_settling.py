@@ -38,7 +38,7 @@ def _queue(engine: LocalEngine, bench: Bench, text: str) -> Command:
 
 def _await_running(bench: Bench, commands: list[Command]) -> None:
     def running() -> bool:
-        return all(bench.store.get_command(row.id).status is CommandStatus.RUNNING for row in commands)
+        return all(bench.store.commands.get(row.id).status is CommandStatus.RUNNING for row in commands)
 
     eventually(running, what="running commands")
 
@@ -52,7 +52,7 @@ def _await_no_record(bench: Bench, command: Command) -> None:
 
 
 def _kinds(bench: Bench, command: Command) -> list[str]:
-    return [event.kind for event in bench.store.read_events(0, 1000) if event.command_id == command.id]
+    return [event.kind for event in bench.store.events.read(0, 1000) if event.command_id == command.id]
 
 
 def test_ends_are_recorded_when_the_store_is_back(database_url: str, make_bench: MakeBench) -> None:
@@ -71,9 +71,9 @@ def test_ends_are_recorded_when_the_store_is_back(database_url: str, make_bench:
         for command in ended:
             assert (command.status, command.exit_code) == (CommandStatus.FAILED, 3)
             assert bench.log(command)["stdout"] == b"begun\n"
-            kinds = {item.kind for item in bench.store.list_artifacts(command.session_id)}
+            kinds = {item.kind for item in bench.store.artifacts.in_session(command.session_id)}
             assert kinds == {ArtifactKind.LOG, ArtifactKind.CUSTOM}
-            assert bench.store.get_session(command.session_id).status is SessionStatus.FAILED
+            assert bench.store.sessions.get(command.session_id).status is SessionStatus.FAILED
             assert _kinds(bench, command).count("command.finished") == 1
             _await_no_record(bench, command)
         assert not bench.supervisor.pipeline.unsettled
@@ -94,8 +94,8 @@ def test_ends_of_a_server_that_left_meanwhile(make_bench: MakeBench) -> None:
     with _running(bench) as engine:
         ended = engine.wait(command.id, 60.0)
     assert (ended.status, ended.exit_code) == (CommandStatus.FAILED, 3)
-    assert bench.store.get_session(command.session_id).status is SessionStatus.FAILED
-    names = {item.name for item in bench.store.list_artifacts(command.session_id, kind=ArtifactKind.CUSTOM)}
+    assert bench.store.sessions.get(command.session_id).status is SessionStatus.FAILED
+    names = {item.name for item in bench.store.artifacts.in_session(command.session_id, kind=ArtifactKind.CUSTOM)}
     assert names == {"out.txt"}
 
 
@@ -105,7 +105,7 @@ def test_a_refusal_is_recorded_when_the_store_is_back(make_bench: MakeBench) -> 
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
     run = QueuedRun(spec=CommandSpec(["true"]), directory=bench.root / "gone")
     command = engine.queue_run(run)
-    claimed = bench.store.claim_next(engine.owner)
+    claimed = bench.store.queue.claim_next(engine.owner)
     assert claimed is not None
     with away(bench.database_url):
         engine._work(engine._run, claimed, claimed.id)
@@ -114,14 +114,14 @@ def test_a_refusal_is_recorded_when_the_store_is_back(make_bench: MakeBench) -> 
     ended = engine.wait(command.id, 60.0)
     engine.stop()
     assert ended.exit_reason is ExitReason.SPAWN_FAILED
-    assert bench.store.get_session(command.session_id).status is SessionStatus.FAILED
+    assert bench.store.sessions.get(command.session_id).status is SessionStatus.FAILED
 
 
 def test_what_this_process_claimed_and_forgot_is_begun_anew(bench: Bench) -> None:
     """A claim whose answer was lost leaves a command that nobody works on: it goes back to the queue and runs."""
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
     command = engine.submit(session_id=bench.session.id, spec=CommandSpec(["sh", "-c", "echo once >> order"]))
-    assert bench.store.claim_next(engine.owner) is not None
+    assert bench.store.queue.claim_next(engine.owner) is not None
     engine.start()
     for _ in range(2):
         engine._look_around()

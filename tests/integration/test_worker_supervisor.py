@@ -77,7 +77,7 @@ def remote(place: Path) -> Remote:
 
 @pytest.fixture
 def worktree_pool(place: Path, metadata_store: MetadataStore, remote: Remote) -> WorktreePool:
-    repository = metadata_store.create_repository(name="example", remote_url=str(remote.path), default_branch="main")
+    repository = metadata_store.repositories.create(name="example", remote_url=str(remote.path), default_branch="main")
     return WorktreePool(
         metadata_store,
         WorktreePoolSettings(
@@ -102,7 +102,7 @@ def test_the_documented_example(
     metadata_store: MetadataStore, worktree_pool: WorktreePool, remote: Remote, environments: bool
 ) -> None:
     """The example of docs/runner.md, names unchanged: lease, patch, environment, run, result, row, log artifact."""
-    session = metadata_store.create_session(commit_sha=remote.commits[0])
+    session = metadata_store.sessions.create(commit_sha=remote.commits[0])
     request = Request(commit=remote.commits[0], owner="agent", environment_hash="abc", patch=PATCH)
 
     settings = RunnerSettings.from_toml(Path("config/runner.toml"))
@@ -147,9 +147,9 @@ def test_the_documented_example(
     assert b"1 passed" in heard
     assert result.log_path.name == f"pytest-{result.command_id}.log"
     assert result.log_path.parent.name == str(session.id)
-    row = metadata_store.get_command(result.command_id)
+    row = metadata_store.commands.get(result.command_id)
     assert (row.status, row.exit_reason) == (CommandStatus.SUCCEEDED, ExitReason.EXITED)
-    artifacts = metadata_store.list_artifacts(session.id)
+    artifacts = metadata_store.artifacts.in_session(session.id)
     assert [item.kind for item in artifacts if item.command_id == result.command_id] == [ArtifactKind.LOG]
 
 
@@ -157,7 +157,7 @@ def test_a_patch_that_does_not_apply(
     metadata_store: MetadataStore, worktree_pool: WorktreePool, remote: Remote
 ) -> None:
     """PatchApplicationError, a row that ended as patch_failed, and nothing was run."""
-    session = metadata_store.create_session(commit_sha=remote.commits[0])
+    session = metadata_store.sessions.create(commit_sha=remote.commits[0])
     settings = RunnerSettings.from_toml(Path("config/runner.toml"))
     with (
         WorkerSupervisor(metadata_store=metadata_store, paths=settings.paths, environment_manager=None) as supervisor,
@@ -171,7 +171,7 @@ def test_a_patch_that_does_not_apply(
                 patch=SessionPatch(diff=PATCH.replace("41", "40")),
             )
         assert not (lease.path / "ran").exists()
-    (row,) = metadata_store.list_commands(session.id)
+    (row,) = metadata_store.commands.in_session(session.id)
     assert (row.status, row.exit_reason) == (CommandStatus.FAILED, ExitReason.PATCH_FAILED)
 
 
@@ -191,35 +191,35 @@ def _supervisor(place: Path, *arguments: str, status: int = 0) -> tuple[bytes, b
 
 def test_a_session_is_worked_off_in_order(place: Path, metadata_store: MetadataStore) -> None:
     """``--session ID``: the waiting commands in order, streamed, one more by --command, nothing of ours on stdout."""
-    session = metadata_store.create_session(metadata={"workspace": str(place)})
+    session = metadata_store.sessions.create(metadata={"workspace": str(place)})
     for text in ("echo one", "echo two; echo aside >&2", "echo three"):
-        metadata_store.add_command(session_id=session.id, argv=["sh", "-c", text])
+        metadata_store.commands.add(session_id=session.id, argv=["sh", "-c", text])
     said, aside = _supervisor(place, "--session", str(session.id), "--command", "echo four")
     assert said == b"one\ntwo\nthree\nfour\n"
     results = [line for line in aside.splitlines() if line.startswith(b"[debug-server] exited: ")]
     assert len(results) == 4 and b"aside" in aside.splitlines()
-    assert {row.status for row in metadata_store.list_commands(session.id)} == {CommandStatus.SUCCEEDED}
+    assert {row.status for row in metadata_store.commands.in_session(session.id)} == {CommandStatus.SUCCEEDED}
 
 
 def test_a_session_with_nothing_to_do(place: Path, metadata_store: MetadataStore) -> None:
     """Status 0, and not a word."""
-    session = metadata_store.create_session(metadata={"workspace": str(place)})
+    session = metadata_store.sessions.create(metadata={"workspace": str(place)})
     assert _supervisor(place, "--session", str(session.id)) == (b"", b"")
 
 
 def test_the_first_failure_is_the_status(place: Path, metadata_store: MetadataStore) -> None:
     """Everything is run; the status is that of the first command that did not succeed."""
-    session = metadata_store.create_session(metadata={"workspace": str(place)})
+    session = metadata_store.sessions.create(metadata={"workspace": str(place)})
     for text in ("true", "exit 7", "exit 8", "touch last"):
-        metadata_store.add_command(session_id=session.id, argv=["sh", "-c", text])
+        metadata_store.commands.add(session_id=session.id, argv=["sh", "-c", text])
     _supervisor(place, "--session", str(session.id), status=7)
     assert (place / "last").exists()
 
 
 def test_a_program_that_cannot_be_started(place: Path, metadata_store: MetadataStore) -> None:
     """127, and one line that names it."""
-    session = metadata_store.create_session(metadata={"workspace": str(place)})
-    metadata_store.add_command(session_id=session.id, argv=["no-such-program"])
+    session = metadata_store.sessions.create(metadata={"workspace": str(place)})
+    metadata_store.commands.add(session_id=session.id, argv=["no-such-program"])
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "debug_server.runner.supervisor", "--session", str(session.id)],
         cwd=place,

@@ -68,7 +68,7 @@ def test_a_cancelled_build_is_ended_and_nothing_starts(bench: Bench, supervisor:
     result = started.result()
     assert (result.exit_reason, result.exit.message) == (ExitReason.CANCELLED, "not needed any more")
     assert not carrying(mark)
-    row = bench.store.get_command(result.command_id)
+    row = bench.store.commands.get(result.command_id)
     assert (row.status, row.started_at) == (CommandStatus.CANCELLED, None)
     assert b"cancelled: not needed any more" in bench.log(row)["system"]
     assert not (bench.workspace / "ran").exists()
@@ -82,8 +82,8 @@ def test_a_build_that_another_command_needs_is_taken_over(bench: Bench, supervis
     first = _start(bench, supervisor, _request(bench, mark), "first")
     eventually(lambda: carrying(mark), what="a build")
     second = _start(bench, supervisor, _request(bench, mark), "second")
-    eventually(lambda: len(bench.store.list_commands(bench.session.id)) == 2, what="two commands")
-    building, waiting = bench.store.list_commands(bench.session.id)
+    eventually(lambda: len(bench.store.commands.in_session(bench.session.id)) == 2, what="two commands")
+    building, waiting = bench.store.commands.in_session(bench.session.id)
     log = supervisor.pipeline.log_path(waiting)
     eventually(lambda: log.exists() and b"waiting for another builder" in log.read_bytes(), what="one that waits")
     supervisor.pipeline.cancel(building.id)
@@ -100,8 +100,8 @@ def test_a_wait_for_another_s_build_is_ended(bench: Bench, supervisor: WorkerSup
     first = _start(bench, supervisor, _request(bench, mark), "first")
     eventually(lambda: carrying(mark), what="a build")
     second = _start(bench, supervisor, _request(bench, mark), "second")
-    eventually(lambda: len(bench.store.list_commands(bench.session.id)) == 2, what="two commands")
-    waiting = bench.store.list_commands(bench.session.id)[1]
+    eventually(lambda: len(bench.store.commands.in_session(bench.session.id)) == 2, what="two commands")
+    waiting = bench.store.commands.in_session(bench.session.id)[1]
     log = supervisor.pipeline.log_path(waiting)
     eventually(lambda: log.exists() and b"waiting for another builder" in log.read_bytes(), what="one that waits")
     supervisor.pipeline.cancel(waiting.id)
@@ -181,10 +181,10 @@ def test_a_mark_in_the_row_keeps_the_command_from_starting(bench: Bench) -> None
     """Cancelled after the claim, by whichever process: the program does not start."""
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
     command = engine.submit(session_id=bench.session.id, spec=CommandSpec(["touch", "ran"]))
-    claimed = bench.store.claim_next(bench.supervisor.owner)
+    claimed = bench.store.queue.claim_next(bench.supervisor.owner)
     assert claimed is not None
     engine.cancel(command.id)
     engine._run(claimed)
-    row = bench.store.get_command(command.id)
+    row = bench.store.commands.get(command.id)
     assert (row.status, row.started_at) == (CommandStatus.CANCELLED, None)
     assert not (bench.workspace / "ran").exists()

@@ -47,7 +47,7 @@ class _Slow:
         )
 
     def _find(self) -> Command | None:
-        found = self._bench.store.list_commands(self._bench.session.id)
+        found = self._bench.store.commands.in_session(self._bench.session.id)
         return found[0] if found and (self._bench.workspace / "building").exists() else None
 
     def go_on(self) -> None:
@@ -63,9 +63,9 @@ def test_a_start_is_recorded_when_the_store_is_back(make_bench: MakeBench) -> No
         slow.go_on()
         eventually((bench.workspace / "ran").exists, what="a running command")
         assert not threading.Event().wait(10 * BUSY), "many times as long as a writer waits"
-        assert bench.store.get_command(slow.command.id).status is CommandStatus.PENDING
+        assert bench.store.commands.get(slow.command.id).status is CommandStatus.PENDING
         assert bench.supervisor.pipeline.running == [slow.command.id]
-    eventually(lambda: bench.store.get_command(slow.command.id).status is CommandStatus.RUNNING, what="a running row")
+    eventually(lambda: bench.store.commands.get(slow.command.id).status is CommandStatus.RUNNING, what="a running row")
     (bench.workspace / "end").touch()
     result = slow.started.result()
     assert result.exit_reason is ExitReason.EXITED
@@ -81,11 +81,11 @@ def test_a_command_that_ends_before_its_start_is_recorded_ran(make_bench: MakeBe
         eventually((bench.workspace / "over").exists, what="the end of the command")
     result = slow.started.result()
     assert (result.exit_reason, result.exit_code) == (ExitReason.NONZERO_EXIT, 4)
-    row = bench.store.get_command(slow.command.id)
+    row = bench.store.commands.get(slow.command.id)
     assert row.started_at is not None and row.exit_reason is ExitReason.NONZERO_EXIT
-    (log,) = bench.store.list_artifacts(bench.session.id, kind=ArtifactKind.LOG)
+    (log,) = bench.store.artifacts.in_session(bench.session.id, kind=ArtifactKind.LOG)
     assert b"words\n" in Path(log.path).read_bytes()
-    kinds = [event.kind for event in bench.store.read_events(0, 100) if event.command_id == row.id]
+    kinds = [event.kind for event in bench.store.events.read(0, 100) if event.command_id == row.id]
     assert kinds == ["command.pending", "command.started", "command.finished"]
 
 
@@ -94,10 +94,10 @@ def test_a_command_of_another_owner_is_ended(bench: Bench) -> None:
     mark = new_mark("fenced")
     slow = _Slow(bench, f"sleep 1000; : {mark}")
     row = slow.command
-    assert bench.store.take_over(row.id, attempt=row.attempt, owner=str(row.owner), new_owner="another")
+    assert bench.store.queue.take_over(row.id, attempt=row.attempt, owner=str(row.owner), new_owner="another")
     slow.go_on()
     with pytest.raises(ConflictError):
         slow.started.result()
     assert not carrying(mark)
-    row = bench.store.get_command(row.id)
+    row = bench.store.commands.get(row.id)
     assert (row.status, row.owner, row.exit) == (CommandStatus.PENDING, "another", None)

@@ -195,7 +195,7 @@ def test_spawn_failures(held: Bench) -> None:
         for limits in (Limits(), Limits(open_files=100)):  # two ways of starting a program
             with pytest.raises(CommandExecutionError, match=named):
                 held.run(argv, limits=limits)
-            command = held.store.list_commands(held.session.id)[-1]
+            command = held.store.commands.in_session(held.session.id)[-1]
             assert (command.status, command.exit_reason) == (CommandStatus.FAILED, ExitReason.SPAWN_FAILED), what
             assert command.exit_code is None
             assert command.log_path is not None and Path(command.log_path).exists()
@@ -216,7 +216,7 @@ def test_a_wrong_cwd_is_said_before_there_is_a_row(bench: Bench) -> None:
     for cwd in ("gone", "file", "..", "/", "/tmp"):
         with pytest.raises(InvalidInputError, match="cwd"):
             bench.run(["true"], cwd=Path(cwd))
-    assert bench.store.list_commands(bench.session.id) == []
+    assert bench.store.commands.in_session(bench.session.id) == []
 
 
 def test_an_unmet_requirement_is_said_before_there_is_a_row(make_bench: Callable[..., Bench]) -> None:
@@ -230,7 +230,7 @@ def test_an_unmet_requirement_is_said_before_there_is_a_row(make_bench: Callable
         bench.run(["true"], require=["pids"])
     with pytest.raises(InvalidInputError, match="'wings' is not known"):
         bench.run(["true"], require=["wings"])
-    assert bench.store.list_commands(bench.session.id) == []
+    assert bench.store.commands.in_session(bench.session.id) == []
     fine = bench.run(["true"], timeout=5, require=["timeout"])
     assert fine.exit.limits["wall_seconds"] == {"asked": 5, "by": "keeper"}
 

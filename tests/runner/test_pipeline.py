@@ -105,7 +105,7 @@ def test_a_slow_observer_slows_nobody(bench: Bench) -> None:
 
 
 def _terminal(bench: Bench, command_id: int) -> object:
-    command = bench.store.get_command(command_id)
+    command = bench.store.commands.get(command_id)
     return command if command.status.terminal else None
 
 
@@ -113,7 +113,7 @@ def test_a_wrapper_runs_the_command_under_another_program(held: Bench) -> None:
     """The spawn wrapper stands before the command's own arguments."""
     result = held.run(["sh", "-c", 'echo "[$WRAPPED]"'], wrapper=["env", "WRAPPED=yes"])
     assert held.log(result)["stdout"] == b"[yes]\n"
-    assert held.store.get_command(result.command_id).argv == ("sh", "-c", 'echo "[$WRAPPED]"')
+    assert held.store.commands.get(result.command_id).argv == ("sh", "-c", 'echo "[$WRAPPED]"')
 
 
 def test_the_hook_sees_the_tree_before_it_is_ended(held: Bench) -> None:
@@ -168,7 +168,7 @@ def test_an_unwritable_folder_ends_the_row(bench: Bench, folder: str) -> None:
     (root / folder).write_text("in the way")
     with pytest.raises(CommandExecutionError, match=folder):
         bench.run(["touch", "ran"])
-    (command,) = bench.store.list_commands(bench.session.id)
+    (command,) = bench.store.commands.in_session(bench.session.id)
     assert (command.status, command.exit_reason) == (CommandStatus.FAILED, ExitReason.SPAWN_FAILED)
     assert command.exit is not None and folder in command.exit.message
     assert not (bench.workspace / "ran").exists()
@@ -187,7 +187,7 @@ def test_what_nobody_thought_of_ends_the_row_too(bench: Bench) -> None:
         supervisor.run_command(
             bench.session.id, CommandSpec(["touch", "ran"]), Workspace(bench.workspace), env_request=request
         )
-    (command,) = bench.store.list_commands(bench.session.id)
+    (command,) = bench.store.commands.in_session(bench.session.id)
     assert (command.status, command.exit_reason) == (CommandStatus.FAILED, ExitReason.SPAWN_FAILED)
     assert not (bench.workspace / "ran").exists()
 
@@ -247,7 +247,7 @@ def test_a_full_disk_blocks_the_child_until_there_is_room(small_disk: Path, make
     log = Path(str(started.command.log_path))
     eventually(lambda: log.exists() and log.stat().st_size > 200 << 10, what="a full disk")
     time.sleep(4.5)  # longer than the idle limit
-    assert bench.store.get_command(started.command.id).status is CommandStatus.RUNNING
+    assert bench.store.commands.get(started.command.id).status is CommandStatus.RUNNING
     ballast.unlink()
     result = started.result()
     assert result.exit_reason is ExitReason.EXITED
@@ -288,7 +288,7 @@ def test_what_an_ended_child_wrote_waits_for_room_too(small_disk: Path, make_ben
     (bench.workspace / "go").touch()
     eventually(lambda: not carrying(mark), what="the end of the child")
     time.sleep(0.5)  # longer than the keeper takes to try again
-    assert bench.store.get_command(started.command.id).status is CommandStatus.RUNNING
+    assert bench.store.commands.get(started.command.id).status is CommandStatus.RUNNING
     ballast.unlink()
     result = started.result()
     assert result.exit_reason is ExitReason.EXITED
@@ -310,7 +310,7 @@ def test_the_exit_record_is_tried_again(small_disk: Path, make_bench: Callable[.
     (bench.workspace / "go").touch()
     result = started.result()
     assert result.exit_reason is ExitReason.EXITED
-    assert bench.store.get_command(result.command_id).status is CommandStatus.SUCCEEDED
+    assert bench.store.commands.get(result.command_id).status is CommandStatus.SUCCEEDED
     (small_disk / "ballast").unlink()
     bench.supervisor.close()
     eventually(lambda: not list(small_disk.glob("keepers/*")), what="an empty folder of handles")
@@ -323,13 +323,13 @@ def test_the_log_of_a_running_command_stays_in_its_place(bench: Bench) -> None:
     started.await_output(b"mine\n")
     log_path = Path(str(started.command.log_path))
     with open_store(bench.root / "other.db") as store:
-        session = store.create_session()
+        session = store.sessions.create()
         supervisor = WorkerSupervisor(
             metadata_store=store, paths=bench.settings.paths, environment_manager=None, settings=bench.settings
         )
         with pytest.raises(CommandExecutionError, match="the log of a running command of another store"):
             supervisor.run_command(session.id, CommandSpec(["echo", "theirs"]), Workspace(bench.workspace))
-        (refused,) = store.list_commands(session.id)
+        (refused,) = store.commands.in_session(session.id)
         supervisor.close()
     assert (refused.id, refused.session_id) == (started.command.id, started.command.session_id)
     assert refused.exit is not None and refused.exit.reason is ExitReason.SPAWN_FAILED

@@ -40,7 +40,7 @@ def _server(root: Path, point: str, mode: str, argv: list[str]) -> Iterator[subp
 
 
 def _only_command(bench: Bench) -> Command:
-    commands = [row for session in bench.store.list_sessions() for row in bench.store.list_commands(session.id)]
+    commands = [row for session in bench.store.sessions.page() for row in bench.store.commands.in_session(session.id)]
     assert len(commands) == 1
     return commands[0]
 
@@ -99,7 +99,7 @@ def test_a_command_that_never_started_leaves_no_log(tmp_path: Path, make_bench: 
     log_path.parent.mkdir(parents=True, exist_ok=True)
     log_path.touch()
     Path(index_path(log_path)).touch()
-    bench.store.request_cancel(_only_command(bench).id)
+    bench.store.commands.request_cancel(_only_command(bench).id)
     with _engine(bench) as engine:
         command = engine.wait(_only_command(bench).id, 60.0)
     assert (command.exit_reason, command.log_path, _ran(bench)) == (ExitReason.CANCELLED, None, 0)
@@ -130,7 +130,7 @@ def test_an_adopted_command_can_be_cancelled(tmp_path: Path, make_bench: Callabl
     with _server(root, "started", "queued", WAITS) as server:
         assert server.wait(60) == -signal.SIGKILL
     bench = make_bench(root=root)
-    bench.store.request_cancel(_only_command(bench).id)
+    bench.store.commands.request_cancel(_only_command(bench).id)
     with _engine(bench) as engine:
         command = engine.wait(_only_command(bench).id, 60.0)
     assert command.exit_reason is ExitReason.CANCELLED
@@ -186,6 +186,6 @@ def test_a_late_keeper_is_fenced_off(bench: Bench, monkeypatch: pytest.MonkeyPat
     with pytest.raises(CommandExecutionError, match="another server"):
         bench.run(["touch", "ran"])
     assert not (bench.workspace / "ran").exists()
-    (command,) = bench.store.list_commands(bench.session.id)
+    (command,) = bench.store.commands.in_session(bench.session.id)
     assert command.status.terminal
     assert recover(bench.store, bench.settings.paths, bench.supervisor.owner) == []

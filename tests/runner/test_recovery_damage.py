@@ -43,7 +43,7 @@ def _abandoned(bench: Bench, argv: list[str], count: int = 1) -> list[Command]:
 
 
 def _row(bench: Bench, command: Command) -> Command:
-    return bench.store.get_command(command.id)
+    return bench.store.commands.get(command.id)
 
 
 def _runs(bench: Bench, command: Command) -> bool:

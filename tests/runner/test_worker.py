@@ -23,7 +23,7 @@ def test_many_threads_at_once(held: Bench) -> None:
     with ThreadPoolExecutor(12) as pool:
         results = list(pool.map(lambda n: held.run(["sh", "-c", f"exit {n}"]), range(20)))
     assert [result.exit_code for result in results] == list(range(20))
-    rows = held.store.list_commands(held.session.id)
+    rows = held.store.commands.in_session(held.session.id)
     assert len({row.owner for row in rows}) == 1
 
 
@@ -133,7 +133,7 @@ def test_a_containment_that_cannot_be_had_is_named(make_bench: Callable[..., Ben
     bench.supervisor.pool._containment = "wings"
     with pytest.raises(KeeperError):
         bench.run(["true"])
-    assert bench.store.list_commands(bench.session.id) == []
+    assert bench.store.commands.in_session(bench.session.id) == []
 
 
 def test_wrong_requests_leave_no_row(bench: Bench) -> None:
@@ -153,7 +153,7 @@ def test_wrong_requests_leave_no_row(bench: Bench) -> None:
     for log_name in ("..", "a/b", ""):
         with pytest.raises(InvalidInputError, match="log name"):
             bench.run(["true"], log_name=log_name)
-    assert bench.store.list_commands(bench.session.id) == []
+    assert bench.store.commands.in_session(bench.session.id) == []
 
 
 def test_closing_lets_the_fork_server_go(bench: Bench) -> None:

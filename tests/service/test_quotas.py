@@ -37,7 +37,7 @@ def quotas_of(store: MetadataStore, clock: Clock | None = None) -> Quotas:
 @pytest.fixture
 def store(tmp_path: Path) -> MetadataStore:
     opened = open_store(f"sqlite:///{tmp_path}/m.db")
-    opened.create_token("t", ["admin"])
+    opened.tokens.create("t", ["admin"])
     return opened
 
 
@@ -85,7 +85,7 @@ def test_what_is_on_its_way_counts(store: MetadataStore) -> None:
     async def work() -> None:
         quotas, who = quotas_of(store), caller(sessions=2)
         async with quotas.room(who, sessions=1, commands=99):
-            store.create_session(owner_token_id=1)
+            store.sessions.create(owner_token_id=1)
             with pytest.raises(QuotaExceededError, match="2 sessions"):
                 async with quotas.room(who, sessions=1):
                     raise AssertionError

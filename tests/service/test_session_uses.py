@@ -41,7 +41,7 @@ class Machine:
         remote = make_remote(root / "remote")
         remote.commit({"note": "one\n"})
         self._repository = self.local.sessions.reach(str(remote.path))
-        token, _ = self.local.store.create_token("owner", sorted(EVERY))
+        token, _ = self.local.store.tokens.create("owner", sorted(EVERY))
         self.owner = Caller.of(token)
         self._ticks = 1000.0
         self._keeper = Housekeeper(
@@ -66,9 +66,9 @@ class Machine:
 
     def run(self, session: Session) -> Command:
         """A command that has ended."""
-        place = Workspace(Path(self.local.store.get_worktree(session.worktree_id or 0).path))
+        place = Workspace(Path(self.local.store.worktrees.get(session.worktree_id or 0).path))
         self.local.supervisor.run_command(session.id, CommandSpec(["echo", "text"]), place)
-        return self.local.store.list_commands(session.id)[-1]
+        return self.local.store.commands.in_session(session.id)[-1]
 
     def tidy(self) -> set[int]:
         """The sessions that a round of housekeeping closes."""
@@ -76,7 +76,7 @@ class Machine:
 
     def stamp(self, session: Session) -> datetime:
         """When it was last used."""
-        return self.local.store.get_session(session.id).updated_at
+        return self.local.store.sessions.get(session.id).updated_at
 
 
 @pytest.fixture

@@ -23,24 +23,24 @@ def _service(bench: Bench) -> Service:
 def test_a_caller_is_known_while_nothing_can_be_written(bench: Bench) -> None:
     """A database that another process has locked does not keep a token from being recognised, and does not slow it."""
     service = _service(bench)
-    token, secret = bench.store.create_token("t", ["read"])
+    token, secret = bench.store.tokens.create("t", ["read"])
     began = time.monotonic()
     with away(bench.database_url):
         callers = [asyncio.run(service.authenticate(secret)) for _ in range(3)]
         assert time.monotonic() - began < 5.0, "half of what a writer waits for a lock"
-        assert bench.store.get_token(token.id).last_used_at is None
+        assert bench.store.tokens.get(token.id).last_used_at is None
     assert {caller.token_id for caller in callers} == {token.id}
-    eventually(lambda: bench.store.get_token(token.id).last_used_at, what="the use that was noted meanwhile")
+    eventually(lambda: bench.store.tokens.get(token.id).last_used_at, what="the use that was noted meanwhile")
 
 
 def test_a_use_is_noted_beside_the_request(make_bench: MakeBench) -> None:
     """Soon after the first request of a minute the token's row says so; the sync way notes it at once if it can."""
     bench = make_bench(busy_seconds=0.1)
     service = _service(bench)
-    token, secret = bench.store.create_token("t", ["read"])
+    token, secret = bench.store.tokens.create("t", ["read"])
     asyncio.run(service.authenticate(secret))
-    eventually(lambda: bench.store.get_token(token.id).last_used_at, what="the time of last use")
-    other, its_secret = bench.store.create_token("u", ["read"])
+    eventually(lambda: bench.store.tokens.get(token.id).last_used_at, what="the time of last use")
+    other, its_secret = bench.store.tokens.create("u", ["read"])
     with away(bench.database_url):
-        assert bench.store.authenticate(its_secret) is not None
-    assert bench.store.get_token(other.id).last_used_at is None
+        assert bench.store.tokens.authenticate(its_secret) is not None
+    assert bench.store.tokens.get(other.id).last_used_at is None

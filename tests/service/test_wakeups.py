@@ -22,10 +22,10 @@ def store(tmp_path: Path) -> MetadataStore:
 
 def wakeups_of(store: MetadataStore) -> Wakeups:
     async def read(after: int, limit: int) -> list[Event]:
-        return store.read_events(after, limit)
+        return store.events.read(after, limit)
 
     async def last() -> int:
-        return store.last_event()
+        return store.events.last()
 
     return Wakeups(store, read=read, last=last)
 
@@ -41,7 +41,7 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
 def test_an_event_wakes_whom_it_concerns(store: MetadataStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command's event wakes its followers, its session's and those of everything, without a look; not another's."""
     monkeypatch.setattr("debug_server.service.wakeups.REPAIR_SECONDS", 3600)
-    session = store.create_session()
+    session = store.sessions.create()
     wakeups = wakeups_of(store)
 
     async def work() -> None:
@@ -50,7 +50,7 @@ def test_an_event_wakes_whom_it_concerns(store: MetadataStore, monkeypatch: pyte
             wakeups.of(("session", session.id + 1)) as other,
             wakeups.of(ANYTHING) as anything,
         ):
-            await asyncio.to_thread(store.add_command, session_id=session.id, argv=["x"])
+            await asyncio.to_thread(store.commands.add, session_id=session.id, argv=["x"])
             assert await wait_for(mine, SECONDS) and await wait_for(anything, SECONDS)
             assert not other.is_set()
 
@@ -60,13 +60,13 @@ def test_an_event_wakes_whom_it_concerns(store: MetadataStore, monkeypatch: pyte
 
 def test_events_of_another_process_are_found(store: MetadataStore, tmp_path: Path) -> None:
     """What another process commits wakes too, a little later."""
-    session = store.create_session()
+    session = store.sessions.create()
     wakeups = wakeups_of(store)
 
     async def work() -> None:
         async with wakeups.of(("session", session.id)) as woken:
             with open_store(f"sqlite:///{tmp_path}/m.db") as elsewhere:
-                elsewhere.append_event("x", session_id=session.id)
+                elsewhere.events.append("x", session_id=session.id)
             assert await wait_for(woken, SECONDS)
 
     run(work)
@@ -80,14 +80,14 @@ def test_nothing_is_slept_over(store: MetadataStore) -> None:
 
     def write() -> None:
         for _ in range(count):
-            store.append_event("x")
+            store.events.append("x")
 
     async def watch() -> int:
         seen = 0
         async with wakeups.of(ANYTHING) as woken:
             while seen < count:
                 woken.clear()
-                seen = store.last_event()
+                seen = store.events.last()
                 if seen < count:
                     assert await wait_for(woken, SECONDS)
         return seen
@@ -107,7 +107,7 @@ def test_the_reader_ends_with_the_last_waiter(store: MetadataStore) -> None:
 
     async def work() -> None:
         async with wakeups.of(ANYTHING) as woken:
-            await asyncio.to_thread(store.append_event, "x")
+            await asyncio.to_thread(store.events.append, "x")
             assert await wait_for(woken, SECONDS)
             others = asyncio.all_tasks() - {asyncio.current_task()}
             assert len(others) == 1
@@ -131,7 +131,7 @@ def test_a_store_that_is_away_for_a_moment(store: MetadataStore) -> None:
             with store._database.write() as transaction:
                 transaction.run("ALTER TABLE hidden RENAME TO events")
             woken.clear()
-            await asyncio.to_thread(store.append_event, "x")
+            await asyncio.to_thread(store.events.append, "x")
             assert await wait_for(woken, SECONDS)
 
     run(work)

@@ -53,11 +53,11 @@ class Campaign:
         self._say = say
         self._draw = random.Random(seed)
         self._book = OrderBook(random.Random(seed + 1), self.place)
-        self._feed = EventFeed(self.store)
+        self._feed = EventFeed(self.store.events)
         self._cursor = 0
         self._open: set[int] = set()
         (root / "workspace").mkdir()
-        self._session = self.store.create_session(metadata={"workspace": str(root / "workspace")}).id
+        self._session = self.store.sessions.create(metadata={"workspace": str(root / "workspace")}).id
 
     # -- phases ---------------------------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class Campaign:
     def _running(self) -> set[int]:
         """Commands that have begun, and not ended as far as the disk knows."""
         found = set()
-        for command in self.store.list_claimed():
+        for command in self.store.queue.claimed():
             run_dir = run_dir_for(self.paths.keepers_dir, command.id, command.attempt)
             if command.status is CommandStatus.RUNNING and not (run_dir / "exit.json").exists():
                 found.add(command.id)
@@ -184,7 +184,7 @@ class Campaign:
         self._collect()
         for _ in range(min(count, _IN_FLIGHT - len(self._open))):
             order = self._book.next()
-            command = self.store.add_command(
+            command = self.store.commands.add(
                 session_id=self._session,
                 argv=order.argv,
                 log_name=order.kind,
@@ -201,7 +201,7 @@ class Campaign:
     def _cancel_one(self) -> None:
         wanted = [number for number in sorted(self._open) if self.record.submitted[number].cancelled]
         if wanted:
-            self.store.request_cancel(self._draw.choice(wanted))
+            self.store.commands.request_cancel(self._draw.choice(wanted))
 
     def _kill_server(self) -> None:
         self.nursery.kill_server()
@@ -209,7 +209,7 @@ class Campaign:
         self.record.orphaned |= self._running()
 
     def _collect(self) -> None:
-        while events := self.store.read_events(self._cursor, kind="command.finished"):
+        while events := self.store.events.read(self._cursor, kind="command.finished"):
             self._cursor = events[-1].seq
             self._open -= {event.command_id for event in events if event.command_id is not None}
 

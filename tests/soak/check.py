@@ -63,7 +63,7 @@ def _files(campaign: Campaign) -> Iterator[str]:
     for directory in (paths.keepers_dir, paths.owners_dir):
         left = set(directory.rglob("*")) - {paths.owners_dir / "identity"}
         yield from (f"{path} is left" for path in sorted(left))
-    logs = {command.log_path for command in map(campaign.store.get_command, campaign.record.submitted)}
+    logs = {command.log_path for command in map(campaign.store.commands.get, campaign.record.submitted)}
     known = {name for path in logs if path for name in (path, index_path(path))}
     found = {str(path.absolute()) for path in paths.logs_dir.rglob("*") if path.is_file()}
     yield from (f"{path} is left and no command's log" for path in sorted(found - known))
@@ -87,7 +87,7 @@ class _Checker:
     def _count_ends(self) -> Counter[int | None]:
         ends: Counter[int | None] = Counter()
         cursor = 0
-        while events := self._campaign.store.read_events(cursor, _AT_ONCE, kind="command.finished"):
+        while events := self._campaign.store.events.read(cursor, _AT_ONCE, kind="command.finished"):
             cursor = events[-1].seq
             ends.update(event.command_id for event in events)
         return ends
@@ -111,7 +111,7 @@ class _Checker:
     def commands(self) -> Iterator[str]:
         """Everything that is wrong with any command."""
         for number, order in self._record.submitted.items():
-            command = self._campaign.store.get_command(number)
+            command = self._campaign.store.commands.get(number)
             for text in self._command(command, order):
                 yield f"command {number} ({order.kind}, token {order.token}, seed {order.seed}): {text}"
         unknown = sorted(set(self._ends) - set(self._record.submitted), key=str)

@@ -35,7 +35,7 @@ class FullDisk:
         self._workspace = self._root / "workspace"
         self._workspace.mkdir()
         self.store = open_store(nursery.database(self._root))
-        self._session = self.store.create_session(metadata={"workspace": str(self._workspace)}).id
+        self._session = self.store.sessions.create(metadata={"workspace": str(self._workspace)}).id
         self._nursery = Nursery(self._root, "auto")
         self._submitted: list[int] = []
         self._kills = 0
@@ -48,7 +48,7 @@ class FullDisk:
             for _ in range(_BESIDE):
                 self._submit(_WRITE)
             filling = self._submit(_FILL)
-            self._await(lambda: self.store.get_command(filling).status is not CommandStatus.PENDING)  # noqa: B023
+            self._await(lambda: self.store.commands.get(filling).status is not CommandStatus.PENDING)  # noqa: B023
             self._await(lambda: self._free() < 1 << 20)
             self._fill_up()
             time.sleep(self._draw.uniform(0.2, 1.0))
@@ -72,7 +72,7 @@ class FullDisk:
         left = self._nursery.await_empty()
         violations = [*(f"process {pid} is left" for pid in left), *self._commands()]
         violations += [f"{path} is left" for path in nursery.paths(self._root).keepers_dir.rglob("*")]
-        rows = [self.store.get_command(number) for number in self._submitted]
+        rows = [self.store.commands.get(number) for number in self._submitted]
         reasons = Counter(row.exit.reason.value for row in rows if row.exit is not None)
         figures = {
             "full_disk_commands": len(rows),
@@ -89,7 +89,7 @@ class FullDisk:
         subprocess.run(["umount", "-l", str(self._root)], check=True)
 
     def _submit(self, text: str) -> int:
-        command = self.store.add_command(
+        command = self.store.commands.add(
             session_id=self._session, argv=["sh", "-c", text], queue_key="disk", key_limit=_BESIDE + 2
         )
         self._submitted.append(command.id)
@@ -114,12 +114,12 @@ class FullDisk:
                 return
 
     def _unfinished(self) -> list[int]:
-        return [number for number in self._submitted if not self.store.get_command(number).status.terminal]
+        return [number for number in self._submitted if not self.store.commands.get(number).status.terminal]
 
     def _commands(self) -> Iterator[str]:
-        ends = Counter(event.command_id for event in self.store.read_events(0, 10_000, kind="command.finished"))
+        ends = Counter(event.command_id for event in self.store.events.read(0, 10_000, kind="command.finished"))
         for number in self._submitted:
-            row = self.store.get_command(number)
+            row = self.store.commands.get(number)
             if not row.status.terminal or row.exit is None:
                 yield f"command {number} is {row.status}, attempt {row.attempt}, owner {row.owner}"
             elif ends[number] != 1:

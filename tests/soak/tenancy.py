@@ -89,9 +89,9 @@ class Tenancy:
 
     def _rows(self, local: Local) -> Iterator[str]:
         yield from (f"session {row.id} is open" for row in local.sessions.open_sessions())
-        yield from (f"command {row.id} is claimed by {row.owner}" for row in local.store.list_claimed())
-        for repository in local.store.list_repositories():
-            for row in local.store.list_worktrees(repository.id):
+        yield from (f"command {row.id} is claimed by {row.owner}" for row in local.store.queue.claimed())
+        for repository in local.store.repositories.page():
+            for row in local.store.worktrees.page(repository.id):
                 if row.status is not WorktreeStatus.IDLE:
                     yield f"workspace {row.path} is {row.status} until {row.lease_expires_at}"
 

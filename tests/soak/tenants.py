@@ -202,10 +202,10 @@ def tidy(root: Path, backend: str) -> NoReturn:
 
 
 def _is_tidy(local: Local, place: Workplace) -> bool:
-    rows = [row for known in local.store.list_repositories() for row in local.store.list_worktrees(known.id)]
+    rows = [row for known in local.store.repositories.page() for row in local.store.worktrees.page(known.id)]
     return (
         not local.sessions.open_sessions()
-        and not local.store.list_claimed()
+        and not local.store.queue.claimed()
         and all(row.status == "idle" for row in rows)
         and not list_mounts(place.root)
     )

@@ -65,4 +65,4 @@ def store(database_url: str, clock: Clock) -> Iterator[MetadataStore]:
 
 @pytest.fixture
 def session(store: MetadataStore) -> Session:
-    return store.create_session()
+    return store.sessions.create()

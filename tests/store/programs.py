@@ -26,16 +26,16 @@ def claim(url: str, name: str, threads: str) -> None:
 
     def work(owner: str) -> None:
         while True:
-            command = store.claim_next(owner)
+            command = store.queue.claim_next(owner)
             if command is None:
-                if store.queue_depth() == 0:
+                if store.queue.depth() == 0:
                     return
                 continue
-            held = sum(1 for other in store.list_claimed() if other.queue_key == command.queue_key)
+            held = sum(1 for other in store.queue.claimed() if other.queue_key == command.queue_key)
             with printing:
                 sys.stdout.write(f"{command.id} {command.queue_key} {command.key_limit} {held}\n")
             record = ExitRecord(reason=ExitReason.SPAWN_FAILED)
-            store.finish_command(command.id, attempt=command.attempt, owner=owner, record=record)
+            store.commands.finish(command.id, attempt=command.attempt, owner=owner, record=record)
 
     workers = [threading.Thread(target=work, args=(f"{name}-{number}",)) for number in range(int(threads))]
     for worker in workers:
@@ -49,17 +49,17 @@ def append(url: str, name: str, count: str) -> None:
     """Append events."""
     with open_store(url) as store:
         for number in range(int(count)):
-            store.append_event("test.appended", subject=name, data={"number": number})
+            store.events.append("test.appended", subject=name, data={"number": number})
 
 
 def live(url: str, session_id: str) -> None:
     """Run commands through their whole life for ever; prints each id whose end was acknowledged."""
     store = open_store(url)
     while True:
-        command = store.add_command(session_id=int(session_id), argv=["x"], env={"A": "b"}, claim_owner="e")
-        store.start_command(command.id, attempt=1, owner="e", handle={"pid": 1}, log_path="/l/a.log")
+        command = store.commands.add(session_id=int(session_id), argv=["x"], env={"A": "b"}, claim_owner="e")
+        store.commands.start(command.id, attempt=1, owner="e", handle={"pid": 1}, log_path="/l/a.log")
         record = ExitRecord(reason=ExitReason.EXITED, exit_code=0)
-        store.finish_command(command.id, attempt=1, owner="e", record=record, log_path="/l/a.log")
+        store.commands.finish(command.id, attempt=1, owner="e", record=record, log_path="/l/a.log")
         sys.stdout.write(f"{command.id}\n")
         sys.stdout.flush()
 
@@ -68,8 +68,8 @@ def open_only(url: str) -> None:
     """Wait for the starting signal, then open the store and use it."""
     sys.stdin.readline()
     with open_store(url) as store:
-        session = store.create_session()
-        store.add_command(session_id=session.id, argv=["x"], env={"A": "b"})
+        session = store.sessions.create()
+        store.commands.add(session_id=session.id, argv=["x"], env={"A": "b"})
 
 
 PROGRAMS: dict[str, Callable[..., None]] = {"claim": claim, "append": append, "live": live, "open": open_only}

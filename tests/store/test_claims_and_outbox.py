@@ -20,11 +20,11 @@ DONE = ExitRecord(reason=ExitReason.EXITED, exit_code=0)
 
 def add_run(store: MetadataStore, *claims: Claim, **more: Any) -> tuple[Session, Command]:
     """A command in a session of its own."""
-    added = store.add_together([RunDraft.of(session_metadata={}, claims=claims, argv=["x"], **more)])
+    added = store.runs.add([RunDraft.of(session_metadata={}, claims=claims, argv=["x"], **more)])
     assert added is not None
     (command,) = added
     assert isinstance(command, Command)
-    return store.get_session(command.session_id), command
+    return store.sessions.get(command.session_id), command
 
 
 def alone(resource: str) -> Claim:
@@ -38,17 +38,17 @@ def in_turn(resource: str) -> Claim:
 def claimed(store: MetadataStore) -> list[int]:
     """The sessions of everything that can begin now."""
     found = []
-    while (command := store.claim_next("engine")) is not None:
+    while (command := store.queue.claim_next("engine")) is not None:
         found.append(command.session_id)
     return found
 
 
 def end(store: MetadataStore, session: Session) -> None:
     """Close a session whose command was claimed."""
-    for command in store.list_commands(session.id):
-        store.start_command(command.id, attempt=1, owner="engine", handle={}, log_path="/l")
-        store.finish_command(command.id, attempt=1, owner="engine", record=DONE)
-    store.update_session(session.id, status=SessionStatus.COMPLETED)
+    for command in store.commands.in_session(session.id):
+        store.commands.start(command.id, attempt=1, owner="engine", handle={}, log_path="/l")
+        store.commands.finish(command.id, attempt=1, owner="engine", record=DONE)
+    store.sessions.update(session.id, status=SessionStatus.COMPLETED)
 
 
 def test_what_is_taken_is_refused_with_its_holder(store: MetadataStore) -> None:
@@ -97,33 +97,33 @@ def test_secrets_of_a_session_are_sealed_until_they_are_dropped(store: MetadataS
     """They come back as they were, for their own session, until they are dropped."""
     session, _ = add_run(store, secrets={"callback_token": "t\u00f6k"})
     bare, _ = add_run(store)
-    assert (store.read_secrets(session.id), store.read_secrets(bare.id)) == ({"callback_token": "t\u00f6k"}, {})
-    store.drop_secrets(session.id)
-    assert store.read_secrets(session.id) == {}
+    assert (store.sessions.secrets(session.id), store.sessions.secrets(bare.id)) == ({"callback_token": "t\u00f6k"}, {})
+    store.sessions.drop_secrets(session.id)
+    assert store.sessions.secrets(session.id) == {}
 
 
 def test_the_cursor_and_its_messages_are_one_commit(store: MetadataStore) -> None:
     """A message that cannot be written moves no cursor; each collection is there whole."""
-    assert store.read_cursor("topic") is None
-    store.collect("topic", 7, [(1, {"n": 1}), (2, {"n": 2}), (1, {"n": 3})])
-    assert store.read_cursor("topic") == 7
+    assert store.outbox.cursor("topic") is None
+    store.outbox.collect("topic", 7, [(1, {"n": 1}), (2, {"n": 2}), (1, {"n": 3})])
+    assert store.outbox.cursor("topic") == 7
     with pytest.raises(InvalidInputError, match="a message"):
-        store.collect("topic", 9, [(3, {"n": 4}), (3, {"n": object()})])
-    assert store.read_cursor("topic") == 7
-    assert [(item.lane, item.data["n"]) for item in store.heads("topic")] == [(1, 1), (2, 2)]
-    assert store.heads("another") == []
+        store.outbox.collect("topic", 9, [(3, {"n": 4}), (3, {"n": object()})])
+    assert store.outbox.cursor("topic") == 7
+    assert [(item.lane, item.data["n"]) for item in store.outbox.heads("topic")] == [(1, 1), (2, 2)]
+    assert store.outbox.heads("another") == []
 
 
 def test_a_lane_is_in_order_and_the_most_urgent_first(store: MetadataStore, clock: Clock) -> None:
     """The first of each lane, by the time it is due; one that is postponed holds its lane and no other."""
-    store.collect("topic", 1, [(1, {"n": 1}), (1, {"n": 2}), (2, {"n": 3})])
-    first, second = store.heads("topic")
-    store.postpone(first.id, clock() + timedelta(seconds=30))
-    heads = store.heads("topic")
+    store.outbox.collect("topic", 1, [(1, {"n": 1}), (1, {"n": 2}), (2, {"n": 3})])
+    first, second = store.outbox.heads("topic")
+    store.outbox.postpone(first.id, clock() + timedelta(seconds=30))
+    heads = store.outbox.heads("topic")
     assert [(item.data["n"], item.attempts) for item in heads] == [(3, 0), (1, 1)]
     assert (heads[1].due_at, heads[1].created_at) == (clock() + timedelta(seconds=30), clock())
-    assert store.remove(second.id) is True
-    assert store.remove(first.id) is False
-    (last,) = store.heads("topic")
-    assert last.data == {"n": 2} and store.remove(last.id) is True and store.heads("topic") == []
-    assert store.remove(last.id) is True
+    assert store.outbox.remove(second.id) is True
+    assert store.outbox.remove(first.id) is False
+    (last,) = store.outbox.heads("topic")
+    assert last.data == {"n": 2} and store.outbox.remove(last.id) is True and store.outbox.heads("topic") == []
+    assert store.outbox.remove(last.id) is True

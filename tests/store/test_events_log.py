@@ -18,31 +18,31 @@ from . import programs
 
 def test_filters(store: MetadataStore, session: Session) -> None:
     """Events are found by kind prefix, session, command and subject; a command's event is its session's too."""
-    command = store.add_command(session_id=session.id, argv=["x"])
-    own = store.append_event("runner.stdout", command_id=command.id, data={"offset": 3})
-    worker = store.append_event("worker.ready", subject="codex")
-    store.append_event("WORKER.shout")
+    command = store.commands.add(session_id=session.id, argv=["x"])
+    own = store.events.append("runner.stdout", command_id=command.id, data={"offset": 3})
+    worker = store.events.append("worker.ready", subject="codex")
+    store.events.append("WORKER.shout")
 
     def numbers(**filters: object) -> list[int]:
-        return [event.seq for event in store.read_events(**filters)]  # type: ignore[arg-type]
+        return [event.seq for event in store.events.read(**filters)]  # type: ignore[arg-type]
 
-    assert numbers() == [1, 2, 3, 4, 5] and store.last_event() == 5
+    assert numbers() == [1, 2, 3, 4, 5] and store.events.last() == 5
     assert numbers(kind="worker.") == numbers(subject="codex") == [worker]
     assert numbers(command_id=command.id) == [2, own]
     assert numbers(session_id=session.id) == [1, 2, own]
     assert numbers(after=2, limit=2) == [3, 4]
     assert numbers(kind="%") == []
-    (event,) = store.read_events(kind="runner.")
+    (event,) = store.events.read(kind="runner.")
     assert (event.session_id, event.command_id, event.data) == (session.id, command.id, {"offset": 3})
     with pytest.raises(NotFoundError):
-        store.append_event("runner.stdout", command_id=99)
-    assert store.last_event() == 5
+        store.events.append("runner.stdout", command_id=99)
+    assert store.events.last() == 5
 
 
 def test_a_follower_sees_every_number(store: MetadataStore, database_url: str) -> None:
     """While two processes and four threads append, a follower by cursor reads 1, 2, 3 … without a gap or a repeat."""
     processes = [programs.start("append", database_url, name, "100") for name in ("one", "two")]
-    with ThreadPoolExecutor(4) as pool, EventFeed(store) as feed:
+    with ThreadPoolExecutor(4) as pool, EventFeed(store.events) as feed:
         for number in range(200):
             pool.submit(feed.append, "test.appended", subject="threads", data={"number": number})
         seen: list[int] = []
@@ -57,18 +57,18 @@ def test_a_follower_sees_every_number(store: MetadataStore, database_url: str) -
 
 def test_an_append_wakes_the_waiter(store: MetadataStore) -> None:
     """A waiter returns with the event long before its timeout, woken by a change made through the store itself."""
-    with EventFeed(store) as feed:
+    with EventFeed(store.events) as feed:
         result: list[list[str]] = []
         waiter = threading.Thread(target=lambda: result.append([event.kind for event in feed.wait(0, timeout=60)]))
         waiter.start()
-        store.create_session()
+        store.sessions.create()
         waiter.join(timeout=30)
         assert result == [["session.created"]]
 
 
 def test_waiting_ends(store: MetadataStore) -> None:
     """A wait is empty after its timeout, and at once when the feed is closed."""
-    feed = EventFeed(store)
+    feed = EventFeed(store.events)
     assert feed.wait(0, timeout=0) == []
     begin = time.monotonic()
     assert feed.wait(0, timeout=0.05) == []
@@ -78,4 +78,4 @@ def test_waiting_ends(store: MetadataStore) -> None:
     feed.close()
     waiter.join(timeout=30)
     assert not waiter.is_alive()
-    store.append_event("after.close")
+    store.events.append("after.close")

@@ -41,7 +41,7 @@ def test_migrations_go_up_and_down(database_url: str) -> None:
         migrate(database, 99)
     database.close()
     with open_store(database_url) as store:
-        assert store.add_command(session_id=store.create_session().id, argv=["x"]).id == 1
+        assert store.commands.add(session_id=store.sessions.create().id, argv=["x"]).id == 1
 
 
 def test_a_failing_step_leaves_nothing(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_processes_open_a_new_database_at_once(database_url: str) -> None:
         process.communicate(timeout=60)
     assert [process.returncode for process in processes] == [0] * 6
     with open_store(database_url) as store:
-        environments = [store.read_inputs(number)[0] for number in range(1, 7)]
+        environments = [store.commands.inputs(number)[0] for number in range(1, 7)]
     assert environments == [{"A": "b"}] * 6
 
 
@@ -151,19 +151,19 @@ def test_a_full_disk(tmp_path: Path) -> None:
     """When the file cannot grow the call fails by name, nothing is half written, and space makes it work again."""
     database = SqliteDatabase(tmp_path / "m.db")
     store = MetadataStore(database, Sealer(tmp_path / "k"))
-    session = store.create_session()
+    session = store.sessions.create()
     with database.write() as transaction:
         pages = transaction.one("PRAGMA page_count")
         assert pages is not None
         transaction.one(f"PRAGMA max_page_count={pages[0]}")
     with pytest.raises(StoreUnavailableError, match="disk is full: free some space"):
         for _ in range(100):
-            store.add_command(session_id=session.id, argv=["x" * 1000])
-    added = len(store.list_commands(session.id))
-    assert len(store.read_events(kind="command.pending")) == added
+            store.commands.add(session_id=session.id, argv=["x" * 1000])
+    added = len(store.commands.in_session(session.id))
+    assert len(store.events.read(kind="command.pending")) == added
     with database.write() as transaction:
         transaction.one("PRAGMA max_page_count=1000000")
-    store.add_command(session_id=session.id, argv=["x" * 1000])
+    store.commands.add(session_id=session.id, argv=["x" * 1000])
     store.close()
 
 
@@ -175,11 +175,11 @@ def test_a_locked_database(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "m.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailableError, match="locked by another process"):
-        store.create_session()
-    assert store.list_sessions() == []
+        store.sessions.create()
+    assert store.sessions.page() == []
     other.execute("ROLLBACK")
     other.close()
-    store.create_session()
+    store.sessions.create()
     store.close()
 
 
@@ -198,7 +198,7 @@ def test_a_thread_that_holds_the_writer(tmp_path: Path) -> None:
     holder.start()
     inside.wait(30)
     with pytest.raises(StoreUnavailableError, match="busy with another thread"):
-        store.create_session()
+        store.sessions.create()
     leave.set()
     holder.join()
     store.close()
@@ -207,16 +207,16 @@ def test_a_thread_that_holds_the_writer(tmp_path: Path) -> None:
 def test_only_our_errors_leave_the_store(store: MetadataStore) -> None:
     """After the tables are gone and after the store is closed, every call ends in an error of our own tree."""
     calls: list[Callable[[], object]] = [
-        lambda: store.get_session(1),
-        store.list_sessions,
-        store.create_session,
-        lambda: store.add_command(session_id=1, argv=["x"]),
-        lambda: store.claim_next("e"),
-        lambda: store.request_cancel(1),
-        lambda: store.append_event("x"),
-        store.read_events,
-        lambda: store.authenticate("x"),
-        store.queue_depth,
+        lambda: store.sessions.get(1),
+        store.sessions.page,
+        store.sessions.create,
+        lambda: store.commands.add(session_id=1, argv=["x"]),
+        lambda: store.queue.claim_next("e"),
+        lambda: store.commands.request_cancel(1),
+        lambda: store.events.append("x"),
+        store.events.read,
+        lambda: store.tokens.authenticate("x"),
+        store.queue.depth,
     ]
     migrate(store._database, 0)
     for call in calls:
@@ -232,19 +232,19 @@ def test_only_our_errors_leave_the_store(store: MetadataStore) -> None:
 def test_a_postgres_that_went_away(postgres: Cluster) -> None:
     """Connections that the server has ended are replaced; a server that is not there is named without a password."""
     with postgres.database() as url, open_store(url) as store:
-        session = store.create_session()
+        session = store.sessions.create()
         postgres.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
             " AND backend_type = 'client backend'"
         )
-        store.touch_sessions([session.id])
+        store.sessions.touch([session.id])
         postgres.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
             " AND backend_type = 'client backend'"
         )
         with pytest.raises(StoreUnavailableError):
-            store.get_session(session.id)
-        assert store.get_session(session.id).id == session.id
+            store.sessions.get(session.id)
+        assert store.sessions.get(session.id).id == session.id
     with pytest.raises(StoreUnavailableError, match="check that the server runs") as caught:
         open_store("postgresql://me:hush@127.0.0.1:1/x")
     assert "hush" not in str(caught.value)

@@ -12,13 +12,13 @@ FAILED = ExitRecord(reason=ExitReason.SPAWN_FAILED)
 
 
 def _add(store: MetadataStore, session: Session, task: str | None, priority: int = 0, key: str = "k") -> int:
-    return store.add_command(
+    return store.commands.add(
         session_id=session.id, argv=["x"], queue_key=key, key_limit=99, priority=priority, order_key=task
     ).id
 
 
 def _claim(store: MetadataStore) -> int | None:
-    command = store.claim_next("engine")
+    command = store.queue.claim_next("engine")
     return None if command is None else command.id
 
 
@@ -29,27 +29,27 @@ def test_one_order_key_keeps_its_order_against_priority(store: MetadataStore, se
     other = _add(store, session, "task:B", 100)
     free = _add(store, session, None, 50)
     assert [_claim(store) for _ in range(4)] == [other, free, first, None]
-    store.finish_command(first, attempt=1, owner="engine", record=FAILED)
+    store.commands.finish(first, attempt=1, owner="engine", record=FAILED)
     assert _claim(store) == urgent
 
 
 def test_a_key_has_a_bound_of_its_own(store: MetadataStore, session: Session) -> None:
     """More than key_bound waiting commands of one key are refused; another key still has room."""
     for _ in range(2):
-        store.add_command(session_id=session.id, argv=["x"], queue_key="runner:a", key_bound=2)
+        store.commands.add(session_id=session.id, argv=["x"], queue_key="runner:a", key_bound=2)
     with pytest.raises(QueueFullError, match="runner:a"):
-        store.add_command(session_id=session.id, argv=["x"], queue_key="runner:a", key_bound=2)
-    store.add_command(session_id=session.id, argv=["x"], queue_key="runner:b", key_bound=2)
+        store.commands.add(session_id=session.id, argv=["x"], queue_key="runner:a", key_bound=2)
+    store.commands.add(session_id=session.id, argv=["x"], queue_key="runner:b", key_bound=2)
 
 
 def test_stdin_is_sealed_and_removed_at_the_end(store: MetadataStore, session: Session) -> None:
     """The text comes back as it was given, until the command has ended; its events carry its subject."""
     text = '{"payload": "\\u0000 s3cret \u00e4"}'
-    command = store.add_command(session_id=session.id, argv=["x"], stdin_text=text, subject="dispatch")
-    assert store.read_inputs(command.id)[1] == text
-    claimed = store.claim_next("engine")
+    command = store.commands.add(session_id=session.id, argv=["x"], stdin_text=text, subject="dispatch")
+    assert store.commands.inputs(command.id)[1] == text
+    claimed = store.queue.claim_next("engine")
     assert claimed is not None
-    store.finish_command(claimed.id, attempt=1, owner="engine", record=FAILED)
+    store.commands.finish(claimed.id, attempt=1, owner="engine", record=FAILED)
     with pytest.raises(ConflictError, match="stdin"):
-        store.read_inputs(command.id)
-    assert [event.kind for event in store.read_events(subject="dispatch")] == ["command.pending", "command.finished"]
+        store.commands.inputs(command.id)
+    assert [event.kind for event in store.events.read(subject="dispatch")] == ["command.pending", "command.finished"]

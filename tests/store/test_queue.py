@@ -21,11 +21,11 @@ FAILED = ExitRecord(reason=ExitReason.SPAWN_FAILED)
 
 
 def add(store: MetadataStore, session: Session, key: str | None = None, limit: int = 1, priority: int = 0) -> int:
-    return store.add_command(session_id=session.id, argv=["x"], queue_key=key, key_limit=limit, priority=priority).id
+    return store.commands.add(session_id=session.id, argv=["x"], queue_key=key, key_limit=limit, priority=priority).id
 
 
 def claim(store: MetadataStore, session_id: int | None = None) -> int | None:
-    command = store.claim_next("engine", session_id=session_id)
+    command = store.queue.claim_next("engine", session_id=session_id)
     return None if command is None else command.id
 
 
@@ -40,32 +40,32 @@ def test_a_key_is_an_order_and_a_bound(store: MetadataStore, session: Session) -
     first, second = add(store, session, "k"), add(store, session, "k")
     other = add(store, session, "free")
     assert [claim(store), claim(store), claim(store)] == [first, other, None]
-    store.finish_command(first, attempt=1, owner="engine", record=FAILED)
+    store.commands.finish(first, attempt=1, owner="engine", record=FAILED)
     assert claim(store) == second
 
 
 def test_the_default_key_is_the_session(store: MetadataStore, session: Session) -> None:
     """Commands of one session run one after the other unless a key says otherwise."""
     first, second = add(store, session), add(store, session)
-    assert store.get_command(first).queue_key == f"session:{session.id}"
+    assert store.commands.get(first).queue_key == f"session:{session.id}"
     assert [claim(store), claim(store)] == [first, None]
-    store.finish_command(first, attempt=1, owner="engine", record=FAILED)
+    store.commands.finish(first, attempt=1, owner="engine", record=FAILED)
     assert claim(store) == second
 
 
 def test_a_running_command_holds_its_key(store: MetadataStore, session: Session) -> None:
     """Born-claimed and running commands count against the key's limit."""
-    inline = store.add_command(session_id=session.id, argv=["x"], claim_owner="inline")
-    store.start_command(inline.id, attempt=1, owner="inline", handle={}, log_path="/l")
+    inline = store.commands.add(session_id=session.id, argv=["x"], claim_owner="inline")
+    store.commands.start(inline.id, attempt=1, owner="inline", handle={}, log_path="/l")
     waiting = add(store, session)
     assert claim(store) is None
-    store.finish_command(inline.id, attempt=1, owner="inline", record=FAILED)
+    store.commands.finish(inline.id, attempt=1, owner="inline", record=FAILED)
     assert claim(store) == waiting
 
 
 def test_claim_within_a_session(store: MetadataStore, session: Session) -> None:
     """With session_id only that session's commands are claimed."""
-    other = store.create_session()
+    other = store.sessions.create()
     foreign, own = add(store, other, priority=5), add(store, session)
     assert [claim(store, session.id), claim(store, session.id), claim(store)] == [own, None, foreign]
 
@@ -74,37 +74,37 @@ def test_requeue_keeps_the_place(store: MetadataStore, session: Session) -> None
     """A command given back is the next of its key again, with a higher attempt; a wrong claim gives nothing back."""
     first, _ = add(store, session), add(store, session)
     claim(store)
-    assert not store.requeue(first, attempt=2, owner="engine")
-    assert not store.requeue(first, attempt=1, owner="thief")
-    assert store.requeue(first, attempt=1, owner="engine")
-    assert not store.requeue(first, attempt=1, owner="engine")
-    again = store.claim_next("engine")
+    assert not store.queue.requeue(first, attempt=2, owner="engine")
+    assert not store.queue.requeue(first, attempt=1, owner="thief")
+    assert store.queue.requeue(first, attempt=1, owner="engine")
+    assert not store.queue.requeue(first, attempt=1, owner="engine")
+    again = store.queue.claim_next("engine")
     assert again is not None and (again.id, again.attempt) == (first, 2)
-    store.start_command(first, attempt=2, owner="engine", handle={}, log_path="/l")
-    assert not store.requeue(first, attempt=2, owner="engine")
+    store.commands.start(first, attempt=2, owner="engine", handle={}, log_path="/l")
+    assert not store.queue.requeue(first, attempt=2, owner="engine")
 
 
 def test_requeue_of_a_cancelled_command_ends_it(store: MetadataStore, session: Session) -> None:
     """A command that somebody asked to cancel does not return to the queue."""
     command_id = add(store, session)
     claim(store)
-    store.request_cancel(command_id)
-    assert store.requeue(command_id, attempt=1, owner="engine")
-    assert store.get_command(command_id).status is CommandStatus.CANCELLED
-    assert store.claim_next("engine") is None
+    store.commands.request_cancel(command_id)
+    assert store.queue.requeue(command_id, attempt=1, owner="engine")
+    assert store.commands.get(command_id).status is CommandStatus.CANCELLED
+    assert store.queue.claim_next("engine") is None
 
 
 def test_take_over(store: MetadataStore, session: Session) -> None:
     """A claim moves to a new owner once; the old one can do nothing any more."""
     command_id = add(store, session)
     claim(store)
-    assert [command.id for command in store.list_claimed()] == [command_id]
-    assert store.take_over(command_id, attempt=1, owner="engine", new_owner="next")
-    assert not store.take_over(command_id, attempt=1, owner="engine", new_owner="other")
-    assert not store.requeue(command_id, attempt=1, owner="engine")
-    store.finish_command(command_id, attempt=1, owner="next", record=FAILED)
-    assert not store.take_over(command_id, attempt=1, owner="next", new_owner="late")
-    assert store.list_claimed() == []
+    assert [command.id for command in store.queue.claimed()] == [command_id]
+    assert store.queue.take_over(command_id, attempt=1, owner="engine", new_owner="next")
+    assert not store.queue.take_over(command_id, attempt=1, owner="engine", new_owner="other")
+    assert not store.queue.requeue(command_id, attempt=1, owner="engine")
+    store.commands.finish(command_id, attempt=1, owner="next", record=FAILED)
+    assert not store.queue.take_over(command_id, attempt=1, owner="next", new_owner="late")
+    assert store.queue.claimed() == []
 
 
 @pytest.mark.timeout(300)  # hundreds of claims against each other, on a machine that may be busy
@@ -119,9 +119,9 @@ def test_sixteen_claimers_in_two_processes(store: MetadataStore, database_url: s
     assert {int(claim[0]) for claim in claims} == ids and len(claims) == 300
     over = [claim for claim in claims if int(claim[3]) > int(claim[2])]
     assert over == []
-    statuses = Counter(command.status for command in store.list_commands(session.id))
+    statuses = Counter(command.status for command in store.commands.in_session(session.id))
     assert statuses == {CommandStatus.FAILED: 300}
-    assert all(command.attempt == 1 for command in store.list_commands(session.id))
+    assert all(command.attempt == 1 for command in store.commands.in_session(session.id))
 
 
 @pytest.mark.timeout(300)  # a thousand commands are added first
@@ -141,30 +141,30 @@ def test_claiming_is_quick_in_a_long_queue(store: MetadataStore, session: Sessio
 
 def test_mixed_callers_never_block_each_other_for_good(store: MetadataStore) -> None:
     """Threads that add with keys and bounds, claim, requeue, start, end, cancel and append end without a deadlock."""
-    sessions = [store.create_session().id for _ in range(2)]
+    sessions = [store.sessions.create().id for _ in range(2)]
 
     def work(seed: int) -> None:
         chance, owner = random.Random(seed), f"owner-{seed}"
         steps: list[Callable[[], object]] = [
-            lambda: store.add_command(
+            lambda: store.commands.add(
                 session_id=chance.choice(sessions),
                 argv=["x"],
                 idempotency_key=str(chance.randrange(40)),
                 max_pending=20,
             ),
-            lambda: store.add_command(session_id=chance.choice(sessions), argv=["x"], key_limit=3, max_pending=20),
-            lambda: store.claim_next(owner),
-            lambda: [store.requeue(c.id, attempt=c.attempt, owner=owner) for c in store.list_claimed()[:1]],
+            lambda: store.commands.add(session_id=chance.choice(sessions), argv=["x"], key_limit=3, max_pending=20),
+            lambda: store.queue.claim_next(owner),
+            lambda: [store.queue.requeue(c.id, attempt=c.attempt, owner=owner) for c in store.queue.claimed()[:1]],
             lambda: [
-                store.start_command(c.id, attempt=c.attempt, owner=owner, handle={}, log_path="/l")
-                for c in store.list_claimed()[:2]
+                store.commands.start(c.id, attempt=c.attempt, owner=owner, handle={}, log_path="/l")
+                for c in store.queue.claimed()[:2]
             ],
             lambda: [
-                store.finish_command(c.id, attempt=c.attempt, owner=str(c.owner), record=FAILED, log_path="/l/a")
-                for c in store.list_claimed()[:2]
+                store.commands.finish(c.id, attempt=c.attempt, owner=str(c.owner), record=FAILED, log_path="/l/a")
+                for c in store.queue.claimed()[:2]
             ],
-            lambda: store.request_cancel(chance.randrange(1, 60)),
-            lambda: store.append_event("test.mixed"),
+            lambda: store.commands.request_cancel(chance.randrange(1, 60)),
+            lambda: store.events.append("test.mixed"),
         ]
         for _ in range(80):
             with suppress(ConflictError, NotFoundError, QueueFullError):
@@ -172,5 +172,5 @@ def test_mixed_callers_never_block_each_other_for_good(store: MetadataStore) -> 
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))
-    numbers = [event.seq for event in store.read_events(limit=10_000)]
+    numbers = [event.seq for event in store.events.read(limit=10_000)]
     assert numbers == list(range(1, len(numbers) + 1))

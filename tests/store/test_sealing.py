@@ -18,30 +18,30 @@ SECRET = "planted-secret-0123456789"
 def test_the_environment_lives_as_long_as_the_command(store: MetadataStore, session: Session) -> None:
     """It can be read until the end, by its names ever after; without one it is empty."""
     env = {"API_KEY": SECRET, "ODD": "\udcff ü\n="}
-    command = store.add_command(session_id=session.id, argv=["x"], env=env, claim_owner="e")
-    bare = store.add_command(session_id=session.id, argv=["x"])
-    assert store.read_inputs(command.id)[0] == env
-    assert store.read_inputs(bare.id)[0] == {}
-    store.finish_command(command.id, attempt=1, owner="e", record=ExitRecord(reason=ExitReason.LOST))
+    command = store.commands.add(session_id=session.id, argv=["x"], env=env, claim_owner="e")
+    bare = store.commands.add(session_id=session.id, argv=["x"])
+    assert store.commands.inputs(command.id)[0] == env
+    assert store.commands.inputs(bare.id)[0] == {}
+    store.commands.finish(command.id, attempt=1, owner="e", record=ExitRecord(reason=ExitReason.LOST))
     with pytest.raises(ConflictError, match="has failed"):
-        store.read_inputs(command.id)
-    assert store.get_command(command.id).env_names == ("API_KEY", "ODD")
+        store.commands.inputs(command.id)
+    assert store.commands.get(command.id).env_names == ("API_KEY", "ODD")
 
 
 def test_cancelling_wipes_too(store: MetadataStore, session: Session) -> None:
     """A command that is cancelled while it waits keeps no environment either."""
-    command = store.add_command(session_id=session.id, argv=["x"], env={"A": SECRET})
-    store.request_cancel(command.id)
+    command = store.commands.add(session_id=session.id, argv=["x"], env={"A": SECRET})
+    store.commands.request_cancel(command.id)
     with pytest.raises(ConflictError, match="has cancelled"):
-        store.read_inputs(command.id)
+        store.commands.inputs(command.id)
 
 
 def test_no_file_shows_the_secret(tmp_path: Path) -> None:
     """Neither database, WAL nor key file holds the value, while its name can be found; the key is private."""
     place = tmp_path / "data"
     with open_store(str(place / "m.db")) as store:
-        session = store.create_session()
-        store.add_command(session_id=session.id, argv=["x"], env={"PLANTED_NAME": SECRET})
+        session = store.sessions.create()
+        store.commands.add(session_id=session.id, argv=["x"], env={"PLANTED_NAME": SECRET})
         content = b"".join(path.read_bytes() for path in place.iterdir())
         assert b"PLANTED_NAME" in content and SECRET.encode() not in content
     assert sorted(os.listdir(place)) == ["m.db", "seal.key"]

@@ -45,7 +45,7 @@ class Lives(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.session = self.store.create_session().id
+        self.session = self.store.sessions.create().id
         self.known: list[Expected] = []
 
     def pick(self, number: int) -> Expected:
@@ -54,7 +54,7 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: len(self.known) < 6)
     @rule(owner=st.none() | OWNERS, priority=st.integers(-1, 1))
     def add(self, owner: str | None, priority: int) -> None:
-        command = self.store.add_command(
+        command = self.store.commands.add(
             session_id=self.session, argv=["x"], claim_owner=owner, priority=priority, key_limit=2
         )
         self.known.append(Expected(command.id, attempt=0 if owner is None else 1, owner=owner, priority=priority))
@@ -64,7 +64,7 @@ class Lives(RuleBasedStateMachine):
         waiting = [item for item in self.known if item.owner is None and not item.status.terminal]
         held = [item for item in self.known if item.owner is not None and not item.status.terminal]
         best = min(waiting, key=lambda item: (-item.priority, item.id), default=None)
-        command = self.store.claim_next(owner, session_id=self.session)
+        command = self.store.queue.claim_next(owner, session_id=self.session)
         if best is None or len(held) >= 2:
             assert command is None
             return
@@ -78,7 +78,7 @@ class Lives(RuleBasedStateMachine):
         attempt = item.attempt + off
         allowed = item.allows(CommandStatus.RUNNING, attempt, owner)
         try:
-            self.store.start_command(item.id, attempt=attempt, owner=owner, handle={}, log_path="/l")
+            self.store.commands.start(item.id, attempt=attempt, owner=owner, handle={}, log_path="/l")
         except ConflictError:
             assert not allowed
         else:
@@ -92,7 +92,7 @@ class Lives(RuleBasedStateMachine):
         attempt = item.attempt + off
         allowed = item.allows(status_for(reason), attempt, owner)
         try:
-            self.store.finish_command(item.id, attempt=attempt, owner=owner, record=ExitRecord(reason=reason))
+            self.store.commands.finish(item.id, attempt=attempt, owner=owner, record=ExitRecord(reason=reason))
         except ConflictError:
             assert not allowed
         else:
@@ -103,7 +103,7 @@ class Lives(RuleBasedStateMachine):
     @rule(number=PICK)
     def cancel(self, number: int) -> None:
         item = self.pick(number)
-        self.store.request_cancel(item.id)
+        self.store.commands.request_cancel(item.id)
         if item.status.terminal:
             return
         item.cancel = True
@@ -114,7 +114,7 @@ class Lives(RuleBasedStateMachine):
     @rule(number=PICK, owner=OWNERS)
     def requeue(self, number: int, owner: str) -> None:
         item = self.pick(number)
-        done = self.store.requeue(item.id, attempt=item.attempt, owner=owner)
+        done = self.store.queue.requeue(item.id, attempt=item.attempt, owner=owner)
         assert done == (item.status is CommandStatus.PENDING and item.owner == owner)
         if done:
             item.owner = None
@@ -124,14 +124,14 @@ class Lives(RuleBasedStateMachine):
     @rule(number=PICK, owner=OWNERS, new=OWNERS)
     def take_over(self, number: int, owner: str, new: str) -> None:
         item = self.pick(number)
-        done = self.store.take_over(item.id, attempt=item.attempt, owner=owner, new_owner=new)
+        done = self.store.queue.take_over(item.id, attempt=item.attempt, owner=owner, new_owner=new)
         assert done == (not item.status.terminal and item.owner == owner)
         if done:
             item.owner = new
 
     @invariant()
     def the_store_agrees(self) -> None:
-        for item, command in zip(self.known, self.store.list_commands(self.session), strict=True):
+        for item, command in zip(self.known, self.store.commands.in_session(self.session), strict=True):
             real = (command.id, command.status, command.attempt, command.owner, command.cancel_requested)
             assert real == (item.id, item.status, item.attempt, item.owner, item.cancel)
             assert (command.finished_at is not None) == (command.exit is not None) == item.status.terminal

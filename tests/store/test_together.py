@@ -27,17 +27,17 @@ def _run(key: str = "runner:a", **more: object) -> RunDraft:
 
 
 def _kinds(store: MetadataStore) -> list[str]:
-    return [event.kind for event in store.read_events(subject="dispatch")]
+    return [event.kind for event in store.events.read(subject="dispatch")]
 
 
 def test_what_one_event_asks_for_is_there_as_a_whole_or_not_at_all(store: MetadataStore) -> None:
     """A step that fails leaves nothing of those before it; without it all are there, numbered as they were given."""
     with pytest.raises(NotFoundError):
-        store.add_together([_run(), TOLD, _run(repository_id=99)])
-    assert (store.queue_depth(), store.list_sessions(), store.read_events()) == (0, [], [])
-    added = store.add_together([_run(), TOLD, _run("runner:b")])
+        store.runs.add([_run(), TOLD, _run(repository_id=99)])
+    assert (store.queue.depth(), store.sessions.page(), store.events.read()) == (0, [], [])
+    added = store.runs.add([_run(), TOLD, _run("runner:b")])
     assert added is not None and added[1] == TOLD
-    assert store.queue_depth() == len(store.list_sessions()) == 2
+    assert store.queue.depth() == len(store.sessions.page()) == 2
     assert _kinds(store) == ["command.pending", "dispatch.skipped", "command.pending"]
 
 
@@ -48,32 +48,32 @@ def test_a_full_queue_is_told_and_the_others_are_queued(store: MetadataStore) ->
         return NewEvent(kind="dispatch.refused", subject="dispatch", data={"reason": reason})
 
     bound = partial(_run, key_bound=1)
-    added = store.add_together([bound(), bound(refused=refused), bound("runner:b")])
+    added = store.runs.add([bound(), bound(refused=refused), bound("runner:b")])
     assert added is not None and [isinstance(item, Command) for item in added] == [True, False, True]
     assert isinstance(added[1], NewEvent) and "runner:a wait already" in added[1].data["reason"]
     assert _kinds(store) == ["command.pending", "dispatch.refused", "command.pending"]
     with pytest.raises(QueueFullError):
-        store.add_together([bound("runner:c"), bound("runner:c")])
-    assert store.queue_depth() == 2
+        store.runs.add([bound("runner:c"), bound("runner:c")])
+    assert store.queue.depth() == 2
 
 
 def test_a_due_time_is_taken_once_with_what_is_done_about_it(store: MetadataStore, clock: Clock) -> None:
     """Whoever fails leaves it due, whoever comes second does nothing; a rule that stays keeps its time."""
     now = clock.time.replace(microsecond=0)
-    store.set_schedule("dispatch:a", "Mon 08:00 UTC", now)
-    store.set_schedule("dispatch:a", "Mon 08:00 UTC", now + timedelta(days=9))
-    assert store.list_schedules()[0].next_at == now
+    store.schedules.set("dispatch:a", "Mon 08:00 UTC", now)
+    store.schedules.set("dispatch:a", "Mon 08:00 UTC", now + timedelta(days=9))
+    assert store.schedules.all()[0].next_at == now
     due = DueTime(schedule="dispatch:a", moment=now, since=now, next_at=now + timedelta(days=7))
     with pytest.raises(NotFoundError):
-        store.add_together([_run(repository_id=99)], due=due)
-    assert store.list_schedules()[0].next_at == now
-    assert store.add_together([_run()], due=due) is not None
-    assert store.add_together([_run()], due=due) is None
-    assert store.queue_depth() == 1
-    store.set_schedule("dispatch:a", "Tue 08:00 UTC", now + timedelta(days=8))
-    assert store.list_schedules()[0].next_at == now + timedelta(days=8)
-    store.drop_schedule("dispatch:a")
-    assert store.list_schedules() == []
+        store.runs.add([_run(repository_id=99)], due=due)
+    assert store.schedules.all()[0].next_at == now
+    assert store.runs.add([_run()], due=due) is not None
+    assert store.runs.add([_run()], due=due) is None
+    assert store.queue.depth() == 1
+    store.schedules.set("dispatch:a", "Tue 08:00 UTC", now + timedelta(days=8))
+    assert store.schedules.all()[0].next_at == now + timedelta(days=8)
+    store.schedules.drop("dispatch:a")
+    assert store.schedules.all() == []
 
 
 def test_two_schedulers_on_one_store_act_once(database_url: str) -> None:
@@ -87,7 +87,7 @@ def test_two_schedulers_on_one_store_act_once(database_url: str) -> None:
         def act(due: DueTime) -> None:
             nonlocal acted
             run = _run(requested_by=name, metadata={"due": due.moment.isoformat()})
-            acted += store.add_together([run], due=due) is not None
+            acted += store.runs.add([run], due=due) is not None
 
         with open_store(database_url) as store:
             scheduler = Scheduler(store, lambda: start)
@@ -102,4 +102,4 @@ def test_two_schedulers_on_one_store_act_once(database_url: str) -> None:
         acted = list(threads.map(serve, ("one", "two")))
     assert sum(acted) == weeks
     with open_store(database_url) as store:
-        assert store.queue_depth() == weeks
+        assert store.queue.depth() == weeks

@@ -15,49 +15,49 @@ from .conftest import Clock
 
 def test_a_token_opens_until_it_expires_or_is_revoked(store: MetadataStore, clock: Clock) -> None:
     """The secret names its token with scopes and quotas; after expiry or revocation it names nobody."""
-    token, secret = store.create_token("ci", ["admin", "sessions:read"], quotas={"commands": 5})
-    short, short_secret = store.create_token("short", [], expires_at=clock() + timedelta(seconds=5))
-    found = store.authenticate(secret)
+    token, secret = store.tokens.create("ci", ["admin", "sessions:read"], quotas={"commands": 5})
+    short, short_secret = store.tokens.create("short", [], expires_at=clock() + timedelta(seconds=5))
+    found = store.tokens.authenticate(secret)
     assert found is not None and (found.id, found.scopes, found.quotas) == (token.id, token.scopes, {"commands": 5})
-    assert store.authenticate(secret[:-1]) is None and store.authenticate("") is None
-    assert store.authenticate("\udcff\0") is None
-    assert store.authenticate(short_secret) is not None
+    assert store.tokens.authenticate(secret[:-1]) is None and store.tokens.authenticate("") is None
+    assert store.tokens.authenticate("\udcff\0") is None
+    assert store.tokens.authenticate(short_secret) is not None
     clock.move(5)
-    assert store.authenticate(short_secret) is None
-    revoked = store.revoke_token(token.id)
+    assert store.tokens.authenticate(short_secret) is None
+    revoked = store.tokens.revoke(token.id)
     assert revoked.revoked_at == clock()
     clock.move(1)
-    assert store.revoke_token(token.id) == revoked
-    assert store.authenticate(secret) is None
-    assert [item.id for item in store.list_tokens()] == [token.id, short.id]
+    assert store.tokens.revoke(token.id) == revoked
+    assert store.tokens.authenticate(secret) is None
+    assert [item.id for item in store.tokens.page()] == [token.id, short.id]
     with pytest.raises(NotFoundError):
-        store.revoke_token(99)
+        store.tokens.revoke(99)
 
 
 def test_use_is_noted(store: MetadataStore, clock: Clock) -> None:
     """last_used_at follows use, at most once a minute."""
-    token, secret = store.create_token("ci", [])
+    token, secret = store.tokens.create("ci", [])
     first = clock()
-    store.authenticate(secret)
+    store.tokens.authenticate(secret)
     clock.move(30)
-    store.authenticate(secret)
-    assert store.get_token(token.id).last_used_at == first
+    store.tokens.authenticate(secret)
+    assert store.tokens.get(token.id).last_used_at == first
     later = clock.move(30)
-    store.authenticate(secret)
-    assert store.get_token(token.id).last_used_at == later
+    store.tokens.authenticate(secret)
+    assert store.tokens.get(token.id).last_used_at == later
 
 
 def test_bad_tokens_are_refused(store: MetadataStore) -> None:
     """A token needs a name and a list of scopes; a bare string is not one."""
     for name, scopes in (("", ["admin"]), ("ci", "admin"), ("ci", [""])):
         with pytest.raises(InvalidInputError, match="scope"):
-            store.create_token(name, scopes)
+            store.tokens.create(name, scopes)
 
 
 def test_no_secret_reaches_the_disk(tmp_path: Path) -> None:
     """The database files hold the token's hash and never its secret."""
     with open_store(str(tmp_path / "m.db")) as store:
-        _, secret = store.create_token("ci", [])
-        store.authenticate(secret)
+        _, secret = store.tokens.create("ci", [])
+        store.tokens.authenticate(secret)
         content = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"ci" in content and secret.encode() not in content

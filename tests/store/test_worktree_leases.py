@@ -18,12 +18,12 @@ TTL = timedelta(seconds=60)
 
 @pytest.fixture
 def worktree(store: MetadataStore) -> Worktree:
-    repository = store.create_repository("demo", "/demo")
-    return store.add_worktree(repository.id, "/wt/1", "pool")
+    repository = store.repositories.create("demo", "/demo")
+    return store.worktrees.add(repository.id, "/wt/1", "pool")
 
 
 def lease(store: MetadataStore, worktree: Worktree, clock: Clock, token: str) -> Worktree | None:
-    return store.lease_worktree(
+    return store.worktrees.lease(
         worktree_id=worktree.id,
         owner=f"owner of {token}",
         lease_token=token,
@@ -37,19 +37,19 @@ def test_a_lease_from_idle_to_idle(store: MetadataStore, worktree: Worktree, clo
     """lease, mark busy, renew, release: each step shows in the row, and the generation counts leases."""
     assert (worktree.status, worktree.generation, worktree.commit_sha) == (WorktreeStatus.IDLE, 0, None)
     held = lease(store, worktree, clock, "t")
-    assert held is not None and held == store.get_worktree(worktree.id)
+    assert held is not None and held == store.worktrees.get(worktree.id)
     assert (held.status, held.generation, held.lease_token) == (WorktreeStatus.RESERVED, 1, "t")
     assert (held.commit_sha, held.environment_hash, held.lease_expires_at) == ("c1", "e1", clock() + TTL)
-    assert store.mark_busy(worktree.id, "t", 1)
-    assert store.renew_lease(worktree.id, "t", 1, clock() + 2 * TTL)
-    busy = store.get_worktree(worktree.id)
+    assert store.worktrees.mark_busy(worktree.id, "t", 1)
+    assert store.worktrees.renew(worktree.id, "t", 1, clock() + 2 * TTL)
+    busy = store.worktrees.get(worktree.id)
     assert (busy.status, busy.lease_expires_at) == (WorktreeStatus.BUSY, clock() + 2 * TTL)
-    assert store.release_worktree(worktree.id, "t", 1, commit_sha="c2", environment_hash="e2")
-    idle = store.get_worktree(worktree.id)
+    assert store.worktrees.release(worktree.id, "t", 1, commit_sha="c2", environment_hash="e2")
+    idle = store.worktrees.get(worktree.id)
     assert (idle.status, idle.owner, idle.lease_token, idle.lease_expires_at) == (WorktreeStatus.IDLE, None, None, None)
     assert (idle.commit_sha, idle.environment_hash, idle.generation) == ("c2", "e2", 1)
-    assert not store.release_worktree(worktree.id, "t", 1, commit_sha=None, environment_hash=None)
-    assert store.get_worktree(worktree.id) == idle
+    assert not store.worktrees.release(worktree.id, "t", 1, commit_sha=None, environment_hash=None)
+    assert store.worktrees.get(worktree.id) == idle
 
 
 def test_one_holder(store: MetadataStore, worktree: Worktree, clock: Clock) -> None:
@@ -57,7 +57,7 @@ def test_one_holder(store: MetadataStore, worktree: Worktree, clock: Clock) -> N
     with ThreadPoolExecutor(10) as pool:
         held = [item for item in pool.map(lambda n: lease(store, worktree, clock, str(n)), range(20)) if item]
     assert len(held) == 1
-    assert store.get_worktree(worktree.id) == held[0]
+    assert store.worktrees.get(worktree.id) == held[0]
 
 
 def test_an_expired_holder_is_fenced_off(store: MetadataStore, worktree: Worktree, clock: Clock) -> None:
@@ -65,16 +65,16 @@ def test_an_expired_holder_is_fenced_off(store: MetadataStore, worktree: Worktre
     lease(store, worktree, clock, "old")
     assert lease(store, worktree, clock, "new") is None
     now = clock.move(60)
-    assert [item.id for item in store.list_expired_leases(now)] == [worktree.id]
+    assert [item.id for item in store.worktrees.expired(now)] == [worktree.id]
     taken = lease(store, worktree, clock, "new")
     assert taken is not None and taken.generation == 2
-    assert store.list_expired_leases(now) == []
-    assert not store.renew_lease(worktree.id, "old", 1, clock() + TTL)
-    assert not store.mark_busy(worktree.id, "old", 1)
+    assert store.worktrees.expired(now) == []
+    assert not store.worktrees.renew(worktree.id, "old", 1, clock() + TTL)
+    assert not store.worktrees.mark_busy(worktree.id, "old", 1)
     for token, generation in (("old", 1), ("old", 2), ("new", 1)):
         with pytest.raises(ConflictError, match="generation 2"):
-            store.release_worktree(worktree.id, token, generation, commit_sha=None, environment_hash=None)
-    assert store.get_worktree(worktree.id) == taken
+            store.worktrees.release(worktree.id, token, generation, commit_sha=None, environment_hash=None)
+    assert store.worktrees.get(worktree.id) == taken
     assert issubclass(ConflictError, MetadataError)
 
 
@@ -82,36 +82,36 @@ def test_a_late_holder_may_renew(store: MetadataStore, worktree: Worktree, clock
     """A lease that ran out but was given to nobody can still be renewed by its holder."""
     lease(store, worktree, clock, "t")
     clock.move(120)
-    assert store.renew_lease(worktree.id, "t", 1, clock() + TTL)
-    assert store.list_expired_leases(clock()) == []
+    assert store.worktrees.renew(worktree.id, "t", 1, clock() + TTL)
+    assert store.worktrees.expired(clock()) == []
 
 
 def test_the_rest_of_the_row(store: MetadataStore, worktree: Worktree, clock: Clock) -> None:
     """Metadata, clearing and removal; a path is registered once; unknown rows are named."""
-    assert store.set_worktree_metadata(worktree.id, {"layer": "x"}).metadata == {"layer": "x"}
+    assert store.worktrees.set_metadata(worktree.id, {"layer": "x"}).metadata == {"layer": "x"}
     lease(store, worktree, clock, "t")
-    cleared = store.clear_worktree(worktree.id)
+    cleared = store.worktrees.clear(worktree.id)
     assert (cleared.commit_sha, cleared.environment_hash, cleared.lease_token) == (None, None, "t")
     with pytest.raises(ConflictError, match="/wt/1"):
-        store.add_worktree(worktree.repository_id, "/wt/1", "pool")
-    assert [item.id for item in store.list_worktrees(worktree.repository_id)] == [worktree.id]
-    store.remove_worktree(worktree.id)
-    again = store.add_worktree(worktree.repository_id, "/wt/1", "overlay")
+        store.worktrees.add(worktree.repository_id, "/wt/1", "pool")
+    assert [item.id for item in store.worktrees.page(worktree.repository_id)] == [worktree.id]
+    store.worktrees.remove(worktree.id)
+    again = store.worktrees.add(worktree.repository_id, "/wt/1", "overlay")
     assert again.id != worktree.id
-    for call in (store.get_worktree, store.clear_worktree, store.remove_worktree):
+    for call in (store.worktrees.get, store.worktrees.clear, store.worktrees.remove):
         with pytest.raises(NotFoundError, match="worktree 99"):
             call(99)
     with pytest.raises(NotFoundError, match="repository 99"):
-        store.add_worktree(99, "/wt/9", "pool")
+        store.worktrees.add(99, "/wt/9", "pool")
     with pytest.raises(NotFoundError):
-        store.release_worktree(99, "t", 1, commit_sha=None, environment_hash=None)
+        store.worktrees.release(99, "t", 1, commit_sha=None, environment_hash=None)
 
 
 def test_a_lease_without_an_environment_keeps_the_row_s(store: MetadataStore, worktree: Worktree, clock: Clock) -> None:
     """An environment_hash of None says nothing about what the workspace holds."""
     lease(store, worktree, clock, "t")
-    store.release_worktree(worktree.id, "t", 1, commit_sha="c1", environment_hash="e1")
-    held = store.lease_worktree(
+    store.worktrees.release(worktree.id, "t", 1, commit_sha="c1", environment_hash="e1")
+    held = store.worktrees.lease(
         worktree_id=worktree.id,
         owner="o",
         lease_token="u",

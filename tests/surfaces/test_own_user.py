@@ -163,7 +163,7 @@ def test_all_addresses(tmp_path: Path) -> None:
     for name in ("runners.yml", "repos.yml"):
         shutil.copy(ROOT / "config" / name, tmp_path / "config" / name)
     with open_store(str(tmp_path / ".artifacts/data/metadata.db")) as store:
-        store.create_token("first", ["admin"])
+        store.tokens.create("first", ["admin"])
     with serving(tmp_path, grpc=True, host="::") as process:
         calls: list[list[Any]] = [
             ["http", "::1", process.port, "GET", "/tasks"],

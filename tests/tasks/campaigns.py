@@ -62,7 +62,7 @@ def cancel_storm(root: Path, rounds: int, seed: int, say: Callable[[str], None] 
             storm.cancel(number)
             if number % 50 == 49:
                 say(f"{number + 1} cancels, slowest {max(storm.seconds):.2f} s")
-        left = server.local.store._all("SELECT COUNT(*) FROM session_claims")[0][0]
+        left = server.local.store.commands._all("SELECT COUNT(*) FROM session_claims")[0][0]
         findings.expect(left == 0, f"{left} claims are left")
         findings.expect(not carrying(mark), "processes are left")
     finally:

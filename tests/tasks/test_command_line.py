@@ -32,7 +32,7 @@ def tasks(server: str, *arguments: str, text: str | None = None, token: str = ""
 
 def test_the_commands(server: TaskServer, tmp_path: Path) -> None:
     """submit, list, get, wait, logs and cancel say what the API says; refusals are one line and a status."""
-    call = partial(tasks, token=server.local.store.create_token("caller", ["admin"])[1])
+    call = partial(tasks, token=server.local.store.tokens.create("caller", ["admin"])[1])
     done = call(server.url, "tasks", "submit", "t", "-", "--follow", text="from a pipe")
     assert (done.returncode, done.stdout) == (0, "from a pipe"), done.stderr
     assert "mock execution completed" in done.stderr

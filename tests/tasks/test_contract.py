@@ -115,7 +115,7 @@ def test_every_word_about_an_end(make_server: MakeServer, tmp_path: Path) -> Non
         assert (found["status"], found["message"]) == (status, message)
     server.accepted("t", "wait")
     session = server.running("t")["session_id"]
-    secret = server.local.store.create_token("a", ["admin"])[1]
+    secret = server.local.store.tokens.create("a", ["admin"])[1]
     headers = {"Authorization": f"Bearer {secret}"}
     assert httpx.delete(f"{server.url}/sessions/{session}", headers=headers, timeout=30).status_code == 200
     found = server.ended("t")

@@ -167,7 +167,7 @@ def test_a_container_is_gone_after_its_keeper(make_server: MakeServer, engine: P
     (container,) = eventually(lambda: containers(engine), what="a container")
     pid = int(container.read_text())
     number = server.get("t")["command_id"]
-    handle = eventually(lambda: server.local.store.get_handle(number), what="its recorded start")
+    handle = eventually(lambda: server.local.store.commands.handle(number), what="its recorded start")
     subprocess.run(["kill", "-9", str(handle["keeper"]["pid"])], check=True)
     found = server.ended("t")
     assert (found["status"], found["exit_reason"]) == ("failed", "lost")

@@ -207,9 +207,10 @@ def test_who_may_call_without_a_token(server: TaskServer, headers: dict[str, str
 def test_a_token_sees_its_own_tasks(gate: Path, server: TaskServer) -> None:
     """Another's task looks as if it did not exist; scopes are checked."""
     secrets = [
-        server.local.store.create_token(name, ["sessions:write", "sessions:read", "commands:write"])[1] for name in "ab"
+        server.local.store.tokens.create(name, ["sessions:write", "sessions:read", "commands:write"])[1]
+        for name in "ab"
     ]
-    reader = server.local.store.create_token("r", ["sessions:read"])[1]
+    reader = server.local.store.tokens.create("r", ["sessions:read"])[1]
     one, two, read = (
         httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {item}"}, timeout=60)
         for item in (*secrets, reader)

@@ -119,7 +119,7 @@ def test_a_worktree_of_its_own(make_server: MakeServer, project: Path, tmp_path:
     assert found["worktree_cleanup_succeeded"] is True and "uncommitted.patch" in found["worktree_cleanup_message"]
     assert not path.exists() and git(project, "worktree", "list").count("\n") == 0
     assert git(project, "show", "agent/1:file") == "one\ntwo"
-    artifact = server.local.store.get_artifact(found["patch_artifact_id"])
+    artifact = server.local.store.artifacts.get(found["patch_artifact_id"])
     git(project, "checkout", "-q", "agent/1")
     git(project, "apply", artifact.path)
     assert (project / "file").read_text() == "one\ntwo\nthree\n" and (project / "new").read_text() == "x\n"

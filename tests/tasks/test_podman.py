@@ -113,7 +113,7 @@ def test_no_container_stays(make_server: MakeServer, podman: Podman) -> None:
     server.accepted("lost", **sandbox("sleep", "1000"))
     eventually(podman.look, what="a container")
     number = server.get("lost")["command_id"]
-    handle = eventually(lambda: server.local.store.get_handle(number), what="its recorded start")
+    handle = eventually(lambda: server.local.store.commands.handle(number), what="its recorded start")
     subprocess.run(["kill", "-9", str(handle["keeper"]["pid"])], check=True)
     assert server.ended("lost")["exit_reason"] == "lost"
     eventually(lambda: podman.look() == [], what="the removal of its container")

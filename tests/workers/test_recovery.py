@@ -49,7 +49,7 @@ def test_a_worker_without_a_conversation_is_adopted(tmp_path: Path) -> None:
 
     asyncio.run(check())
     assert not alive(pid)
-    assert not bench.store.list_claimed()
+    assert not bench.store.queue.claimed()
     bench.close()
 
 
@@ -65,7 +65,7 @@ def test_a_worker_in_a_conversation_is_removed_first(tmp_path: Path) -> None:
             assert await workers.pick("echo").wait_for_ready(60)
 
     asyncio.run(check())
-    assert not bench.store.list_claimed()
+    assert not bench.store.queue.claimed()
     bench.close()
 
 
@@ -80,7 +80,7 @@ def test_a_worker_that_is_declared_otherwise_or_no_more_is_removed(tmp_path: Pat
 
     asyncio.run(check())
     assert not alive(pid)
-    assert not bench.store.list_claimed()
+    assert not bench.store.queue.claimed()
     bench.close()
 
 
@@ -90,7 +90,7 @@ def test_a_worker_whose_server_never_comes_back_ends_by_itself(tmp_path: Path) -
     eventually(lambda: not alive(pid), what="the end of an orphan")
     bench = Bench(tmp_path / "host")
     asyncio.run(_settle(bench))
-    assert not bench.store.list_claimed()
+    assert not bench.store.queue.claimed()
     bench.close()
 
 

@@ -21,4 +21,4 @@ def test_kills_at_random_moments_leak_nothing_and_are_counted_exactly(bench: Ben
     assert (tally.kills, tally.restarts, tally.counted) == (KILLS, KILLS, KILLS)
     assert tally.changes["exit"] == KILLS + 1
     assert tally.answered > 0
-    assert not bench.store.list_claimed()
+    assert not bench.store.queue.claimed()

@@ -322,9 +322,9 @@ def test_ceilings_of_memory_and_cpu(memory_bench: Bench) -> None:
     def counters(worker: ServiceSupervisor) -> dict[str, int]:
         mine = [
             command
-            for session in bench.store.list_sessions()
+            for session in bench.store.sessions.page()
             if session.metadata.get("worker") == worker.name
-            for command in bench.store.list_commands(session.id)
+            for command in bench.store.commands.in_session(session.id)
         ]
         assert mine[0].exit is not None
         found: dict[str, int] = mine[0].exit.evidence["counters"]
@@ -390,7 +390,7 @@ def test_what_is_logged_names_lengths_and_no_words(bench: Bench, caplog: pytest.
     streams = [record for record in caplog.records if record.getMessage() == "worker_stream"]
     assert all(record.__dict__["stream_len"] > 0 and record.__dict__["component"] == "worker" for record in streams)
     assert not [record for record in caplog.records if "serving requests" in str(record.__dict__)]
-    kinds = [event.kind for event in bench.store.read_events() if event.kind.startswith("worker.")]
+    kinds = [event.kind for event in bench.store.events.read() if event.kind.startswith("worker.")]
     assert kinds == [
         "worker.spawned", "worker.ready", "worker.exited",
         "worker.spawned", "worker.ready", "worker.exited", "worker.stopped",

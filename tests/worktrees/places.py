@@ -87,8 +87,8 @@ def open_pool(base: Path, remote: Remote | Path, backend: str, **changes: Any) -
 def pool_of(store: MetadataStore, base: Path, remote: Remote | Path, backend: str, **changes: Any) -> WorktreePool:
     """A pool over a given store; the repository is registered once."""
     address = str(remote.path if isinstance(remote, Remote) else remote)
-    known = [row for row in store.list_repositories() if row.name == "repo"]
-    repository = known[0] if known else store.create_repository("repo", address)
+    known = [row for row in store.repositories.page() if row.name == "repo"]
+    repository = known[0] if known else store.repositories.create("repo", address)
     clock, in_use = changes.pop("now", None), changes.pop("in_use", None)
     settings = WorktreePoolSettings(
         repository_id=repository.id,

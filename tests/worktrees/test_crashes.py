@@ -24,14 +24,14 @@ ROOT = Path(__file__).parents[2]
 STEPS = [
     (moment, step)
     for step in (
-        "add_worktree",
-        "lease_worktree",
+        "add",
+        "lease",
         "warm",
         "prepare",
         "mark_busy",
-        "renew_lease",
+        "renew",
         "clean",
-        "release_worktree",
+        "release",
     )
     for moment in ("before", "after")
 ]

@@ -316,7 +316,7 @@ def test_lease_lost_inside_with(make_pool: MakePool, remote: Remote) -> None:
 def test_build_pool_from_repository(pool: WorktreePool, base: Path, remote: Remote) -> None:
     """A registered repository gives a working pool, with the bounds its settings name."""
     store = pool._store
-    repository = store.create_repository("other", str(remote.path), settings={"max_worktrees": 1})  # type: ignore[attr-defined]
+    repository = store.repositories.create("other", str(remote.path), settings={"max_worktrees": 1})  # type: ignore[attr-defined]
     other = build_pool_from_repository(store, repository, bare_path=base / "o.bare", worktree_root=base / "o")
     assert other.ensure_bare_repo() == base / "o.bare"
     with acquire(other, "main") as lease:

@@ -89,8 +89,8 @@ def _prepare(call: Invocation, output: Output) -> None:
 
     read_configuration(configuration_folder())
     with call.programs.open_local() as local:
-        if not any(token.revoked_at is None for token in local.store.list_tokens()):
-            _, secret = local.store.create_token("admin", ["admin"])
+        if not any(token.revoked_at is None for token in local.store.tokens.page()):
+            _, secret = local.store.tokens.create("admin", ["admin"])
             output.say(f"admin token, shown this once: {secret}", {"token": secret})
 
 

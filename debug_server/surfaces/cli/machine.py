@@ -72,7 +72,7 @@ def _attempt(area: str, name: str, probe: Callable[[], str], remedy: str) -> Fin
 
 def _store(local: LocalParts) -> Iterator[Finding]:
     def opened() -> str:
-        return f"{local.store.address}, {local.store.last_event()} events"
+        return f"{local.store.address}, {local.store.events.last()} events"
 
     def space() -> str:
         local.settings.paths.prepare()
@@ -112,7 +112,7 @@ def _trial_run(settings: RunnerSettings) -> str:
         store = open_store(f"sqlite:///{root}/metadata.db")
         supervisor = WorkerSupervisor(metadata_store=store, paths=trial.paths, environment_manager=None, settings=trial)
         try:
-            session = store.create_session(metadata={"workspace": folder})
+            session = store.sessions.create(metadata={"workspace": folder})
             spec = CommandSpec(shell_command(settings.default_shell, "exit 0"))
             record = supervisor.run_command(session.id, spec, SessionWorkspace(path=root)).exit
         finally:

@@ -127,7 +127,7 @@ class _Feeder:
 
     def _connect(self) -> KeeperConnection | None:
         while not select.select([self._stop], [], [], 0.01)[0]:
-            for command in self._store.list_commands(self._session_id):
+            for command in self._store.commands.in_session(self._session_id):
                 if command.status == "running":
                     run_dir = run_dir_for(self._paths.keepers_dir, command.id, command.attempt)
                     with contextlib.suppress(KeeperError):

@@ -64,7 +64,7 @@ def run_here(local: LocalParts, options: RunOptions) -> int:
     """Run in the current directory with our streams; returns the exit status."""
     spec, lease = _spec(options), SessionWorkspace(path=Path.cwd())
     local.bare_supervisor.check(spec, lease)  # a request that is refused leaves no session
-    session = local.store.create_session(metadata={"workspace": str(lease.path)})
+    session = local.store.sessions.create(metadata={"workspace": str(lease.path)})
     stdin = _stdin(local, spec, session)
     printer = Printer(on_broken=lambda: _end_all(local.bare_supervisor))
     try:
@@ -90,10 +90,10 @@ def run_here(local: LocalParts, options: RunOptions) -> int:
 
 def _close_over(local: LocalParts, session: Session) -> None:
     """The session of a command that has ended, or has never begun, is over, too."""
-    commands = local.store.list_commands(session.id)
+    commands = local.store.commands.in_session(session.id)
     if all(command.status.terminal for command in commands):
         ended = SESSION_END[commands[-1].status] if commands else SessionStatus.CANCELLED
-        local.store.update_session(session.id, status=ended)
+        local.store.sessions.update(session.id, status=ended)
 
 
 def run_checkout(local: LocalParts, options: RunOptions, checkout: CheckoutOptions) -> int:
@@ -227,7 +227,7 @@ def _tell_end(local: LocalParts, session: Session, printer: Printer) -> int:
 
     What its log said of it, and ``printer`` repeated, is not said again.
     """
-    commands = local.store.list_commands(session.id)
+    commands = local.store.commands.in_session(session.id)
     if not commands:
         return CANCELLED
     ended = commands[-1].exit

@@ -29,9 +29,9 @@ from debug_server.surfaces.cli.passthrough import FOR_EVER, Printer
 
 def work_off(local: LocalParts, session_id: str, *, add: str | None) -> int:
     """Adopt what still runs, then run the waiting commands in order; returns the first status that is not 0."""
-    session = local.store.get_session(session_number(session_id))
+    session = local.store.sessions.get(session_number(session_id))
     statuses = _recover(local, session)
-    if add is not None or local.store.list_commands(session.id, status=CommandStatus.PENDING):
+    if add is not None or local.store.commands.in_session(session.id, status=CommandStatus.PENDING):
         statuses += _run_waiting(local, session, add)
     return next((status for status in statuses if status), 0)
 
@@ -41,10 +41,10 @@ def _run_waiting(local: LocalParts, session: Session, add: str | None) -> list[i
     with _workspace(local, session) as lease:
         if add is not None:
             argv = shell_command(local.settings.default_shell, add)
-            local.store.add_command(session_id=session.id, argv=argv, limits=local.settings.limits)
+            local.store.commands.add(session_id=session.id, argv=argv, limits=local.settings.limits)
         request = local.sessions.environment(session, lease.path)
         supervisor = local.bare_supervisor if request is None else local.supervisor
-        while (command := local.store.claim_next(supervisor.owner, session_id=session.id)) is not None:
+        while (command := local.store.queue.claim_next(supervisor.owner, session_id=session.id)) is not None:
             statuses.append(_run(local, supervisor, command, lease, request))
     return statuses
 
@@ -57,18 +57,18 @@ def _workspace(local: LocalParts, session: Session) -> Iterator[Lease]:
     except InvalidInputError:
         yield SessionWorkspace(path=Path.cwd())
         return
-    session = local.store.get_session(session.id)  # it may have been leased just now
+    session = local.store.sessions.get(session.id)  # it may have been leased just now
     with contextlib.nullcontext() if session.worktree_id is None else local.sessions.lease(session).kept_alive():
         yield lease
 
 
 def _recover(local: LocalParts, session: Session) -> list[int]:
-    left = [row.id for row in local.store.list_claimed() if row.session_id == session.id]
+    left = [row.id for row in local.store.queue.claimed() if row.session_id == session.id]
     statuses = []
     for item in recover(local.store, local.settings.paths, local.bare_supervisor.owner, session_id=session.id):
         left.remove(item.command.id)
         statuses.append(_carry_on(local, item))
-    for row in map(local.store.get_command, left):
+    for row in map(local.store.commands.get, left):
         if row.exit is not None:  # ended by the recovery itself
             statuses.append(_tell(row.exit, Path(row.log_path) if row.log_path else None))
     return statuses
@@ -90,13 +90,13 @@ def _run(
     request: EnvironmentRequest | None,
 ) -> int:
     try:
-        spec = CommandSpec.from_command(command, *local.store.read_inputs(command.id))
+        spec = CommandSpec.from_command(command, *local.store.commands.inputs(command.id))
         result = supervisor.run_claimed(
             command, spec, lease, env_request=request, stream_observers=[Printer()], observer_seconds=FOR_EVER
         )
     except DebugServerError as error:
         tell(str(error))
-        ended = local.store.get_command(command.id).exit
+        ended = local.store.commands.get(command.id).exit
         return FAILURE if ended is None else exit_status(ended)
     finally:
         local.sessions.conclude(command)
@@ -132,7 +132,7 @@ def print_plan(local: LocalParts, text: str, *, session_id: str | None) -> int:
 def _planned_lease(local: LocalParts, session_id: str | None) -> SessionWorkspace:
     if session_id is not None:
         with contextlib.suppress(InvalidInputError):
-            return session_workspace(local.store, local.store.get_session(session_number(session_id)))
+            return session_workspace(local.store.worktrees, local.store.sessions.get(session_number(session_id)))
     return SessionWorkspace(path=Path.cwd())
 
 

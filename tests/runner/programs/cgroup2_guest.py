@@ -45,7 +45,7 @@ class Guest:
     def __init__(self, root: Path) -> None:
         self.lease = Workspace(root)
         self.store = open_store(f"sqlite:///{root}/metadata.db")
-        self.session = self.store.create_session().id
+        self.session = self.store.sessions.create().id
         self.supervisor = WorkerSupervisor(
             metadata_store=self.store, paths=RunnerPaths.from_root(root / "artifacts"), environment_manager=None
         )

@@ -19,7 +19,7 @@ from debug_server.runner import launch
 from debug_server.runner.launcher import KeeperConnection, KeeperPool
 from debug_server.runner.pipeline import Pipeline
 from debug_server.runner.spec import CommandSpec
-from debug_server.store import MetadataStore
+from debug_server.store.commands import Commands
 from tests.running import Bench
 
 
@@ -50,7 +50,7 @@ def arm(point: str) -> None:
         launch.RunningCommand.ends_within = lambda *_: None  # type: ignore[method-assign]
         Pipeline._record_start = after(Pipeline._record_start)  # type: ignore[method-assign]
     elif point == "ended":
-        MetadataStore.finish_command = die  # type: ignore[method-assign]
+        Commands.finish = die  # type: ignore[method-assign]
     elif point == "finished":
         launch.RunningCommand.clean = die  # type: ignore[method-assign]
 

@@ -117,7 +117,7 @@ def main(root: Path) -> None:
         while (lines := attempt(bench, line, mark)).reached and line < LINES:
             waited_for = waited_for or (line if lines.late else 0)
             line += STRIDE if waited_for else 1
-        rows = bench.store.list_commands(bench.session.id)[1:]
+        rows = bench.store.commands.in_session(bench.session.id)[1:]
         ends = sorted({str(row.exit_reason) for row in rows})
         sys.stdout.write(json.dumps({"lines": waited_for, "all": line, "ends": ends}))
     finally:

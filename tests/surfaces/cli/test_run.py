@@ -53,7 +53,7 @@ def _started(place: Path, *arguments: str, **options: object) -> Iterator[subpro
 
 def _commands(place: Path) -> list[Command]:
     with open_store(f"sqlite:///{place}/.artifacts/data/metadata.db") as store:
-        return [command for session in store.list_sessions() for command in store.list_commands(session.id)]
+        return [command for session in store.sessions.page() for command in store.commands.in_session(session.id)]
 
 
 STATUSES = [
@@ -316,4 +316,4 @@ def test_a_refused_request_leaves_no_session(tmp_path: Path) -> None:
     done = _run(tmp_path, "--require", "pids", "--", "true")
     assert (done.returncode, b"no pids limit was given" in done.stderr) == (125, True)
     with open_store(f"sqlite:///{tmp_path}/.artifacts/data/metadata.db") as store:
-        assert store.list_sessions() == []
+        assert store.sessions.page() == []

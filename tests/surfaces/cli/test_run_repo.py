@@ -110,7 +110,7 @@ def test_what_cannot_be_reached_is_not_left_registered(tmp_path: Path) -> None:
         assert done.returncode == 125
         assert "s3cret" not in done.stderr and "Traceback" not in done.stderr
     with _local(tmp_path) as local:
-        assert local.store.list_repositories() == []
+        assert local.store.repositories.page() == []
 
 
 @contextmanager
@@ -134,10 +134,10 @@ def _killed_run(folder: Path) -> Iterator[None]:
 
 def _check_settled(local: Local, session: Session) -> None:
     """The session has its end, the artifact is kept, the workspace is free."""
-    assert local.store.get_session(session.id).status is SessionStatus.COMPLETED
+    assert local.store.sessions.get(session.id).status is SessionStatus.COMPLETED
     assert session.worktree_id is not None
-    assert local.store.get_worktree(session.worktree_id).status is WorktreeStatus.IDLE
-    (artifact,) = local.store.list_artifacts(session.id, kind=ArtifactKind.CUSTOM)
+    assert local.store.worktrees.get(session.worktree_id).status is WorktreeStatus.IDLE
+    (artifact,) = local.store.artifacts.in_session(session.id, kind=ArtifactKind.CUSTOM)
     assert artifact.name == "out.txt" and Path(artifact.path).read_text() == "kept\n"
 
 
@@ -160,7 +160,7 @@ def test_a_killed_run_is_settled_by_the_next_one(tmp_path: Path) -> None:
             (session,) = local.sessions.open_sessions()
             assert _run(tmp_path, "--repo", "remote", "--", "true").returncode == 0
             assert [row.id for row in local.sessions.open_sessions()] == [session.id]
-        (command,) = local.store.list_commands(session.id)
+        (command,) = local.store.commands.in_session(session.id)
         run_dir = run_dir_for(local.settings.paths.keepers_dir, command.id, command.attempt)
         eventually((run_dir / EXIT).exists)
         assert _run(tmp_path, "--repo", "remote", "--", "true").returncode == 0

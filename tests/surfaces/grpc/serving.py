@@ -108,7 +108,7 @@ async def serving(local: Local, repository: Path) -> AsyncIterator[Served]:
     server = build_server(local.service, port=0)
     local.engine.start()
     await server.start()
-    _, secret = local.store.create_token("admin", ("admin",))
+    _, secret = local.store.tokens.create("admin", ("admin",))
     try:
         async with aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
             admin = Client(channel, secret)
@@ -126,7 +126,7 @@ async def _clear(local: Local) -> None:
     """End every session and unmount its workspace: the folder of the test can then be removed."""
     for session in (await local.service.list_sessions(LOCAL, Page(limit=1000))).items:
         await local.service.close_session(LOCAL, SessionId(session_id=session.id))
-    pool = local.sessions.pool(local.store.get_repository_by_name("project"))
+    pool = local.sessions.pool(local.store.repositories.by_name("project"))
     await asyncio.to_thread(pool.reclaim_stale_worktrees, max_idle_age=timedelta(0))
 
 

@@ -61,7 +61,7 @@ class Served:
 
     def token(self, scopes: Sequence[str], **more: Any) -> str:
         """A new token's secret."""
-        return self.local.store.create_token("tester", list(scopes), **more)[1]
+        return self.local.store.tokens.create("tester", list(scopes), **more)[1]
 
     def client(self, scopes: Sequence[str] = ("admin",), **more: Any) -> httpx.Client:
         """A client that holds a new token."""
@@ -105,7 +105,7 @@ class Served:
 
     def close(self) -> None:
         """Stop serving; every session is closed."""
-        for item in self.local.store.list_sessions(limit=1000):
+        for item in self.local.store.sessions.page(limit=1000):
             if item.status.value in ("pending", "running"):
                 self.admin.delete(f"/sessions/{item.id}")
         self.admin.close()

@@ -31,8 +31,8 @@ HALF_BODY = b"POST /runs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r
 def secret(base: Path) -> str:
     """An admin's token, made before the server starts."""
     with open_local(base) as local:
-        local.store.create_repository("repo", str(small_remote(base / "remote").path))
-        return local.store.create_token("tester", ["admin"])[1]
+        local.store.repositories.create("repo", str(small_remote(base / "remote").path))
+        return local.store.tokens.create("tester", ["admin"])[1]
 
 
 def started(processes: Processes, base: Path, *, files: int = FILES, **settings: float) -> Process:

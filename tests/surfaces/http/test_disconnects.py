@@ -204,7 +204,7 @@ def _cut_off_by_its_end(shared: Served, command: int, seconds: int, end: str) ->
         if end == "revoked":
             answered(shared.admin.delete(f"/auth/tokens/{made['id']}"), 200)
         elif end != "expired":
-            shared.local.store.revoke_token(made["id"])
+            shared.local.store.tokens.revoke(made["id"])
         with pytest.raises(httpx.RemoteProtocolError):
             next(pieces)
         with pytest.raises(ConnectionClosed) as closed:

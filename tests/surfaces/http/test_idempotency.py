@@ -94,10 +94,10 @@ def test_requests_that_race(shared: Served, round_: int) -> None:
 def test_a_client_that_hangs_up_does_not_undo(shared: Served) -> None:
     """A request whose client left before the reply is finished, and its repetition gets that reply."""
     body = {"repository": "repo", "commit": "HEAD", "argv": ["true"]}
-    known = {item.id for item in shared.local.store.list_sessions(limit=1000)}
+    known = {item.id for item in shared.local.store.sessions.page(limit=1000)}
 
     def opened() -> list[int]:
-        return [item.id for item in shared.local.store.list_sessions(limit=1000) if item.id not in known]
+        return [item.id for item in shared.local.store.sessions.page(limit=1000) if item.id not in known]
 
     text = json.dumps(body)
     head = f"POST /runs HTTP/1.1\r\nHost: x\r\nAuthorization: {shared.admin.headers['Authorization']}\r\n"

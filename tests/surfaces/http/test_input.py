@@ -55,7 +55,7 @@ def test_a_command_about_to_start_is_waited_for(served: Served, monkeypatch: pyt
 @contextmanager
 def _frozen_keeper(served: Served, command: int) -> Iterator[None]:
     """A keeper that hears nothing during the block."""
-    row = eventually(lambda: (found := served.local.store.get_command(command)).status == "running" and found)
+    row = eventually(lambda: (found := served.local.store.commands.get(command)).status == "running" and found)
     handle = read_json(run_dir_for(served.local.settings.paths.keepers_dir, command, row.attempt) / HANDLE)
     assert handle is not None
     os.kill(handle["keeper"]["pid"], signal.SIGSTOP)

@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
 
 from debug_server.model import Command
 from debug_server.runner.log_format import RECORD
-from debug_server.store import MetadataStore
+from debug_server.store.commands import Commands
 from tests.running import eventually
 from tests.surfaces.http.serving import SECONDS, Served, answered, refused
 
@@ -255,7 +255,7 @@ def test_a_command_that_never_started_has_an_empty_log(shared: Served) -> None:
 def test_a_log_that_is_gone_is_not_an_empty_one(shared: Served) -> None:
     """A command that said something, whose file is not there: not_found by every way in."""
     command = shared.run(shared.session(), "echo", "hello")
-    Path(str(shared.local.store.get_command(command).log_path)).unlink()
+    Path(str(shared.local.store.commands.get(command).log_path)).unlink()
     for path in ("log", "log?follow=1", "log.ndjson", "log.ndjson?follow=1", "log/events"):
         refused(shared.admin.get(f"/commands/{command}/{path}"), 404, "not_found")
     with pytest.raises(ConnectionClosed) as closed, shared.socket(f"/commands/{command}/log") as socket:
@@ -266,13 +266,13 @@ def test_a_log_that_is_gone_is_not_an_empty_one(shared: Served) -> None:
 
 def test_the_end_event_tells_an_end(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the row takes to have the end after the log has: until then there are signs of life."""
-    held, finish = threading.Event(), MetadataStore.finish_command
+    held, finish = threading.Event(), Commands.finish
 
     def late(*given: Any, **more: Any) -> Command:
         assert held.wait(SECONDS)
         return finish(*given, **more)
 
-    monkeypatch.setattr(MetadataStore, "finish_command", late)
+    monkeypatch.setattr(Commands, "finish", late)
     monkeypatch.setattr("debug_server.service.logs._ROW_SECONDS", 0.1)
     monkeypatch.setattr("debug_server.surfaces.http.logs._END_SECONDS", 0.1)
     served = Served(base, heartbeat_seconds=0.1)

@@ -147,7 +147,7 @@ def test_commands_and_artifacts(served: Served, tmp_path: Path) -> None:
     assert fetched.content == b"x\n" and "attachment" in fetched.headers["content-disposition"]
     assert answered(served.admin.get(f"{path}/info"), 200)["sha256"] == artifact["sha256"]
     refused(served.admin.get(f"/sessions/{served.session()}/artifacts/{artifact['id']}"), 404, "not_found")
-    Path(served.local.store.get_artifact(int(str(artifact["id"]))).path).unlink()
+    Path(served.local.store.artifacts.get(int(str(artifact["id"]))).path).unlink()
     refused(served.admin.get(path), 404, "not_found")
 
 
@@ -302,7 +302,7 @@ def test_bad_paths_and_methods(shared: Served) -> None:
     refused(shared.admin.get("/commands/99999"), 404, "not_found")
     assert refused(shared.admin.get("/sessions", params={"limt": 3}), 422, "invalid_input")["field"] == "limt"
     session = shared.session()
-    workspace = shared.local.store.list_worktrees()[-1].path
+    workspace = shared.local.store.worktrees.page()[-1].path
     for cwd in ("/etc", "../..", "docs/../..", f"{workspace}/../x"):
         outside = {"argv": ["true"], "cwd": cwd}
         error = refused(shared.admin.post(f"/sessions/{session}/commands", json=outside), 422, "invalid_input")

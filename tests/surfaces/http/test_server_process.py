@@ -36,8 +36,8 @@ def open_client(process: Process, secret: str) -> httpx.Client:
 def secret(base: Path) -> str:
     """An admin's token, made before the server starts."""
     with open_local(base) as local:
-        local.store.create_repository("repo", str(small_remote(base / "remote").path))
-        return local.store.create_token("tester", ["admin"])[1]
+        local.store.repositories.create("repo", str(small_remote(base / "remote").path))
+        return local.store.tokens.create("tester", ["admin"])[1]
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_open_doors_are_refused(base: Path) -> None:
             with open_local(base) as local, pytest.raises(ConfigurationError, match=re.escape(message)):
                 serve(local, ServeOptions(**fields), announce=lambda text: None)
     with open_local(base) as local:
-        assert local.store.list_tokens() == []
+        assert local.store.tokens.page() == []
     assert gc.isenabled()
 
 
@@ -204,7 +204,7 @@ def test_the_application_for_other_servers(base: Path, monkeypatch: pytest.Monke
         assert "/sessions" in app.openapi()["paths"]
         from starlette.testclient import TestClient
 
-        headers = {"Authorization": f"Bearer {local.store.create_token('t', ['admin'])[1]}"}
+        headers = {"Authorization": f"Bearer {local.store.tokens.create('t', ['admin'])[1]}"}
         with TestClient(app, headers=headers) as client:
             assert client.get("/readyz").status_code == 200
             assert client.get("/whoami").json()["name"] == "t"

@@ -25,7 +25,7 @@ def deadly(action: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def arm(pool: WorktreePool) -> None:
-    for owner in (pool._store, pool.backend):
+    for owner in (pool._store.worktrees, pool.backend):
         if hasattr(owner, step):
             setattr(owner, step, deadly(getattr(owner, step)))
             return

@@ -1,9 +1,10 @@
-"""What every part of the store shares: the database, the clock, and who wants to hear of new events."""
+"""What the members of the store share: the database, the sealing key, the clock, and the listeners for new events."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from debug_server.errors import NotFoundError
@@ -13,23 +14,55 @@ from debug_server.store.encoding import epoch
 from debug_server.store.sealing import Sealer
 
 
-class StorePart:
-    """Base of the parts that ``MetadataStore`` is composed of."""
+class Listeners:
+    """Who is told of new events of this process."""
 
-    def __init__(self, database: Database, sealer: Sealer, now: Callable[[], datetime]) -> None:
-        self._database = database
-        self._sealer = sealer
-        self._clock = now
-        self._listening = threading.Lock()
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._listeners: tuple[Callable[[Notice], None], ...] = ()
+
+    def add(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
+        """Call ``listener`` with each notice until the returned function is called."""
+        with self._lock:
+            self._listeners = (*self._listeners, listener)
+
+        def remove() -> None:
+            with self._lock:
+                self._listeners = tuple(item for item in self._listeners if item is not listener)
+
+        return remove
+
+    def tell(self, notice: Notice) -> None:
+        """Call every listener."""
+        for listener in self._listeners:
+            listener(notice)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What one store gives to each of its members."""
+
+    database: Database
+    sealer: Sealer
+    clock: Callable[[], datetime]
+    listeners: Listeners = field(default_factory=Listeners)
+
+
+class Table:
+    """Base of the store's members: reading rows, the clock, and announcing events."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._database = shared.database
+        self._sealer = shared.sealer
+        self._clock = shared.clock
+        self._listeners = shared.listeners
 
     def _now(self) -> float:
         return epoch(self._clock())
 
     def _announce(self, notice: Notice) -> None:
         """Called after the commit of a transaction that appended an event."""
-        for listener in self._listeners:
-            listener(notice)
+        self._listeners.tell(notice)
 
     def _one(self, sql: str, params: tuple[object, ...]) -> Row | None:
         with self._database.read() as reader:
