@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from debug_server.model import Command
+from debug_server.model import Command, SessionPlan
 from debug_server.runner.keeper import cgroup, containment
 from debug_server.runner.keeper.linux import is_alive, stat_fields
 from debug_server.runner.launch import read_json, run_dir_for
@@ -125,7 +125,7 @@ class Bench:
         self.workspace.mkdir(parents=True, exist_ok=True)
         self.database_url = database_url or f"sqlite:///{root}/data/metadata.db"
         self.store = open_store(self.database_url, busy_seconds=busy_seconds)
-        self.session = self.store.sessions.create(metadata={"workspace": str(self.workspace)})
+        self.session = self.store.sessions.create(plan=SessionPlan(directory=str(self.workspace)))
         self.settings = RunnerSettings(
             RunnerPaths.from_root(root / "artifacts"), containment=containment, **{"kill_grace": 0.2, **settings}
         )

@@ -15,6 +15,7 @@ from debug_server.dispatch.repos_file import Repo
 from debug_server.dispatch.routing import Route
 from debug_server.dispatch.runners_file import PRIORITIES
 from debug_server.engine import QueuedRun
+from debug_server.model import SessionPlan
 from debug_server.runner.spec import CommandSpec
 
 SUBJECT = "dispatch"  # of the events of our commands, and the key of what we keep in their metadata
@@ -47,9 +48,8 @@ def queued_run(event: IssueEvent, route: Route, place: Place, program: Program, 
     leased = place.repository_id is not None
     return QueuedRun(
         spec=spec,
-        directory=None if leased else place.path,
+        place=SessionPlan(commit=place.repo.branch) if leased else SessionPlan(directory=str(place.path)),
         repository_id=place.repository_id,
-        commit=place.repo.branch if leased else None,
         priority=PRIORITIES[runner.priority],
         queue_key=f"runner:{runner.name}",
         key_limit=runner.concurrency,

@@ -13,7 +13,6 @@ from debug_server.store import MetadataStore
 from debug_server.worktrees.collect import Refused, collect
 
 _LOG = logging.getLogger(__name__)
-ARTIFACTS = "artifacts"  # metadata key of a command: globs of what to keep when it has ended
 
 
 class ArtifactKeeper:
@@ -25,7 +24,7 @@ class ArtifactKeeper:
 
     def keep_asked(self, session: Session, command: Command, workspace: Path) -> None:
         """What the command asked for when it was added, unless that was done; a second process does no harm."""
-        patterns = command.metadata.get(ARTIFACTS)
+        patterns = command.plan.artifacts
         if not patterns or self._mark(session.id, command.id).exists():
             return
         _, refused = self.keep(session, workspace, patterns, command_id=command.id)

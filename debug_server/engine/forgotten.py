@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from debug_server.runner.recovery import INLINE
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 
@@ -20,7 +19,7 @@ class ForgottenClaims:
     def find(self, *, busy: Set[int]) -> set[int]:
         """The commands that were unattended in two looks: a claim made just now is not among the ``busy`` ones yet."""
         owner, pipeline = self._supervisor.owner, self._supervisor.pipeline
-        claimed = {row.id for row in self._store.queue.claimed() if row.owner == owner and INLINE not in row.metadata}
+        claimed = {row.id for row in self._store.queue.claimed() if row.owner == owner and not row.plan.inline}
         before = self._unattended
         self._unattended = claimed - busy - {*pipeline.running, *pipeline.unsettled}
         return before & self._unattended

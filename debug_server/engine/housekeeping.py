@@ -14,7 +14,7 @@ from functools import partial
 
 from debug_server.engine.ages import Ages
 from debug_server.engine.attempts import attempt
-from debug_server.engine.sessions import CLOSES_SESSION, Sessions
+from debug_server.engine.sessions import Sessions
 from debug_server.engine.upkeep import Upkeep
 from debug_server.errors import ConflictError, LeaseLostError
 from debug_server.model import Command, Session, SessionStatus
@@ -87,7 +87,7 @@ class Housekeeper:
         if self._is_expired(session):
             self.close(session, SessionStatus.CANCELLED)
             return True
-        if not busy and any(command.metadata.get(CLOSES_SESSION) for command in commands):
+        if not busy and any(command.plan.closes_session for command in commands):
             self._sessions.conclude(commands[-1])
             return True
         if self._sessions.settle(session):

@@ -8,8 +8,6 @@ from pathlib import Path
 from debug_server.model import Session, Worktree
 from debug_server.runner import ownership
 
-GENERATION = "lease_generation"  # key of a session's metadata: which lease of its worktree is its own
-
 
 class ProcessLeases:
     """Leases carry the name of this process; those of a dead one are over, unless an open session goes on with them."""
@@ -32,7 +30,7 @@ class ProcessLeases:
         if not dead:
             return []
         # Read after the processes were found dead: none of them can open a session any more.
-        claimed = {(session.worktree_id, session.metadata.get(GENERATION)) for session in self._open_sessions()}
+        claimed = {(session.worktree_id, session.lease_generation) for session in self._open_sessions()}
         return [row for row in dead if (row.id, row.generation) not in claimed]
 
     def _is_dead(self, name: str) -> bool:

@@ -111,6 +111,8 @@ class LocalEngine:
         order_key: str | None = None,
         idempotency_key: str | None = None,
         subject: str | None = None,
+        closes_session: bool = False,
+        artifacts: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> Command:
         """Put a command into the queue; QueueFullError when it is at its bound.
@@ -128,7 +130,8 @@ class LocalEngine:
             order_key=order_key,
             subject=subject,
             idempotency_key=idempotency_key,
-            metadata={**(metadata or {}), "spec": spec.details()},
+            plan=spec.plan(closes_session=closes_session, artifacts=artifacts),
+            metadata=metadata,
             in_turn=True,
         )
         if idempotency_key is None:

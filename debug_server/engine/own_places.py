@@ -10,11 +10,10 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from debug_server.disk import make_private, remove_tree
 from debug_server.errors import DebugServerError, NotFoundError, WorktreePoolError
-from debug_server.model import ArtifactKind, Session
+from debug_server.model import ArtifactKind, BranchTreePlan, Cleanup, Session
 from debug_server.runner.aftermath import run_after
 from debug_server.runner.settings import RunnerPaths
 from debug_server.store import MetadataStore
@@ -23,14 +22,9 @@ from debug_server.worktrees.branches import BranchTree, Removal
 from debug_server.worktrees.foreign import NOBODY_ELSE, Trust
 
 _LOG = logging.getLogger(__name__)
-# Keys of a session's metadata.
-SCRATCH = "scratch"  # True: an empty folder, removed at the end
-BRANCH_TREE = "branch_tree"  # {"repository", "path", "branch", "cleanup"}
-AFTER = "after"  # argv of a program that is run when the session closes
-CLEANUP = "cleanup"  # of the branch's tree, or a directory that resists: {"attempted", "succeeded", "message"}
 PATCH_NAME = "uncommitted.patch"
 _AFTER_SECONDS = 30.0
-_REMOVED_LATER = {"attempted": True, "succeeded": True, "message": "removed later"}
+_REMOVED_LATER = Cleanup(succeeded=True, message="removed later")
 
 
 class OwnPlaces:
@@ -44,44 +38,44 @@ class OwnPlaces:
     def prepare(self, session: Session) -> None:
         """Make what the session's command needs; doing it twice is harmless. WorktreePoolError where it cannot be."""
         try:
-            if session.metadata.get(SCRATCH):
+            if session.plan.scratch:
                 make_private(self._scratch(session))
-            if asked := session.metadata.get(BRANCH_TREE):
-                branches.add(_tree(asked, self._trust), locks_dir=self._locks)
+            if session.plan.branch_tree is not None:
+                branches.add(_tree(session.plan.branch_tree, self._trust), locks_dir=self._locks)
         except OSError as error:
             raise WorktreePoolError(f"its directory cannot be made: {error.filename}: {error.strerror}") from error
 
     def path(self, session: Session) -> Path | None:
         """Where its command runs; None for a session of another kind."""
-        if session.metadata.get(SCRATCH):
+        if session.plan.scratch:
             return self._scratch(session)
-        asked = session.metadata.get(BRANCH_TREE)
-        return Path(asked["path"]) if asked else None
+        tree = session.plan.branch_tree
+        return Path(tree.path) if tree is not None else None
 
-    def leave(self, session: Session) -> dict[str, Any]:
-        """Remove what was made; returns what its metadata should say of it."""
-        if (argv := session.metadata.get(AFTER)) and (said := run_after(argv, seconds=_AFTER_SECONDS)):
+    def leave(self, session: Session) -> Cleanup | None:
+        """Remove what was made; returns what there is to tell of it."""
+        if (argv := session.plan.after) and (said := run_after(argv, seconds=_AFTER_SECONDS)):
             _LOG.info("after_program", extra={"session_id": session.id, "said": said})
-        if session.metadata.get(SCRATCH):
+        if session.plan.scratch:
             return self._leave_scratch(session)
-        asked = session.metadata.get(BRANCH_TREE)
-        if not asked or not asked["cleanup"]:
-            return {}
-        done = self._removal(session, _tree(asked, self._trust))
+        tree = session.plan.branch_tree
+        if tree is None or not tree.cleanup:
+            return None
+        done = self._removal(session, _tree(tree, self._trust))
         if not done.removed:
             _LOG.warning("removal_incomplete", extra={"session_id": session.id, "reason": done.message})
-        return {CLEANUP: {"attempted": True, "succeeded": done.removed, "message": done.message}}
+        return Cleanup(succeeded=done.removed, message=done.message)
 
-    def _leave_scratch(self, session: Session) -> dict[str, Any]:
+    def _leave_scratch(self, session: Session) -> Cleanup | None:
         """No other session ever gets the folder: what resists can stay where it is."""
         place = self._scratch(session)
         if not (left := remove_tree(place)):
-            return {}
+            return None
         _LOG.warning("removal_incomplete", extra={"session_id": session.id, "left": [str(item) for item in left]})
-        return cleanup_told(f"{place} could not be removed: {'; '.join(map(str, left))}")
+        return Cleanup(succeeded=False, message=f"{place} could not be removed: {'; '.join(map(str, left))}")
 
     def retry(self, is_over: Callable[[Session], bool]) -> None:
-        """Remove the scratch folders of closed sessions that resisted; what a session's metadata says follows.
+        """Remove the scratch folders of closed sessions that resisted; what a session's row says follows.
 
         Not the trees on branches: they are in a folder of the user's, who was told, and may use the path by now.
         """
@@ -91,10 +85,10 @@ class OwnPlaces:
             return
         for name in names:
             with suppress(NotFoundError):  # another store's
-                session = self._store.get_session(int(name))
-                if session.metadata.get(SCRATCH) and is_over(session) and not remove_tree(self._scratch(session)):
+                session = self._store.sessions.get(int(name))
+                if session.plan.scratch and is_over(session) and not remove_tree(self._scratch(session)):
                     _LOG.info("removal_completed", extra={"session_id": session.id})
-                    self._store.update_session(session.id, merge={CLEANUP: _REMOVED_LATER})
+                    self._store.sessions.set_cleanup(session.id, _REMOVED_LATER)
 
     def _removal(self, session: Session, tree: BranchTree) -> Removal:
         target = self._root / "collected" / str(session.id) / PATCH_NAME
@@ -126,11 +120,5 @@ class OwnPlaces:
         return self._root / "locks"
 
 
-def cleanup_told(trouble: str | None) -> dict[str, Any]:
-    """What a session's metadata says of a directory that stays."""
-    return {} if trouble is None else {CLEANUP: {"attempted": True, "succeeded": False, "message": trouble}}
-
-
-def _tree(asked: dict[str, Any], trust: Trust) -> BranchTree:
-    repository, path = Path(asked["repository"]), Path(asked["path"])
-    return BranchTree(repository=repository, path=path, branch=asked["branch"], trust=trust)
+def _tree(plan: BranchTreePlan, trust: Trust) -> BranchTree:
+    return BranchTree(repository=Path(plan.repository), path=Path(plan.path), branch=plan.branch, trust=trust)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from debug_server.engine.sessions import CLOSES_SESSION, LEASE_WITH_FIRST_COMMAND
-from debug_server.engine.workspace import WORKSPACE
-from debug_server.model import Claim, NewEvent
+from debug_server.model import Claim, NewEvent, SessionPlan
 from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.spec import CommandSpec
 
@@ -19,9 +16,8 @@ class QueuedRun:
     """What to run, where, and where it stands in the queue."""
 
     spec: CommandSpec
-    directory: Path | None = None  # or else the repository's commit, leased when the command's turn comes
+    place: SessionPlan  # where it runs
     repository_id: int | None = None
-    commit: str | None = None
     priority: int = 0
     queue_key: str | None = None  # at most key_limit of one key run at a time, at most key_bound wait
     key_limit: int = 1
@@ -29,8 +25,9 @@ class QueuedRun:
     order_key: str | None = None  # those of one key run in their order, one at a time
     requested_by: str | None = None
     subject: str | None = None  # of the command's events
+    artifacts: Sequence[str] = ()  # patterns of files to keep when it has ended
     metadata: Mapping[str, Any] = field(default_factory=dict)  # of the command
-    session: Mapping[str, Any] = field(default_factory=dict)  # of the session: places of its own, the caller's facts
+    session_metadata: Mapping[str, Any] = field(default_factory=dict)
     claims: Sequence[Claim] = ()  # what the session has for itself
     secrets: Mapping[str, str] = field(default_factory=dict)  # kept sealed with the session
     owner_token_id: int | None = None
@@ -40,7 +37,8 @@ class QueuedRun:
     def columns(self) -> dict[str, Any]:
         """What the store keeps of it, beside what it keeps of every spec."""
         return {
-            "session_metadata": self._session_metadata(),
+            "session_plan": self.place,
+            "session_metadata": self.session_metadata,
             "repository_id": self.repository_id,
             "requested_by": self.requested_by,
             "owner_token_id": self.owner_token_id,
@@ -54,16 +52,9 @@ class QueuedRun:
             "order_key": self.order_key,
             "subject": self.subject,
             "idempotency_key": self.idempotency_key,
-            "metadata": {**self.metadata, CLOSES_SESSION: True, "spec": self.spec.details()},
+            "plan": self.spec.plan(closes_session=True, artifacts=self.artifacts),
+            "metadata": self.metadata,
         }
-
-    def _session_metadata(self) -> dict[str, Any]:
-        """How the session finds its workspace."""
-        if self.directory is not None:
-            return {**self.session, WORKSPACE: str(self.directory)}
-        if self.commit is not None:
-            return {**self.session, LEASE_WITH_FIRST_COMMAND: self.commit}
-        return dict(self.session)
 
 
 def spec_columns(spec: CommandSpec, settings: RunnerSettings) -> dict[str, Any]:

@@ -13,23 +13,22 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from debug_server.config import WorkspacesConfig
-from debug_server.engine.artifacts import ARTIFACTS, ArtifactKeeper
+from debug_server.engine.artifacts import ArtifactKeeper
 from debug_server.engine.attempts import attempt
-from debug_server.engine.lease_holders import GENERATION, ProcessLeases
-from debug_server.engine.own_places import OwnPlaces, cleanup_told
-from debug_server.engine.wanted_environment import WantedEnvironment
+from debug_server.engine.lease_holders import ProcessLeases
+from debug_server.engine.own_places import OwnPlaces
 from debug_server.engine.workspace import SessionWorkspace, session_workspace
 from debug_server.errors import ConflictError, InvalidInputError, LeaseLostError, StoreUnavailableError
-from debug_server.model import Command, CommandStatus, Repository, Session, SessionStatus
+from debug_server.model import Cleanup, Command, CommandStatus, Repository, Session, SessionPlan, SessionStatus
 from debug_server.runner import ownership
 from debug_server.runner.environments.request import EnvironmentRequest
-from debug_server.runner.recovery import INLINE
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, build_pool_from_repository
@@ -38,9 +37,6 @@ from debug_server.worktrees.mirror import check_remote_url
 from debug_server.worktrees.patches import apply_patch, load_patch
 
 _LOG = logging.getLogger(__name__)
-CLOSES_SESSION = "closes_session"  # key of a command's metadata: it is the session's last
-LEASE_WITH_FIRST_COMMAND = "lease_with_first_command"  # of a session: the commit
-_PROCESS = "process"  # of a session: the process without which it is of no use to anybody
 _MAX_FORKS = 64
 _PAGE = 200
 SESSION_END = {
@@ -143,14 +139,12 @@ class Sessions:
         requested_by: str | None = None,
         owner_token_id: int | None = None,
         expires_at: datetime | None = None,
+        idempotency_key: str | None = None,
+        plan: SessionPlan | None = None,
         metadata: Mapping[str, Any] | None = None,
         timeout: float | None = None,
-        process: str | None = None,
     ) -> Session:
-        """Lease a workspace of the commit, apply the patch, and say so in the store; all of it or nothing.
-
-        With ``process``, an owner's name, the session is closed once that process is dead and its commands have ended.
-        """
+        """Lease a workspace of the commit, apply the patch, and say so in the store; all of it or nothing."""
         lease = self.pool(repository).acquire_worktree(
             commit_sha=commit, owner=owner, environment_hash=None, timeout=timeout
         )
@@ -161,15 +155,14 @@ class Sessions:
                 repository_id=repository.id,
                 commit_sha=lease.commit_sha,
                 worktree_id=lease.worktree.id,
+                lease_generation=lease.generation,
                 patch_hash=patch.sha256 if patch is not None else None,
                 requested_by=requested_by,
                 owner_token_id=owner_token_id,
                 expires_at=expires_at,
-                metadata={
-                    **(metadata or {}),
-                    GENERATION: lease.generation,
-                    **({} if process is None else {_PROCESS: process}),
-                },
+                idempotency_key=idempotency_key,
+                plan=plan,
+                metadata=metadata,
             )
         except BaseException:
             lease.release()
@@ -180,8 +173,7 @@ class Sessions:
         if session.repository_id is None or session.worktree_id is None:
             raise InvalidInputError(f"session {session.id} has no leased workspace")
         row = self._store.worktrees.get(session.worktree_id)
-        generation = session.metadata.get(GENERATION)
-        if row.lease_token is None or row.generation != generation:
+        if row.lease_token is None or row.generation != session.lease_generation:
             raise LeaseLostError(f"the lease of session {session.id} on {row.path} is over: open a new session")
         return WorktreeLease(
             worktree=row,
@@ -201,13 +193,13 @@ class Sessions:
         return self.workspace(session)
 
     def workspace(self, session: Session) -> WorktreeLease | SessionWorkspace:
-        """Where a session's commands run: its lease, a place of its own, or the directory that its metadata names."""
+        """Where a session's commands run: its lease, a place of its own, or the directory that its plan names."""
         if (own := self._own.path(session)) is not None:
             return SessionWorkspace(path=own)
         if session.worktree_id is not None:
             return self.lease(session)
-        if (commit := session.metadata.get(LEASE_WITH_FIRST_COMMAND)) and is_open(session):
-            return self._lease_now(session, commit)
+        if session.plan.commit is not None and session.is_open:
+            return self._lease_now(session, session.plan.commit)
         return session_workspace(self._store.worktrees, session)
 
     def _lease_now(self, session: Session, commit: str) -> WorktreeLease:
@@ -217,11 +209,8 @@ class Sessions:
             commit_sha=commit, owner=session.requested_by or f"session {session.id}", environment_hash=None
         )
         try:
-            self._store.sessions.update(
-                session.id,
-                worktree_id=lease.worktree.id,
-                commit_sha=lease.commit_sha,
-                merge={GENERATION: lease.generation},
+            self._store.sessions.set_lease(
+                session.id, worktree_id=lease.worktree.id, generation=lease.generation, commit_sha=lease.commit_sha
             )
         except BaseException:
             lease.release()
@@ -230,24 +219,34 @@ class Sessions:
 
     def environment(self, session: Session, workspace: Path) -> EnvironmentRequest | None:
         """What a session's commands need, as it was asked when it was opened."""
-        return WantedEnvironment.of(session.metadata).request(session.id, workspace)
+        wanted = session.plan.environment
+        if wanted is None:
+            return None
+        return EnvironmentRequest(
+            f"session-{session.id}",
+            [workspace / name for name in wanted.manifests],
+            {"python": wanted.python} if wanted.python else None,
+            project_root=workspace,
+            groups=wanted.groups,
+            extras=wanted.extras,
+        )
 
     def conclude(self, command: Command) -> None:
         """What a command asked for after its end: files to keep, its session to close; doing it twice is harmless.
 
         Nothing is done for one that has not ended: it goes on under another owner, or its end is yet to be recorded.
         """
-        if not has_conclusion(command) or not (row := self._store.commands.get(command.id)).status.terminal:
+        if not command.plan.has_conclusion or not (row := self._store.commands.get(command.id)).status.terminal:
             return
         session = self._store.sessions.get(command.session_id)
-        if is_open(session):
+        if session.is_open:
             self._keep_files(session, command)
-            if command.metadata.get(CLOSES_SESSION) or self.is_abandoned(session):
+            if command.plan.closes_session or self.is_abandoned(session):
                 self.close(session, status=SESSION_END[row.status])
 
     def _keep_files(self, session: Session, command: Command) -> None:
         """A workspace that was lost has none of them; StoreUnavailableError when this is to be tried again."""
-        if ARTIFACTS in command.metadata:
+        if command.plan.artifacts:
             attempt(
                 "artifacts_lost",
                 lambda: self.artifacts.keep_asked(session, command, self.workspace(session).path),
@@ -257,7 +256,7 @@ class Sessions:
 
     def conclude_unstarted(self, command: Command) -> None:
         """The same for one that left no files because it never ran."""
-        if command.metadata.get(CLOSES_SESSION):
+        if command.plan.closes_session:
             session = self._store.sessions.get(command.session_id)
             self.close(session, status=SESSION_END[self._store.commands.get(command.id).status])
 
@@ -273,7 +272,7 @@ class Sessions:
 
     def is_abandoned(self, session: Session) -> bool:
         """Whether the process for which the session was opened is dead; of another folder's that cannot be told."""
-        owners, name = self._paths.owners_dir, session.metadata.get(_PROCESS)
+        owners, name = self._paths.owners_dir, session.plan.process
         return name is not None and ownership.is_ours(owners, name) and not ownership.is_alive(owners, name)
 
     def close_abandoned(self) -> list[int]:
@@ -340,15 +339,13 @@ class Sessions:
             repository_id=session.repository_id,
             commit_sha=lease.commit_sha,
             worktree_id=lease.worktree.id,
+            lease_generation=lease.generation,
             patch_hash=session.patch_hash,
             requested_by=session.requested_by,
             owner_token_id=session.owner_token_id,
             expires_at=session.expires_at,
-            metadata={
-                **{name: value for name, value in session.metadata.items() if name != _PROCESS},
-                GENERATION: lease.generation,
-                "forked_from": session.id,
-            },
+            plan=replace(session.plan, process=None, forked_from=session.id),
+            metadata=session.metadata,
         )
 
     def close(self, session: Session, *, status: SessionStatus = SessionStatus.COMPLETED) -> Session:
@@ -361,26 +358,26 @@ class Sessions:
         try:
             with turn:
                 current = self._store.sessions.get(session.id)
-                return self._close(current, status) if is_open(current) else current
+                return self._close(current, status) if current.is_open else current
         finally:
             with self._lock:
                 self._closing.pop(session.id, None)
 
     def _close(self, session: Session, status: SessionStatus) -> Session:
         """A lease that was lost, or a session that another process closed meanwhile, is nobody's loss."""
-        facts = {}
+        told = None
         if session.worktree_id is not None:
             try:
                 lease = self.lease(session)
                 lease.release()
-                facts = cleanup_told(lease.left)
+                told = None if lease.left is None else Cleanup(succeeded=False, message=lease.left)
             except LeaseLostError as error:
                 _LOG.info("lease_lost", extra={"session_id": session.id, "error": str(error)})
-        facts |= self._own.leave(session)
+        told = self._own.leave(session) or told
         try:
-            return self._store.sessions.update(session.id, status=status, merge=facts or None)
+            return self._store.sessions.set_status(session.id, status, cleanup=told)
         except ConflictError:
-            if is_open(current := self._store.sessions.get(session.id)):
+            if (current := self._store.sessions.get(session.id)).is_open:
                 raise
             return current
 
@@ -389,13 +386,3 @@ def _free_name(url: str, taken: set[str]) -> str:
     base = re.sub(r"[^A-Za-z0-9._-]+", "-", url.rstrip("/").rpartition("/")[2].removesuffix(".git")).strip("-._")
     base = base[:100] or "repository"
     return base if base not in taken else f"{base}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
-
-
-def has_conclusion(command: Command) -> bool:
-    """Whether something is to be done after its end."""
-    return not {ARTIFACTS, CLOSES_SESSION, INLINE}.isdisjoint(command.metadata)
-
-
-def is_open(session: Session) -> bool:
-    """Whether commands may still run in it."""
-    return session.status in (SessionStatus.PENDING, SessionStatus.RUNNING)

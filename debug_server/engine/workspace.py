@@ -9,8 +9,6 @@ from typing import Protocol
 from debug_server.errors import InvalidInputError
 from debug_server.model import Session, Worktree
 
-WORKSPACE = "workspace"  # metadata key of a session in a plain directory
-
 
 class WorktreeRows(Protocol):
     """What finding a workspace needs of the store."""
@@ -28,12 +26,11 @@ class SessionWorkspace:
 
 
 def session_workspace(rows: WorktreeRows, session: Session) -> SessionWorkspace:
-    """A session's worktree, or the plain directory that its metadata names."""
+    """A session's worktree, or the directory that its plan names."""
     if session.worktree_id is not None:
         return SessionWorkspace(path=Path(rows.get(session.worktree_id).path))
-    if directory := session.metadata.get(WORKSPACE):
-        return SessionWorkspace(path=Path(directory))
+    if session.plan.directory is not None:
+        return SessionWorkspace(path=Path(session.plan.directory))
     raise InvalidInputError(
-        f"session {session.id} has no workspace: open it with a repository and a commit, or name a directory "
-        f"in its metadata as {WORKSPACE!r}"
+        f"session {session.id} has no workspace: open it with a repository and a commit, or with a directory"
     )

@@ -7,9 +7,11 @@ from debug_server.model.limits import Limits, parse_size
 from debug_server.model.lists import check_argv, check_list
 from debug_server.model.names import check_name
 from debug_server.model.new_command import NewCommand
+from debug_server.model.plans import BranchTreePlan, CommandPlan, EnvironmentPlan, SessionPlan, WorkerMark
 from debug_server.model.records import (
     Artifact,
     ArtifactKind,
+    Cleanup,
     DebuggerState,
     DueTime,
     Event,
@@ -27,11 +29,15 @@ from debug_server.model.records import (
 __all__ = [
     "Artifact",
     "ArtifactKind",
+    "BranchTreePlan",
     "Claim",
+    "Cleanup",
     "Command",
+    "CommandPlan",
     "CommandStatus",
     "DebuggerState",
     "DueTime",
+    "EnvironmentPlan",
     "Event",
     "ExitReason",
     "ExitRecord",
@@ -42,8 +48,10 @@ __all__ = [
     "Repository",
     "Schedule",
     "Session",
+    "SessionPlan",
     "SessionStatus",
     "Token",
+    "WorkerMark",
     "Worktree",
     "WorktreeStatus",
     "check_argv",

@@ -17,6 +17,7 @@ from typing import Any
 from debug_server.errors import ConflictError
 from debug_server.model.exit import ExitReason, ExitRecord
 from debug_server.model.limits import Limits
+from debug_server.model.plans import CommandPlan
 
 
 class CommandStatus(StrEnum):
@@ -78,7 +79,8 @@ class Command:
     tty: bool
     cancel_requested: bool
     idempotency_key: str | None
-    metadata: dict[str, Any] = field(default_factory=dict)
+    plan: CommandPlan = field(default_factory=CommandPlan)
+    metadata: dict[str, Any] = field(default_factory=dict)  # of whoever asked for it
     log_path: str | None
     exit_code: int | None
     exit_reason: ExitReason | None

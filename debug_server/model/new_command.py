@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Required, TypedDict
 
 from debug_server.model.limits import Limits
+from debug_server.model.plans import CommandPlan
 
 
 class NewCommand(TypedDict, total=False):
@@ -25,6 +26,7 @@ class NewCommand(TypedDict, total=False):
     tty: bool
     idempotency_key: str | None  # of the session: a second command with it is the first
     subject: str | None  # carried by its events
+    plan: CommandPlan | None
     metadata: Mapping[str, Any] | None
     claim_owner: str | None  # born claimed, attempt 1
     in_turn: bool  # claimed only if nobody waits and nothing of its own is to be waited for

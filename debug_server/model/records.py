@@ -7,6 +7,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from debug_server.model.plans import SessionPlan
+
 
 class WorktreeStatus(StrEnum):
     """Where a workspace stands."""
@@ -72,6 +74,15 @@ class Worktree:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cleanup:
+    """What became of a session's own directory."""
+
+    attempted: bool = True
+    succeeded: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """A lease, an environment and the commands run in them."""
 
@@ -84,9 +95,18 @@ class Session:
     requested_by: str | None
     owner_token_id: int | None  # the token that opened it; None for a local caller
     expires_at: datetime | None
-    metadata: dict[str, Any] = field(default_factory=dict)
+    plan: SessionPlan = field(default_factory=SessionPlan)
+    lease_generation: int | None = None  # of the lease on ``worktree_id`` that is the session's own
+    cleanup: Cleanup | None = None  # of its own directory, when it was closed
+    idempotency_key: str | None = None  # of the request that opened it
+    metadata: dict[str, Any] = field(default_factory=dict)  # the caller's
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def is_open(self) -> bool:
+        """Whether commands may still run in it."""
+        return self.status in (SessionStatus.PENDING, SessionStatus.RUNNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,6 @@ from debug_server.runner.log_reader import is_unused, seal_log
 from debug_server.runner.placement import spread
 from debug_server.runner.planning import Job, Planner, set_log_aside
 from debug_server.runner.preparation import Preparation, StageLog
-from debug_server.runner.recovery import INLINE
 from debug_server.runner.refusals import as_refusal, defects_told, reason_of, unlogged
 from debug_server.runner.settings import RunnerPaths
 from debug_server.runner.spec import CommandResult
@@ -251,7 +250,7 @@ class Pipeline:
     def _check_cancelled(self, command: Command, cancellation: Cancellation) -> None:
         """Here, or by the mark in the row of a queued command: another process may have put it there."""
         cancellation.check()
-        if INLINE not in command.metadata:
+        if not command.plan.inline:
             with contextlib.suppress(StoreUnavailableError):  # the start is recorded later, and reads the mark then
                 if self._store.commands.get(command.id).cancel_requested:
                     raise StartCancelledError(CANCELLED)

@@ -38,8 +38,6 @@ from debug_server.runner.run_dirs import half_made, remove_run_dir
 from debug_server.runner.settings import RunnerPaths
 
 _LOG = logging.getLogger(__name__)
-INLINE = "inline"  # metadata key of a command whose caller waits in the same process
-WORKER = "worker"  # metadata key of a command that is one life of a supervised worker: its supervisor settles it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +67,9 @@ def recover(
     adopted = []
     ownership.sweep(paths.owners_dir)
     for command in store.queue.claimed():
-        if (session_id is not None and command.session_id != session_id) or (WORKER in command.metadata) != workers:
+        if session_id is not None and command.session_id != session_id:
+            continue
+        if (command.plan.worker is not None) != workers:
             continue
         if command.owner is None or not ownership.is_ours(paths.owners_dir, command.owner):
             continue
@@ -155,7 +155,7 @@ def _discard_log(store: CommandStore, paths: RunnerPaths, command: Command) -> N
 
 
 def _never_started(store: CommandStore, owner: str, command: Command) -> None:
-    if command.metadata.get(INLINE) or command.status == "running":
+    if command.plan.inline or command.status == "running":
         record = ExitRecord(reason=ExitReason.LOST, message="its caller died before it was started")
         store.commands.finish(command.id, attempt=command.attempt, owner=owner, record=record)
     else:

@@ -6,15 +6,16 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from debug_server.errors import InvalidInputError
 from debug_server.model import (
     Command,
+    CommandPlan,
     CommandStatus,
     ExitReason,
     ExitRecord,
     Limits,
+    WorkerMark,
     check_argv,
     check_list,
     check_name,
@@ -77,24 +78,34 @@ class CommandSpec:
         limits = Limits.from_json({**asked, **self.bounds.asked()})
         return dataclasses.replace(self, limits=limits, timeout=None)
 
-    def details(self) -> dict[str, Any]:
-        """What the commands table has no column for."""
-        found = {
-            "require": list(self.require),
-            "stdin": self.stdin,
-            "wrapper": list(self.wrapper),
-            "pre_kill": list(self.pre_kill),
-            "secrets": list(self.secrets),
-            "containers": self.containers,
-            "relay": self.relay,
-            "orphan_seconds": self.orphan_seconds,
-        }
-        return {name: value for name, value in found.items() if value}
+    def plan(
+        self,
+        *,
+        inline: bool = False,
+        worker: WorkerMark | None = None,
+        closes_session: bool = False,
+        artifacts: Sequence[str] = (),
+    ) -> CommandPlan:
+        """What the commands table has no other column for, with what the engine has to know."""
+        return CommandPlan(
+            inline=inline,
+            worker=worker,
+            closes_session=closes_session,
+            artifacts=tuple(artifacts),
+            require=tuple(self.require),
+            stdin=self.stdin,
+            wrapper=tuple(self.wrapper),
+            pre_kill=tuple(self.pre_kill),
+            secrets=tuple(self.secrets),
+            containers=self.containers,
+            relay=self.relay,
+            orphan_seconds=self.orphan_seconds,
+        )
 
     @classmethod
     def from_command(cls, command: Command, env: Mapping[str, str], stdin_text: str | None = None) -> CommandSpec:
         """The spec that a stored command was made from."""
-        details = command.metadata.get("spec", {})
+        plan = command.plan
         return cls(
             command.argv,
             env,
@@ -103,7 +114,14 @@ class CommandSpec:
             limits=command.limits,
             tty=command.tty,
             stdin_text=stdin_text,
-            **details,
+            require=plan.require,
+            stdin=plan.stdin,
+            wrapper=plan.wrapper,
+            pre_kill=plan.pre_kill,
+            secrets=plan.secrets,
+            containers=plan.containers,
+            relay=plan.relay,
+            orphan_seconds=plan.orphan_seconds,
         )
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.model import Command
@@ -20,7 +20,7 @@ from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.ownership import Owner
 from debug_server.runner.pipeline import Pipeline
 from debug_server.runner.planning import OBSERVER_SECONDS, Job, Planner, resolve_cwd
-from debug_server.runner.recovery import INLINE, recover
+from debug_server.runner.recovery import recover
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.spec import CommandResult, CommandSpec
 from debug_server.worktrees.patches import SessionPatch
@@ -111,12 +111,12 @@ class WorkerSupervisor:
         stream_observers: Sequence[ChunkCallback] | None = None,
         terminal_size: Mapping[str, int] | None = None,
         observer_seconds: float = OBSERVER_SECONDS,
-        metadata: Mapping[str, Any] | None = None,
+        artifacts: Sequence[str] = (),
     ) -> CommandResult:
         """Run one command to its end and return how it ended.
 
         The row is there before anything is tried and has its terminal state before this returns or raises. It keeps
-        ``metadata``, for whoever carries on with the command should this process die.
+        ``artifacts``, patterns of files to keep, for whoever carries on with the command should this process die.
         """
         with held():  # a row that was added has its end, and what was locked is free again
             number = session_number(session_id)
@@ -130,7 +130,7 @@ class WorkerSupervisor:
                 log_name=spec.log_name,
                 limits=spec.bounds,
                 tty=spec.tty,
-                metadata={**(metadata or {}), INLINE: True, "spec": spec.details()},
+                plan=spec.plan(inline=True, artifacts=artifacts),
                 claim_owner=self.owner,
             )
             return self.pipeline.run(

@@ -7,13 +7,11 @@ import base64
 import binascii
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from debug_server.engine.artifacts import ARTIFACTS
-from debug_server.engine.sessions import CLOSES_SESSION, has_conclusion
 from debug_server.errors import ConflictError, DebugServerError, InvalidInputError, KeeperError
 from debug_server.model import Command, CommandStatus, Limits, Session, SessionStatus
 from debug_server.runner.settings import shell_command
@@ -52,7 +50,7 @@ class CommandVerbs(SessionVerbs):
         try:
             for number, line in enumerate(request.commands):
                 command = m.CommandRequest(argv=shell_command(self._shell, line))
-                await self._call(self._submit, session_id, command, key and f"{key}{_OF_LINE}{number}", {})
+                await self._call(self._submit, session_id, command, key and f"{key}{_OF_LINE}{number}")
         except DebugServerError:
             session = await self._call(self._store.sessions.get, session_id)
             await self._call(self._engine.close_session, session, SessionStatus.FAILED)
@@ -66,11 +64,11 @@ class CommandVerbs(SessionVerbs):
         session = await self._session_to_use(caller, request.session_id)
         require_open(session)
         async with self._quotas.room(caller, commands=1):
-            row = await self._call(self._submit, session.id, request, idempotency_key, {})
+            row = await self._call(self._submit, session.id, request, idempotency_key)
         return views.command(row)
 
     def _submit(
-        self, session_id: int, request: m.CommandRequest, key: str | None, metadata: Mapping[str, Any]
+        self, session_id: int, request: m.CommandRequest, key: str | None, *, closes_session: bool = False
     ) -> Command:
         check_patterns(request.artifacts)
         if request.cwd is not None:
@@ -80,7 +78,8 @@ class CommandVerbs(SessionVerbs):
             spec=_spec(request),
             priority=request.priority,
             idempotency_key=key,
-            metadata={**metadata, ARTIFACTS: request.artifacts} if request.artifacts else metadata,
+            closes_session=closes_session,
+            artifacts=request.artifacts,
         )
 
     def _check_cwd(self, session_id: int, cwd: str) -> None:
@@ -123,7 +122,7 @@ class CommandVerbs(SessionVerbs):
         """
         deadline = time.monotonic() + seconds
         command = await self._terminal(command, deadline)
-        if command.status.terminal and has_conclusion(command):
+        if command.status.terminal and command.plan.has_conclusion:
             await self._concluded(command, deadline)
         return command
 
@@ -207,7 +206,7 @@ class CommandVerbs(SessionVerbs):
     async def _run_in(self, session: Session, request: m.StartRun, key: str | None) -> m.RunReply:
         """The run's one command; a session that cannot have it is closed."""
         try:
-            row = await self._call(self._submit, session.id, request, key, {CLOSES_SESSION: True})
+            row = await self._call(partial(self._submit, closes_session=True), session.id, request, key)
         except DebugServerError:
             await self._call(self._engine.close_session, session, SessionStatus.FAILED)
             raise

@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass, replace
 
 from debug_server.engine import QueuedRun
-from debug_server.engine.sessions import is_open
 from debug_server.errors import NotFoundError
 from debug_server.model import Command, Session
 from debug_server.service.caller import Caller
@@ -29,7 +28,7 @@ class RunRows:
     @property
     def over(self) -> bool:
         """Whether nothing of it is left to do."""
-        return not is_open(self.session)
+        return not self.session.is_open
 
 
 class OwnRunVerbs(QueuedRunVerbs):

@@ -10,7 +10,6 @@ from functools import partial
 
 from debug_server.config.runner import DEFAULT_SHELL
 from debug_server.engine import LocalEngine, Sessions
-from debug_server.engine.sessions import is_open
 from debug_server.errors import AccessError, DebugServerError
 from debug_server.ports import Part
 from debug_server.runner.ownership import is_alive
@@ -107,14 +106,14 @@ class Service(OutgoingVerbs, WorkerVerbs):
         if session is None:
             return None
         if isinstance(request, m.OpenSession):
-            if is_open(session):
+            if session.is_open:
                 await self._submit_lines(session.id, request, key)
             return views.session(session)
         submitted = [
             row for row in await self._call(self._store.commands.in_session, session.id) if row.idempotency_key == key
         ]
         # A session that was closed before it had its command never ran anything: the run begins anew.
-        return await self._run_in(session, request, key) if submitted or is_open(session) else None
+        return await self._run_in(session, request, key) if submitted or session.is_open else None
 
     async def create_token(self, caller: Caller, request: m.CreateToken) -> m.TokenReply:
         """A new token; its secret is shown once."""

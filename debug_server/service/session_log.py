@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import datetime
 
-from debug_server.engine.sessions import is_open
 from debug_server.model import Command
 from debug_server.service import messages as m
 from debug_server.service import views
@@ -77,7 +76,7 @@ class SessionLogVerbs(LogVerbs):
                 yield piece
 
     async def _is_open(self, session_id: int) -> bool:
-        return is_open(await self._read(self._store.sessions.get, session_id))
+        return (await self._read(self._store.sessions.get, session_id)).is_open
 
 
 def _start(row: Command) -> tuple[datetime, int]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from debug_server.engine.sessions import is_open
-from debug_server.engine.wanted_environment import WantedEnvironment
 from debug_server.errors import ConflictError, DebuggerUnavailableError, NotFoundError
-from debug_server.model import Repository, Session, SessionStatus, check_name
+from debug_server.model import EnvironmentPlan, Repository, Session, SessionPlan, SessionStatus, check_name
 from debug_server.service import messages as m
 from debug_server.service import views
 from debug_server.service.base import ServicePart
@@ -88,12 +86,11 @@ class SessionVerbs(ServicePart):
 
     def _open(self, caller: Caller, request: m.OpenSession | m.StartRun, key: str | None) -> Session:
         repository = self._store.repositories.by_name(request.repository)
-        wanted = WantedEnvironment(
+        wanted = EnvironmentPlan.of(
             manifests=request.manifests, python=request.python, extras=request.extras, groups=request.groups
         )
-        metadata = {views.CALLER: request.metadata, **wanted.metadata()}
-        if key is not None:
-            metadata[IDEMPOTENCY_KEY] = key
+        # Killed before the run's one command is queued, nobody would ever close the session.
+        process = self._engine.owner if isinstance(request, m.StartRun) else None
         expires = getattr(request, "expires_in", None)
         return self._sessions.open(
             repository,
@@ -103,22 +100,14 @@ class SessionVerbs(ServicePart):
             requested_by=getattr(request, "requested_by", None) or caller.name,
             owner_token_id=caller.token_id,
             expires_at=datetime.now(UTC) + timedelta(seconds=expires) if expires else None,
-            metadata=metadata,
-            # Killed before the run's one command is queued, nobody would ever close the session.
-            process=self._engine.owner if isinstance(request, m.StartRun) else None,
+            idempotency_key=key,
+            plan=SessionPlan(environment=wanted, process=process),
+            metadata=request.metadata,
         )
 
     async def _opened_under(self, caller: Caller, key: str, since: datetime) -> Session | None:
         """The session that an attempt of this keyed request opened before its process died."""
-        after = 0
-        while rows := await self._call(
-            self._store.sessions.page, owner_token_id=caller.token_id, after=after, limit=_PAGE
-        ):
-            after = rows[-1].id
-            for row in rows:
-                if row.created_at >= since and row.metadata.get(IDEMPOTENCY_KEY) == key:
-                    return row
-        return None
+        return await self._call(self._store.sessions.opened_under, key, owner_token_id=caller.token_id, since=since)
 
     async def get_session(self, caller: Caller, request: m.SessionId) -> m.SessionReply:
         """One session."""
@@ -169,7 +158,7 @@ class SessionVerbs(ServicePart):
     async def close_session(self, caller: Caller, request: m.SessionId) -> m.Message:
         """Cancel what runs and give the workspace back; a closed one stays as it is."""
         session = await self._session(caller, request.session_id)
-        if is_open(session):
+        if session.is_open:
             await self._call(self._engine.close_session, session, SessionStatus.CANCELLED)
         return m.Message(message=f"session {session.id} is closed")
 
@@ -181,5 +170,5 @@ class SessionVerbs(ServicePart):
 
 def require_open(session: Session) -> None:
     """ConflictError when nothing can run in the session any more."""
-    if not is_open(session):
+    if not session.is_open:
         raise ConflictError(f"session {session.id} is {session.status.value}: open a new one")

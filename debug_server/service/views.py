@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -58,10 +59,17 @@ def session(row: Session) -> m.SessionReply:
 
 
 def _metadata(row: Session) -> dict[str, Any]:
-    """What the engine knows of it, and what the caller wrote, whatever names that has."""
-    ours = {name: value for name, value in row.metadata.items() if name not in _HIDDEN}
-    theirs = row.metadata.get(CALLER)
-    return {**ours, **theirs} if isinstance(theirs, dict) else ours
+    """What the caller wrote, and facts about the session under names that the caller did not use."""
+    plan = row.plan
+    facts = {
+        "workspace": plan.directory,
+        "scratch": plan.scratch or None,
+        "branch_tree": None if plan.branch_tree is None else asdict(plan.branch_tree),
+        "environment": None if plan.environment is None else asdict(plan.environment),
+        "forked_from": plan.forked_from,
+        "cleanup": None if row.cleanup is None else asdict(row.cleanup),
+    }
+    return {**{name: value for name, value in facts.items() if value is not None}, **row.metadata}
 
 
 def command(row: Command) -> m.CommandReply:

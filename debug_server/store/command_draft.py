@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from debug_server.errors import InvalidInputError
-from debug_server.model import CommandStatus, Limits, check_name
-from debug_server.store.command_rows import argv_text, check_environment, limits_text
+from debug_server.model import CommandPlan, CommandStatus, Limits, check_name
+from debug_server.store.command_rows import argv_text, check_environment, limits_text, plan_text
 from debug_server.store.encoding import encode, mapping_text
 
 
@@ -45,6 +45,7 @@ class Draft:
         tty: bool = False,
         idempotency_key: str | None = None,
         subject: str | None = None,
+        plan: CommandPlan | None = None,
         metadata: Mapping[str, Any] | None = None,
         claim_owner: str | None = None,
         in_turn: bool = False,
@@ -66,7 +67,7 @@ class Draft:
             before=(argv_text(argv), cwd, encode(sorted(env)) if env else "[]"),
             first=(name, bounds, CommandStatus.PENDING.value, attempt, claim_owner, priority),
             queue_key=queue_key,
-            rest=(key_limit, order_key, int(tty), idempotency_key, subject, text),
+            rest=(key_limit, order_key, int(tty), idempotency_key, subject, text, plan_text(plan or CommandPlan())),
             bound=max_pending if claim_owner is None or in_turn else None,
             key_bound=key_bound,
             in_turn=in_turn and claim_owner is not None,

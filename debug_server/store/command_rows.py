@@ -7,14 +7,14 @@ from dataclasses import MISSING, fields
 from functools import lru_cache
 
 from debug_server.errors import ConflictError, InvalidInputError
-from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord, Limits
+from debug_server.model import Command, CommandPlan, CommandStatus, ExitReason, ExitRecord, Limits
 from debug_server.store.connection import Row
 from debug_server.store.encoding import decode, encode, mapping_from, moment, optional_moment
 
 COLUMNS = (
     "id, session_id, sequence, argv, cwd, env_names, log_name, limits, status, attempt, owner, priority, queue_key,"
     " key_limit, tty, cancel_requests, idempotency_key, metadata, log_path, exit_code, exit_reason, exit_record,"
-    " created_at, updated_at, started_at, finished_at, subject"
+    " created_at, updated_at, started_at, finished_at, subject, plan"
 )
 
 _STATUSES = {status.value: status for status in CommandStatus}
@@ -57,6 +57,7 @@ def command_from(row: Row, exit_record: ExitRecord | None = None) -> Command:
         started_at=optional_moment(row[24]),
         finished_at=optional_moment(row[25]),
         subject=row[26],
+        plan=_plan_from(row[27]),
     )
 
 
@@ -70,6 +71,17 @@ def limits_text(limits: Limits) -> str:
 def _limits_from(text: str) -> Limits:
     """Shared between commands: the value is frozen, and checking it again costs more than the rest of the row."""
     return Limits.from_json(decode(text))
+
+
+@lru_cache(maxsize=256)
+def plan_text(plan: CommandPlan) -> str:
+    """The JSON text of a plan."""
+    return str(encode(plan.to_json()))
+
+
+@lru_cache(maxsize=256)
+def _plan_from(text: str) -> CommandPlan:
+    return CommandPlan.from_json(decode(text))
 
 
 def exit_text(record: ExitRecord) -> str:

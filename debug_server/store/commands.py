@@ -45,8 +45,8 @@ _SEQUENCE = (
 )
 _INSERT = (
     "INSERT INTO commands (session_id, sequence, argv, cwd, env_names, sealed_env, log_name, limits, status, attempt,"
-    " owner, priority, queue_key, key_limit, order_key, tty, idempotency_key, subject, metadata, sealed_stdin,"
-    f" created_at, updated_at) VALUES ({', '.join('?' * 22)}) RETURNING {COLUMNS}"
+    " owner, priority, queue_key, key_limit, order_key, tty, idempotency_key, subject, metadata, plan, sealed_stdin,"
+    f" created_at, updated_at) VALUES ({', '.join('?' * 23)}) RETURNING {COLUMNS}"
 )
 _START = (
     "UPDATE commands SET status = 'running', handle = ?, log_path = ?, started_at = ?, updated_at = ?"

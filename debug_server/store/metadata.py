@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from debug_server.errors import ConfigurationError
+from debug_server.model import Session, SessionPlan
 from debug_server.model.extras import install_command
 from debug_server.store.address import is_postgres, seal_key_path, sqlite_path
 from debug_server.store.artifacts import Artifacts
@@ -31,6 +32,8 @@ from debug_server.store.sqlite import BUSY_SECONDS, SqliteDatabase
 from debug_server.store.table import Shared
 from debug_server.store.tokens import Tokens
 from debug_server.store.worktrees import Worktrees
+
+WORKSPACE = "workspace"
 
 
 def utc_now() -> datetime:
@@ -65,8 +68,15 @@ class MetadataStore:
         # The names that callers of the Python API write.
         self.create_repository = self.repositories.create
         self.get_repository_by_name = self.repositories.by_name
-        self.create_session = self.sessions.create
         self.list_commands = self.commands.in_session
+
+    def create_session(
+        self, *, metadata: Mapping[str, Any] | None = None, plan: SessionPlan | None = None, **asked: Any
+    ) -> Session:
+        """``sessions.create``; metadata may name the directory of the session's commands as ``workspace``."""
+        if plan is None and metadata is not None and WORKSPACE in metadata:
+            plan = SessionPlan(directory=str(metadata[WORKSPACE]))
+        return self.sessions.create(metadata=metadata, plan=plan, **asked)
 
     @property
     def address(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from debug_server.errors import InvalidInputError, StoreUnavailableError
 from debug_server.store.connection import Database, Transaction
-from debug_server.store.schema import MIGRATIONS, Migration
+from debug_server.store.schema import MIGRATIONS, Migration, Step
 
 LATEST = MIGRATIONS[-1].version
 
@@ -25,8 +25,11 @@ def migrate(database: Database, target: int = LATEST) -> None:
                 "upgrade debug-server or use another database"
             )
         if current != target:
-            for statement in _steps(current, target):
-                transaction.run(statement.format_map(database.types))
+            for step in _steps(current, target):
+                if isinstance(step, str):
+                    transaction.run(step.format_map(database.types))
+                else:
+                    step(transaction)
             transaction.run(
                 "INSERT INTO schema_version (id, version) VALUES (1, ?)"
                 " ON CONFLICT (id) DO UPDATE SET version = excluded.version",
@@ -41,10 +44,10 @@ def schema_version(transaction: Transaction) -> int:
     return row[0] if row else 0
 
 
-def _steps(current: int, target: int) -> list[str]:
+def _steps(current: int, target: int) -> list[Step]:
     def between(low: int, high: int) -> list[Migration]:
-        return [step for step in MIGRATIONS if low < step.version <= high]
+        return [migration for migration in MIGRATIONS if low < migration.version <= high]
 
     if target > current:
-        return [statement for step in between(current, target) for statement in step.up]
-    return [statement for step in reversed(between(target, current)) for statement in step.down]
+        return [step for migration in between(current, target) for step in migration.up]
+    return [step for migration in reversed(between(target, current)) for step in migration.down]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from debug_server.model import Claim, NewCommand, NewEvent
+from debug_server.model import Claim, NewCommand, NewEvent, SessionPlan
 from debug_server.store.command_draft import Draft
-from debug_server.store.encoding import mapping_text
+from debug_server.store.sessions import SessionDraft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,10 +16,8 @@ class RunDraft:
     """What can be known before the transaction."""
 
     command: Draft
-    session_metadata: str
+    session: SessionDraft
     repository_id: int | None
-    requested_by: str | None
-    owner_token_id: int | None
     claims: Sequence[Claim]
     secrets: Mapping[str, str]  # sealed until ``drop_secrets``
     refused: Callable[[str], NewEvent] | None  # told in its stead when a queue is full; None: QueueFullError
@@ -28,7 +26,8 @@ class RunDraft:
     def of(
         cls,
         *,
-        session_metadata: Mapping[str, Any],
+        session_plan: SessionPlan | None = None,
+        session_metadata: Mapping[str, Any] | None = None,
         repository_id: int | None = None,
         requested_by: str | None = None,
         owner_token_id: int | None = None,
@@ -40,10 +39,14 @@ class RunDraft:
         """A session, and what is said of its command."""
         return cls(
             command=Draft.of(**command),
-            session_metadata=mapping_text(session_metadata, what="session metadata"),
+            session=SessionDraft.of(
+                repository_id=repository_id,
+                requested_by=requested_by,
+                owner_token_id=owner_token_id,
+                plan=session_plan,
+                metadata=session_metadata,
+            ),
             repository_id=repository_id,
-            requested_by=requested_by,
-            owner_token_id=owner_token_id,
             claims=claims,
             secrets=secrets or {},
             refused=refused,

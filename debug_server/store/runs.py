@@ -57,8 +57,7 @@ class Runs(Table):
 
     def _add_run(self, transaction: Transaction, now: float, run: RunDraft) -> Command:
         require(transaction, "repositories", "repository", run.repository_id)
-        values = (run.repository_id, None, "pending", None, None, run.requested_by, run.owner_token_id, None)
-        session = sessions.insert(transaction, now, values, run.session_metadata)
+        session = sessions.insert(transaction, now, run.session)
         claims_table.insert(transaction, session.id, run.claims)
         if run.secrets:
             sessions.seal_secrets(transaction, self._sealer, session.id, run.secrets)

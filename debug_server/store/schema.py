@@ -19,7 +19,13 @@ removes old rows leaves the newest. Rows of {removable_id} tables may all go; th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from debug_server.store import plan_migration
+from debug_server.store.connection import Transaction
+
+Step = str | Callable[[Transaction], None]  # a statement, or what SQL alone cannot say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +33,8 @@ class Migration:
     """One step of the schema."""
 
     version: int
-    up: tuple[str, ...]
-    down: tuple[str, ...]
+    up: tuple[Step, ...]
+    down: tuple[Step, ...]
 
 
 _REPOSITORIES = """
@@ -314,4 +320,5 @@ MIGRATIONS = (
         up=("ALTER TABLE worktrees ADD COLUMN process TEXT",),
         down=("ALTER TABLE worktrees DROP COLUMN process",),
     ),
+    Migration(version=8, up=plan_migration.UP, down=plan_migration.DOWN),
 )

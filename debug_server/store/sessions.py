@@ -10,20 +10,23 @@ A terminal status is final.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from debug_server.errors import ConflictError
-from debug_server.model import Notice, Session, SessionStatus
+from debug_server.model import Cleanup, Notice, Session, SessionPlan, SessionStatus
 from debug_server.store import claims, event_log
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import (
+    decode,
+    encode,
     epoch,
     mapping_from,
     mapping_text,
     moment,
     optional_epoch,
-    optional_mapping_text,
     optional_moment,
 )
 from debug_server.store.sealing import Sealer
@@ -31,29 +34,70 @@ from debug_server.store.table import Table, filters, found, require
 
 _COLUMNS = (
     "id, repository_id, worktree_id, status, commit_sha, patch_hash, requested_by, owner_token_id, expires_at,"
-    " metadata, created_at, updated_at"
+    " metadata, created_at, updated_at, plan, lease_generation, cleanup, idempotency_key"
 )
 _GET = f"SELECT {_COLUMNS} FROM sessions WHERE id = ?"
 _INSERT = (
-    "INSERT INTO sessions (repository_id, worktree_id, status, commit_sha, patch_hash, requested_by, owner_token_id,"
-    f" expires_at, metadata, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING {_COLUMNS}"
+    "INSERT INTO sessions (repository_id, worktree_id, lease_generation, status, commit_sha, patch_hash, requested_by,"
+    " owner_token_id, expires_at, idempotency_key, plan, metadata, created_at, updated_at)"
+    f" VALUES ({', '.join('?' * 14)}) RETURNING {_COLUMNS}"
 )
-_UPDATE = (
-    "UPDATE sessions SET status = COALESCE(?, status), worktree_id = COALESCE(?, worktree_id),"
-    " commit_sha = COALESCE(?, commit_sha), patch_hash = COALESCE(?, patch_hash),"
-    " expires_at = COALESCE(?, expires_at), metadata = COALESCE(?, metadata), updated_at = ? WHERE id = ?"
+_SET_STATUS = "UPDATE sessions SET status = ?, cleanup = COALESCE(?, cleanup), updated_at = ? WHERE id = ?"
+_SET_LEASE = (
+    "UPDATE sessions SET worktree_id = ?, lease_generation = ?, commit_sha = ?, updated_at = ?"
+    " WHERE id = ? AND worktree_id IS NULL"
 )
 _OPEN = (SessionStatus.PENDING, SessionStatus.RUNNING)
 _LIVE = "status IN ('pending', 'running')"
 # Which rows may take a status: the guard is part of the update, so that no second writer slips in between.
 _GUARDS = {
-    None: "1 = 1",
     SessionStatus.PENDING: "status = 'pending'",
     SessionStatus.RUNNING: _LIVE,
     SessionStatus.COMPLETED: _LIVE,
     SessionStatus.FAILED: _LIVE,
     SessionStatus.CANCELLED: _LIVE,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionDraft:
+    """A session that was checked and encoded, and is not yet in the store."""
+
+    columns: tuple[object, ...]
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        repository_id: int | None = None,
+        commit_sha: str | None = None,
+        worktree_id: int | None = None,
+        lease_generation: int | None = None,
+        patch_hash: str | None = None,
+        requested_by: str | None = None,
+        owner_token_id: int | None = None,
+        expires_at: datetime | None = None,
+        idempotency_key: str | None = None,
+        plan: SessionPlan | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> SessionDraft:
+        """The arguments of ``store.sessions.create``."""
+        return cls(
+            columns=(
+                repository_id,
+                worktree_id,
+                lease_generation,
+                SessionStatus.PENDING.value,
+                commit_sha,
+                patch_hash,
+                requested_by,
+                owner_token_id,
+                optional_epoch(expires_at),
+                idempotency_key,
+                encode((plan or SessionPlan()).to_json()),
+                mapping_text(metadata, what="session metadata"),
+            )
+        )
 
 
 class Sessions(Table):
@@ -65,21 +109,34 @@ class Sessions(Table):
         repository_id: int | None = None,
         commit_sha: str | None = None,
         worktree_id: int | None = None,
+        lease_generation: int | None = None,
         patch_hash: str | None = None,
         requested_by: str | None = None,
         owner_token_id: int | None = None,
         expires_at: datetime | None = None,
+        idempotency_key: str | None = None,
+        plan: SessionPlan | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Session:
         """Open a pending session; event ``session.created``."""
-        text = mapping_text(metadata, what="session metadata")
-        pending = SessionStatus.PENDING.value
-        values = (repository_id, worktree_id, pending, commit_sha, patch_hash, requested_by, owner_token_id)
+        draft = SessionDraft.of(
+            repository_id=repository_id,
+            commit_sha=commit_sha,
+            worktree_id=worktree_id,
+            lease_generation=lease_generation,
+            patch_hash=patch_hash,
+            requested_by=requested_by,
+            owner_token_id=owner_token_id,
+            expires_at=expires_at,
+            idempotency_key=idempotency_key,
+            plan=plan,
+            metadata=metadata,
+        )
         with self._database.write() as transaction:
             require(transaction, "repositories", "repository", repository_id)
             require(transaction, "worktrees", "worktree", worktree_id)
             require(transaction, "tokens", "token", owner_token_id)
-            session = insert(transaction, self._now(), (*values, optional_epoch(expires_at)), text)
+            session = insert(transaction, self._now(), draft)
         self._announce(Notice("session.created", session.id))
         return session
 
@@ -106,41 +163,50 @@ class Sessions(Table):
         rows = self._all(f"SELECT {_COLUMNS} FROM sessions WHERE {terms} ORDER BY id LIMIT ?", (*params, limit))
         return [_session(row) for row in rows]
 
-    def update(
-        self,
-        session_id: int,
-        *,
-        status: SessionStatus | None = None,
-        worktree_id: int | None = None,
-        commit_sha: str | None = None,
-        patch_hash: str | None = None,
-        expires_at: datetime | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        merge: Mapping[str, Any] | None = None,
-    ) -> Session:
-        """Change what is given; a status that cannot follow is a ConflictError; event ``session.<status>``.
-
-        ``metadata`` replaces all of it, ``merge`` only the keys that it names: several writers lose nothing.
-        """
-        text = optional_mapping_text(metadata, what="session metadata")
+    def set_status(self, session_id: int, status: SessionStatus, *, cleanup: Cleanup | None = None) -> Session:
+        """Change the status; one that cannot follow is a ConflictError; event ``session.<status>``."""
+        told = None if cleanup is None else encode(asdict(cleanup))
         with self._database.write() as transaction:
-            if merge is not None:
-                text = _merged(transaction, session_id, merge)
-            values = (status and status.value, worktree_id, commit_sha, patch_hash, optional_epoch(expires_at), text)
-            require(transaction, "worktrees", "worktree", worktree_id)
             now = self._now()
-            sql = f"{_UPDATE} AND {_GUARDS[status]} RETURNING {_COLUMNS}"
-            row = transaction.one(sql, (*values, now, session_id))
+            sql = f"{_SET_STATUS} AND {_GUARDS[status]} RETURNING {_COLUMNS}"
+            row = transaction.one(sql, (status.value, told, now, session_id))
             if row is None:
                 current = _session(found(transaction.one(_GET, (session_id,)), "session", session_id))
                 raise ConflictError(f"session {session_id} is {current.status} and cannot become {status}")
-            if status is not None and status not in _OPEN:
+            if status not in _OPEN:
                 claims.release(transaction, session_id)
-            if status is not None:
-                event_log.append(transaction, now, f"session.{status}", "{}", session_id=session_id)
-        if status is not None:
-            self._announce(Notice(f"session.{status}", session_id))
+            event_log.append(transaction, now, f"session.{status}", "{}", session_id=session_id)
+        self._announce(Notice(f"session.{status}", session_id))
         return _session(row)
+
+    def set_cleanup(self, session_id: int, cleanup: Cleanup) -> None:
+        """Note what became of a session's directory after its end."""
+        with self._database.write() as transaction:
+            transaction.run("UPDATE sessions SET cleanup = ? WHERE id = ?", (encode(asdict(cleanup)), session_id))
+
+    def set_lease(self, session_id: int, *, worktree_id: int, generation: int, commit_sha: str) -> Session:
+        """Give a live session that has no workspace its lease; ConflictError when it has one or has ended."""
+        with self._database.write() as transaction:
+            require(transaction, "worktrees", "worktree", worktree_id)
+            sql = f"{_SET_LEASE} AND {_LIVE} RETURNING {_COLUMNS}"
+            row = transaction.one(sql, (worktree_id, generation, commit_sha, self._now(), session_id))
+            if row is None:
+                current = _session(found(transaction.one(_GET, (session_id,)), "session", session_id))
+                raise ConflictError(
+                    f"session {session_id} cannot be given workspace {worktree_id}:"
+                    f" it is {current.status} and has workspace {current.worktree_id}"
+                )
+        return _session(row)
+
+    def opened_under(self, idempotency_key: str, *, owner_token_id: int | None, since: datetime) -> Session | None:
+        """The session that a keyed request of this owner opened at ``since`` or later."""
+        terms, params = filters(
+            ("idempotency_key = ?", idempotency_key),
+            ("created_at >= ?", epoch(since)),
+            ("owner_token_id = ?", owner_token_id),
+        )
+        row = self._one(f"SELECT {_COLUMNS} FROM sessions WHERE {terms} ORDER BY id LIMIT 1", params)
+        return None if row is None else _session(row)
 
     def touch(self, session_ids: Iterable[int]) -> None:
         """Note that the sessions are in use; those that have ended stay as they are."""
@@ -171,9 +237,9 @@ class Sessions(Table):
         return row[0] if row else 0
 
 
-def insert(transaction: Transaction, now: float, values: tuple[object, ...], metadata: str) -> Session:
+def insert(transaction: Transaction, now: float, draft: SessionDraft) -> Session:
     """Insert a session and its event ``session.created``."""
-    session = _session(found(transaction.one(_INSERT, (*values, metadata, now, now)), "session", "new"))
+    session = _session(found(transaction.one(_INSERT, (*draft.columns, now, now)), "session", "new"))
     event_log.append(transaction, now, "session.created", "{}", session_id=session.id)
     return session
 
@@ -188,10 +254,9 @@ def _place(session_id: int) -> str:
     return f"session {session_id}"
 
 
-def _merged(transaction: Transaction, session_id: int, merge: Mapping[str, Any]) -> str:
-    transaction.lock(f"session:{session_id}")  # before the read: the next writer sees what this one has written
-    row = found(transaction.one(_GET, (session_id,)), "session", session_id)
-    return mapping_text({**mapping_from(row[9]), **merge}, what="session metadata")
+@lru_cache(maxsize=256)
+def _plan_from(text: str) -> SessionPlan:
+    return SessionPlan.from_json(decode(text))
 
 
 def _session(row: Row) -> Session:
@@ -208,4 +273,8 @@ def _session(row: Row) -> Session:
         metadata=mapping_from(row[9]),
         created_at=moment(row[10]),
         updated_at=moment(row[11]),
+        plan=_plan_from(row[12]),
+        lease_generation=row[13],
+        cleanup=None if row[14] is None else Cleanup(**decode(row[14])),
+        idempotency_key=row[15],
     )

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from debug_server.engine.own_places import BRANCH_TREE, SCRATCH
-from debug_server.engine.workspace import WORKSPACE
 from debug_server.errors import InvalidInputError
-from debug_server.model import Claim
+from debug_server.model import BranchTreePlan, Claim, SessionPlan
 from debug_server.tasks.models import ExecutionMode, RunnerSubmit, RunnerWorkspace
 from debug_server.worktrees import branches
 from debug_server.worktrees.branches import BranchTree
@@ -22,7 +18,7 @@ from debug_server.worktrees.foreign import NOBODY_ELSE, Trust, common_dir
 class Place:
     """What a task's session says of its directory, and what it claims."""
 
-    metadata: Mapping[str, Any]
+    plan: SessionPlan
     claims: list[Claim] = field(default_factory=list)
 
 
@@ -50,18 +46,13 @@ def find_place(submit: RunnerSubmit, *, cleanup: bool, locks_dir: Path, trust: T
     workspace = submit.workspace
     locks = [] if workspace is None else [_lock(path) for path in workspace.lock_paths]
     if submit.execution_mode is ExecutionMode.SHARED_WORKSPACE and workspace is not None:
-        return Place(metadata={WORKSPACE: str(_root(workspace))}, claims=locks)
+        return Place(plan=SessionPlan(directory=str(_root(workspace))), claims=locks)
     if submit.execution_mode is ExecutionMode.ISOLATED_WORKTREE and workspace is not None:
         tree = _tree(workspace, trust)
         branches.check_free(tree, locks_dir=locks_dir)
-        metadata = {
-            "repository": str(tree.repository),
-            "path": str(tree.path),
-            "branch": tree.branch,
-            "cleanup": cleanup,
-        }
-        return Place(metadata={BRANCH_TREE: metadata}, claims=[*_tree_claims(tree), *locks])
-    return Place(metadata={SCRATCH: True}, claims=locks)
+        plan = BranchTreePlan(repository=str(tree.repository), path=str(tree.path), branch=tree.branch, cleanup=cleanup)
+        return Place(plan=SessionPlan(branch_tree=plan), claims=[*_tree_claims(tree), *locks])
+    return Place(plan=SessionPlan(scratch=True), claims=locks)
 
 
 def _lock(path: str) -> Claim:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from functools import partial
 
 from debug_server.config.tasks import TasksConfig
 from debug_server.engine import QueuedRun
-from debug_server.engine.own_places import CLEANUP, PATCH_NAME
+from debug_server.engine.own_places import PATCH_NAME
 from debug_server.errors import ConflictError, NotFoundError
 from debug_server.model import Claim, Limits
 from debug_server.runner.settings import RunnerPaths
@@ -123,7 +124,8 @@ class Tasks:
                 containers=plan.containers,
                 stdin_text=plan.stdin_text,
             ),
-            session={views.TASK: asked, **place.metadata, **plan.metadata},
+            place=replace(place.plan, after=plan.after),
+            session_metadata={views.TASK: asked, **plan.metadata},
             claims=[Claim(resource=f"{views.PREFIX}{submit.task_id}", waits=False), *place.claims],
             secrets=secrets,
             idempotency_key=key,
@@ -185,7 +187,7 @@ class Tasks:
         return views.task(rows, tails=tails, patch_id=await self._patch(rows))
 
     async def _patch(self, rows: RunRows) -> int | None:
-        if not rows.session.metadata.get(CLEANUP):
+        if rows.session.cleanup is None:
             return None
         found = await self._service.list_artifacts(LOCAL, m.SessionPage(session_id=rows.session.id))
         return next((item.id for item in found.items if item.name == PATCH_NAME), None)

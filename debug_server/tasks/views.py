@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from debug_server.engine.own_places import CLEANUP
 from debug_server.errors import NotFoundError
 from debug_server.model import Command, CommandStatus, ExitReason
 from debug_server.runner.log_reader import LogReader
@@ -63,7 +62,7 @@ def task(run: RunRows, *, tails: Tails, patch_id: int | None = None) -> RunnerTa
     session, command, asked = run.session, run.command, run.session.metadata[TASK]
     status = status_of(run)
     over = run.over and command.exit is not None
-    cleanup = session.metadata.get(CLEANUP, {})
+    cleanup = session.cleanup
     return RunnerTask(
         task_id=asked["task_id"],
         run_id=asked["run_id"],
@@ -78,9 +77,9 @@ def task(run: RunRows, *, tails: Tails, patch_id: int | None = None) -> RunnerTa
         finished_at=session.updated_at if over else None,
         exit_code=command.exit_code if over else None,
         container_id=_container(session.metadata),
-        worktree_cleanup_attempted=cleanup.get("attempted", False),
-        worktree_cleanup_succeeded=cleanup.get("succeeded"),
-        worktree_cleanup_message=cleanup.get("message"),
+        worktree_cleanup_attempted=cleanup is not None and cleanup.attempted,
+        worktree_cleanup_succeeded=None if cleanup is None else cleanup.succeeded,
+        worktree_cleanup_message=None if cleanup is None else cleanup.message,
         exit_reason=command.exit_reason.value if over and command.exit_reason is not None else None,
         exit=command.exit.to_json() if over and command.exit is not None else None,
         log_bytes=log_bytes(command),

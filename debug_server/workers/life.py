@@ -13,14 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from debug_server.errors import DebugServerError
-from debug_server.model import ExitReason, ExitRecord
+from debug_server.model import ExitReason, ExitRecord, WorkerMark
 from debug_server.runner.endings import UnrecordedEndError
 from debug_server.runner.launch import DetachedError, RunningCommand, reconnect
 from debug_server.runner.planning import Job
-from debug_server.runner.recovery import INLINE, WORKER, Adopted
+from debug_server.runner.recovery import Adopted
 from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.workers.channel import ChannelListener, RelayChannel
@@ -34,7 +33,7 @@ class LifeOrder:
     session_id: int
     spec: CommandSpec
     cwd: Path
-    mark: dict[str, Any]  # in the row's metadata: worker, instance, fingerprint
+    mark: WorkerMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ class Life:
             cwd=str(order.cwd),
             log_name=spec.log_name,
             limits=spec.bounds,
-            metadata={INLINE: True, WORKER: order.mark, "spec": spec.details()},
+            plan=spec.plan(inline=True, worker=order.mark),
             claim_owner=self._runner.owner,
         )
         self.command_id = command.id

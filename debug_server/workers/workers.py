@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.errors import ConfigurationError, DebugServerError, NotFoundError
-from debug_server.model import SessionStatus
+from debug_server.model import SessionPlan, SessionStatus
 from debug_server.ports import Telemetry
-from debug_server.runner.recovery import WORKER, Adopted, recover
+from debug_server.runner.recovery import Adopted, recover
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 from debug_server.workers.clock import Clock, SystemClock
@@ -164,15 +164,15 @@ class Workers:
         return worker
 
     def _open(self, spec: WorkerSpec, number: int) -> int:
-        about = {"worker": spec.name, "instance": number, "workspace": str(spec.cwd)}
-        session = self._store.sessions.create(requested_by="workers", metadata=about)
-        self._store.sessions.update(session.id, status=SessionStatus.RUNNING)
+        plan, about = SessionPlan(directory=str(spec.cwd)), {"worker": spec.name, "instance": number}
+        session = self._store.sessions.create(requested_by="workers", plan=plan, metadata=about)
+        self._store.sessions.set_status(session.id, SessionStatus.RUNNING)
         return session.id
 
     def _close_sessions(self) -> None:
         for session_id in set(self._sessions) - self._left:  # whoever adopts the others goes on in their sessions
             with contextlib.suppress(DebugServerError):  # an operator has closed it
-                self._store.sessions.update(session_id, status=SessionStatus.COMPLETED)
+                self._store.sessions.set_status(session_id, SessionStatus.COMPLETED)
 
     def _folder(self, name: str, number: int) -> Path:
         return self._runner.paths.artifacts_root.absolute() / "workers" / f"{name}-{number}"
@@ -194,23 +194,24 @@ class Workers:
 
         A conversation has state on both sides: requests under way, half a line. Its other side died.
         """
-        mark = item.command.metadata[WORKER]
-        spec = self._specs.get(mark["name"])
-        if spec is None or isinstance(spec.readiness, HandshakeReadiness) or mark["instance"] >= spec.instances:
+        mark = item.command.plan.worker
+        spec = None if mark is None else self._specs.get(mark.name)
+        if mark is None or spec is None:
             return None
-        if mark["fingerprint"] != spec.numbered(mark["instance"]).fingerprint() or item.command.cancel_requested:
+        if isinstance(spec.readiness, HandshakeReadiness) or mark.instance >= spec.instances:
+            return None
+        if mark.fingerprint != spec.numbered(mark.instance).fingerprint() or item.command.cancel_requested:
             return None
         try:
-            ready = (self._folder(spec.name, mark["instance"]) / "ready").read_text()
+            ready = (self._folder(spec.name, mark.instance) / "ready").read_text()
         except FileNotFoundError:
             return None
-        return (spec.name, mark["instance"]) if ready == str(item.command.id) else None
+        return (spec.name, mark.instance) if ready == str(item.command.id) else None
 
     async def _remove(self, item: Adopted) -> None:
-        mark = item.command.metadata[WORKER]
-        _LOG.info(
-            "worker_removed", extra={"component": "worker", "worker": mark["name"], "command_id": item.command.id}
-        )
+        mark = item.command.plan.worker
+        name = None if mark is None else mark.name
+        _LOG.info("worker_removed", extra={"component": "worker", "worker": name, "command_id": item.command.id})
         grace = {"op": "cancel", "grace": SHORT_GRACE, "message": "its server died"}
         item.running.send(grace)
         follow = self._runner.pipeline.follow_adopted

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from debug_server.app import Local
 from debug_server.engine.sessions import Sessions
-from debug_server.model import Repository
+from debug_server.model import Repository, SessionPlan
 from debug_server.runner.spec import CommandSpec
 from debug_server.service.caller import LOCAL
 from debug_server.service.messages import StartRun
@@ -27,7 +27,7 @@ def hold(local: Local, sessions: Sessions, repository: Repository) -> None:
     elif way == "session":
         sessions.open(repository, commit="main", owner="x")
     elif way == "run":
-        sessions.open(repository, commit="main", owner="x", process=local.supervisor.owner)
+        sessions.open(repository, commit="main", owner="x", plan=SessionPlan(process=local.supervisor.owner))
     elif way == "command":
         session = sessions.open(repository, commit="main", owner="x")
         local.engine.start()

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from debug_server.engine import LocalEngine, Sessions
-from debug_server.engine.artifacts import ARTIFACTS
 from debug_server.engine.housekeeping import Housekeeper
-from debug_server.engine.sessions import is_open
 from debug_server.engine.upkeep import Upkeep
 from debug_server.errors import ConflictError
-from debug_server.model import ArtifactKind, SessionStatus
+from debug_server.model import ArtifactKind, BranchTreePlan, Session, SessionPlan, SessionStatus
 from debug_server.runner.ownership import Owner
 from debug_server.runner.spec import CommandSpec
+from debug_server.store import MetadataStore
 from tests.running import Bench, Workspace, eventually
 
 
@@ -24,7 +23,7 @@ def test_files_of_a_command_whose_server_died_are_kept(bench: Bench) -> None:
     """The command has its end and its server died before it looked for artifacts: the next one does, once."""
     spec = CommandSpec(["sh", "-c", "echo result > out.txt"])
     place = Workspace(bench.workspace)
-    bench.supervisor.run_command(bench.session.id, spec, place, metadata={ARTIFACTS: ["*.txt"]})
+    bench.supervisor.run_command(bench.session.id, spec, place, artifacts=["*.txt"])
     for _ in range(2):
         engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
         engine.start()
@@ -34,9 +33,8 @@ def test_files_of_a_command_whose_server_died_are_kept(bench: Bench) -> None:
         (bench.workspace / "later.txt").touch()  # not that command's any more
 
 
-def test_one_session_s_trouble_is_not_the_others(bench: Bench) -> None:
-    """A session of a repository with settings that cannot be used does not keep a later one from its end."""
-    store = bench.store
+def _stuck(store: MetadataStore, plan: SessionPlan | None = None) -> Session:
+    """A session with a lease of a repository whose settings cannot be used: it can be neither used nor closed."""
     broken = store.repositories.create("broken", "/nowhere", settings={"max_worktrees": "many"})
     row = store.worktrees.add(broken.id, "/nowhere/wt", "pool")
     soon = datetime.now(UTC) + timedelta(hours=1)
@@ -44,8 +42,15 @@ def test_one_session_s_trouble_is_not_the_others(bench: Bench) -> None:
         worktree_id=row.id, owner="x", lease_token="t", commit_sha="c", environment_hash=None, expires_at=soon
     )
     assert leased is not None
-    metadata = {"lease_generation": leased.generation}
-    stuck = store.sessions.create(repository_id=broken.id, worktree_id=row.id, metadata=metadata)
+    return store.sessions.create(
+        repository_id=broken.id, worktree_id=row.id, lease_generation=leased.generation, plan=plan
+    )
+
+
+def test_one_session_s_trouble_is_not_the_others(bench: Bench) -> None:
+    """A session of a repository with settings that cannot be used does not keep a later one from its end."""
+    store = bench.store
+    stuck = _stuck(store)
     expired = store.sessions.create(expires_at=datetime.now(UTC))
     sessions = Sessions.of(store, bench.settings)
     engine = LocalEngine(store=store, supervisor=bench.supervisor, sessions=sessions)
@@ -60,13 +65,14 @@ def test_no_session_keeps_a_server_from_starting(bench: Bench, caplog: pytest.Lo
     """A row that nobody can make sense of is logged: the engine starts, and the sessions after it have what is due."""
     store, owner = bench.store, Owner(bench.settings.paths.owners_dir)
     owner.close()
-    broken = store.sessions.create(metadata={"process": owner.name, "branch_tree": "no mapping"})
-    odd = store.sessions.create(metadata={"branch_tree": "no mapping"})
+    broken = _stuck(store, SessionPlan(process=owner.name))
+    tree = BranchTreePlan(repository="/", path="\0", branch="x", cleanup=True)
+    odd = store.sessions.create(plan=SessionPlan(branch_tree=tree))
     for session in (broken, odd, bench.session):
         bench.supervisor.run_command(
-            session.id, CommandSpec(["touch", "out.txt"]), Workspace(bench.workspace), metadata={ARTIFACTS: ["*.txt"]}
+            session.id, CommandSpec(["touch", "out.txt"]), Workspace(bench.workspace), artifacts=["*.txt"]
         )
-    abandoned = store.sessions.create(metadata={"process": owner.name})
+    abandoned = store.sessions.create(plan=SessionPlan(process=owner.name))
     engine = LocalEngine(store=store, supervisor=bench.supervisor)
     engine.start()
     engine.stop()
@@ -100,7 +106,7 @@ def test_a_session_whose_command_still_runs_is_not_closed(make_bench: Callable[.
     patience, keeper._close_seconds = keeper._close_seconds, 0.0
     with pytest.raises(ConflictError, match="still runs"):
         keeper.close(bench.session, SessionStatus.COMPLETED)
-    assert is_open(bench.store.sessions.get(bench.session.id))
+    assert bench.store.sessions.get(bench.session.id).is_open
     keeper._close_seconds = patience
     keeper.close(bench.session, SessionStatus.COMPLETED)
     assert bench.store.sessions.get(bench.session.id).status is SessionStatus.COMPLETED

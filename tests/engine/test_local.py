@@ -12,7 +12,7 @@ import pytest
 
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.errors import KeeperError, QueueFullError
-from debug_server.model import Command, CommandStatus, ExitReason
+from debug_server.model import Command, CommandStatus, ExitReason, SessionPlan
 from debug_server.runner.settings import RunnerPaths
 from debug_server.runner.spec import CommandSpec
 from debug_server.store import open_store
@@ -234,7 +234,7 @@ def test_two_engines_never_run_a_command_twice(make_bench: MakeBench) -> None:
 
 def test_a_command_that_cannot_be_prepared_ends(bench: Bench) -> None:
     """Its workspace is gone: the row fails with the reason, and the engine goes on."""
-    session = bench.store.sessions.create(metadata={"workspace": str(bench.root / "gone")})
+    session = bench.store.sessions.create(plan=SessionPlan(directory=str(bench.root / "gone")))
     with _running(bench) as engine:
         command = engine.submit(session_id=session.id, spec=CommandSpec(["true"]))
         (ended,) = _await(engine, command)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from debug_server.engine import LocalEngine, QueuedRun
-from debug_server.model import CommandStatus, SessionStatus
+from debug_server.model import CommandStatus, SessionPlan, SessionStatus
 from debug_server.runner.log_reader import LogReader
 from debug_server.runner.spec import CommandSpec
 from tests.home import plain_git
@@ -28,9 +28,13 @@ def test_stdin_is_there_from_the_start(make_bench: MakeBench, mechanism: str) ->
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
     engine.start()
     try:
-        run = QueuedRun(spec=CommandSpec(["md5sum"], stdin_text=text), directory=bench.workspace)
+        run = QueuedRun(
+            spec=CommandSpec(["md5sum"], stdin_text=text), place=SessionPlan(directory=str(bench.workspace))
+        )
         command = engine.queue_run(run)
-        ignored = engine.queue_run(QueuedRun(spec=CommandSpec(["true"], stdin_text=text), directory=bench.workspace))
+        ignored = engine.queue_run(
+            QueuedRun(spec=CommandSpec(["true"], stdin_text=text), place=SessionPlan(directory=str(bench.workspace)))
+        )
         ended = engine.wait(command.id, 60.0)
         assert engine.wait(ignored.id, 60.0).status is CommandStatus.SUCCEEDED
     finally:
@@ -53,7 +57,7 @@ def test_a_workspace_is_leased_when_the_turn_comes(bench: Bench, tmp_path: Path)
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
     repository = bench.store.repositories.create("source", str(source))
     spec = CommandSpec(["sh", "-c", "cat file && echo changed > file"])
-    command = engine.queue_run(QueuedRun(spec=spec, repository_id=repository.id, commit="main"))
+    command = engine.queue_run(QueuedRun(spec=spec, repository_id=repository.id, place=SessionPlan(commit="main")))
     assert bench.store.sessions.get(command.session_id).worktree_id is None
     engine.start()
     try:

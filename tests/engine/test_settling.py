@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from debug_server.engine import LocalEngine
-from debug_server.engine.artifacts import ARTIFACTS
 from debug_server.engine.queued_run import QueuedRun
-from debug_server.model import ArtifactKind, Command, CommandStatus, ExitReason, SessionStatus
+from debug_server.model import ArtifactKind, Command, CommandStatus, ExitReason, SessionPlan, SessionStatus
 from debug_server.runner.launch import run_dir_for
 from debug_server.runner.spec import CommandSpec
 from tests.running import Bench, eventually
@@ -32,7 +31,9 @@ def _running(bench: Bench) -> Iterator[LocalEngine]:
 
 def _queue(engine: LocalEngine, bench: Bench, text: str) -> Command:
     """A command in a session of its own, which is closed at its end, with a file to keep."""
-    run = QueuedRun(spec=CommandSpec(["sh", "-c", text]), directory=bench.workspace, metadata={ARTIFACTS: ["out.txt"]})
+    run = QueuedRun(
+        spec=CommandSpec(["sh", "-c", text]), place=SessionPlan(directory=str(bench.workspace)), artifacts=["out.txt"]
+    )
     return engine.queue_run(run)
 
 
@@ -103,7 +104,7 @@ def test_a_refusal_is_recorded_when_the_store_is_back(make_bench: MakeBench) -> 
     """A command that cannot be prepared while the store is away is told so later; its session is closed."""
     bench = make_bench(busy_seconds=BUSY)
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
-    run = QueuedRun(spec=CommandSpec(["true"]), directory=bench.root / "gone")
+    run = QueuedRun(spec=CommandSpec(["true"]), place=SessionPlan(directory=str(bench.root / "gone")))
     command = engine.queue_run(run)
     claimed = bench.store.queue.claim_next(engine.owner)
     assert claimed is not None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from debug_server.config import load_runner
-from debug_server.model import ArtifactKind, CommandStatus, ExitReason
+from debug_server.model import ArtifactKind, CommandStatus, ExitReason, SessionPlan
 from debug_server.runner import CommandSpec, EnvironmentRequest, RunnerSettings, SessionPatch, WorkerSupervisor
 from debug_server.runner.supervisor import PatchApplicationError
 from debug_server.store import MetadataStore, open_store
@@ -191,7 +191,7 @@ def _supervisor(place: Path, *arguments: str, status: int = 0) -> tuple[bytes, b
 
 def test_a_session_is_worked_off_in_order(place: Path, metadata_store: MetadataStore) -> None:
     """``--session ID``: the waiting commands in order, streamed, one more by --command, nothing of ours on stdout."""
-    session = metadata_store.sessions.create(metadata={"workspace": str(place)})
+    session = metadata_store.sessions.create(plan=SessionPlan(directory=str(place)))
     for text in ("echo one", "echo two; echo aside >&2", "echo three"):
         metadata_store.commands.add(session_id=session.id, argv=["sh", "-c", text])
     said, aside = _supervisor(place, "--session", str(session.id), "--command", "echo four")
@@ -203,13 +203,13 @@ def test_a_session_is_worked_off_in_order(place: Path, metadata_store: MetadataS
 
 def test_a_session_with_nothing_to_do(place: Path, metadata_store: MetadataStore) -> None:
     """Status 0, and not a word."""
-    session = metadata_store.sessions.create(metadata={"workspace": str(place)})
+    session = metadata_store.sessions.create(plan=SessionPlan(directory=str(place)))
     assert _supervisor(place, "--session", str(session.id)) == (b"", b"")
 
 
 def test_the_first_failure_is_the_status(place: Path, metadata_store: MetadataStore) -> None:
     """Everything is run; the status is that of the first command that did not succeed."""
-    session = metadata_store.sessions.create(metadata={"workspace": str(place)})
+    session = metadata_store.sessions.create(plan=SessionPlan(directory=str(place)))
     for text in ("true", "exit 7", "exit 8", "touch last"):
         metadata_store.commands.add(session_id=session.id, argv=["sh", "-c", text])
     _supervisor(place, "--session", str(session.id), status=7)
@@ -218,7 +218,7 @@ def test_the_first_failure_is_the_status(place: Path, metadata_store: MetadataSt
 
 def test_a_program_that_cannot_be_started(place: Path, metadata_store: MetadataStore) -> None:
     """127, and one line that names it."""
-    session = metadata_store.sessions.create(metadata={"workspace": str(place)})
+    session = metadata_store.sessions.create(plan=SessionPlan(directory=str(place)))
     metadata_store.commands.add(session_id=session.id, argv=["no-such-program"])
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "debug_server.runner.supervisor", "--session", str(session.id)],

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from debug_server.events import EventFeed
-from debug_server.model import CommandStatus
+from debug_server.model import CommandStatus, SessionPlan
 from debug_server.runner.launch import run_dir_for
 from debug_server.store import MetadataStore, open_store
 from tests.soak import keepers, nursery
@@ -57,7 +57,7 @@ class Campaign:
         self._cursor = 0
         self._open: set[int] = set()
         (root / "workspace").mkdir()
-        self._session = self.store.sessions.create(metadata={"workspace": str(root / "workspace")}).id
+        self._session = self.store.sessions.create(plan=SessionPlan(directory=str(root / "workspace"))).id
 
     # -- phases ---------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from debug_server.model import CommandStatus
+from debug_server.model import CommandStatus, SessionPlan
 from debug_server.store import open_store
 from tests.soak import nursery
 from tests.soak.check import Result
@@ -35,7 +35,7 @@ class FullDisk:
         self._workspace = self._root / "workspace"
         self._workspace.mkdir()
         self.store = open_store(nursery.database(self._root))
-        self._session = self.store.sessions.create(metadata={"workspace": str(self._workspace)}).id
+        self._session = self.store.sessions.create(plan=SessionPlan(directory=str(self._workspace))).id
         self._nursery = Nursery(self._root, "auto")
         self._submitted: list[int] = []
         self._kills = 0

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from debug_server.app import Local
-from debug_server.engine.wanted_environment import WantedEnvironment
 from debug_server.errors import CapacityExhaustedError, EnvironmentBuildError, LeaseLostError
-from debug_server.model import Limits
+from debug_server.model import EnvironmentPlan, Limits
 from debug_server.surfaces.cli.run import CheckoutOptions, RunOptions, run_checkout
 from debug_server.worktrees import WorktreeLease
 from debug_server.worktrees.mount import list_mounts
@@ -136,7 +135,7 @@ class Tenant:
                 repository=str(self._place.remote),
                 commit=self._commit(),
                 patch=patch,
-                environment=WantedEnvironment(manifests=["soak-requirements.txt"]),
+                environment=EnvironmentPlan(manifests=("soak-requirements.txt",)),
                 artifacts=[],
             ),
         )

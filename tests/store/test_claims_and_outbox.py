@@ -48,7 +48,7 @@ def end(store: MetadataStore, session: Session) -> None:
     for command in store.commands.in_session(session.id):
         store.commands.start(command.id, attempt=1, owner="engine", handle={}, log_path="/l")
         store.commands.finish(command.id, attempt=1, owner="engine", record=DONE)
-    store.sessions.update(session.id, status=SessionStatus.COMPLETED)
+    store.sessions.set_status(session.id, SessionStatus.COMPLETED)
 
 
 def test_what_is_taken_is_refused_with_its_holder(store: MetadataStore) -> None:

@@ -7,12 +7,12 @@ from debug_server.store import MetadataStore
 
 def test_the_names_of_the_python_api(store: MetadataStore) -> None:
     """What callers of the Python API write does what the members do."""
-    repository = store.create_repository(name="r", remote_url="/somewhere", default_branch="main")
-    assert store.get_repository_by_name("r") == store.repositories.get(repository.id) == repository
-    session = store.create_session(repository_id=repository.id)
+    repository = store.repositories.create(name="r", remote_url="/somewhere", default_branch="main")
+    assert store.repositories.by_name("r") == store.repositories.get(repository.id) == repository
+    session = store.sessions.create(repository_id=repository.id)
     assert store.sessions.get(session.id) == session
     command = store.commands.add(session_id=session.id, argv=["true"])
-    assert store.list_commands(session.id) == [command]
+    assert store.commands.in_session(session.id) == [command]
 
 
 def test_members_announce_to_the_same_listeners(store: MetadataStore) -> None:

@@ -65,24 +65,23 @@ def test_sessions_keep_what_they_are_given(store: MetadataStore, clock: Clock) -
 
 def test_a_session_ends_once(store: MetadataStore, session: Session) -> None:
     """pending -> running -> completed; no way back, no second end, and an event for each change."""
-    store.sessions.update(session.id, status=SessionStatus.RUNNING)
+    store.sessions.set_status(session.id, SessionStatus.RUNNING)
     with pytest.raises(ConflictError, match="running and cannot become pending"):
-        store.sessions.update(session.id, status=SessionStatus.PENDING)
-    store.sessions.update(session.id, status=SessionStatus.COMPLETED)
+        store.sessions.set_status(session.id, SessionStatus.PENDING)
+    store.sessions.set_status(session.id, SessionStatus.COMPLETED)
     for status in (SessionStatus.RUNNING, SessionStatus.CANCELLED):
         with pytest.raises(ConflictError, match="completed"):
-            store.sessions.update(session.id, status=status)
-    assert store.sessions.update(session.id, metadata={"note": "late"}).metadata == {"note": "late"}
+            store.sessions.set_status(session.id, status)
     kinds = [event.kind for event in store.events.read(session_id=session.id)]
     assert kinds == ["session.created", "session.running", "session.completed"]
     with pytest.raises(NotFoundError):
-        store.sessions.update(99, status=SessionStatus.RUNNING)
+        store.sessions.set_status(99, SessionStatus.RUNNING)
 
 
 def test_listing_sessions(store: MetadataStore) -> None:
     """Filters narrow the list; the cursor goes through it in pages without a repeat."""
     ids = [store.sessions.create().id for _ in range(5)]
-    store.sessions.update(ids[1], status=SessionStatus.RUNNING)
+    store.sessions.set_status(ids[1], SessionStatus.RUNNING)
     assert [session.id for session in store.sessions.page(status=SessionStatus.RUNNING)] == [ids[1]]
     first = store.sessions.page(limit=3)
     rest = store.sessions.page(after=first[-1].id, limit=3)
@@ -95,7 +94,7 @@ def test_heartbeat_and_expiry(store: MetadataStore, clock: Clock) -> None:
     lasting = store.sessions.create()
     short = store.sessions.create(expires_at=clock() + timedelta(seconds=10))
     ended = store.sessions.create(expires_at=clock() + timedelta(seconds=10))
-    store.sessions.update(ended.id, status=SessionStatus.CANCELLED)
+    store.sessions.set_status(ended.id, SessionStatus.CANCELLED)
     before, now = clock(), clock.move(10)
     store.sessions.touch([lasting.id, ended.id, 99])
     assert store.sessions.get(lasting.id).updated_at == now

@@ -253,7 +253,7 @@ def test_a_shutdown_that_cannot_be_carried_out_is_given_up(
                     await workers.drained()
                 assert worker.status()["phase"] != "stopped"
                 workers._close_sessions()
-                assert bench.store.get_session(worker.session_id).status is SessionStatus.RUNNING
+                assert bench.store.sessions.get(worker.session_id).status is SessionStatus.RUNNING
             finally:
                 os.kill(keeper, signal.SIGCONT)
             await until(lambda: worker.status()["phase"] == "stopped")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from debug_server.engine.wanted_environment import WantedEnvironment
+from debug_server.model import EnvironmentPlan
 
 Manifests = Annotated[list[str] | None, typer.Option("--manifest", help="what the environment is built from")]
 Python = Annotated[str | None, typer.Option("--python", help="the environment's Python version")]
@@ -16,6 +16,6 @@ Groups = Annotated[list[str] | None, typer.Option("--group", help="a dependency 
 
 def wanted_environment(
     manifest: list[str] | None, python: str | None, extra: list[str] | None, group: list[str] | None
-) -> WantedEnvironment:
+) -> EnvironmentPlan | None:
     """What the options say together."""
-    return WantedEnvironment(manifests=manifest or [], python=python, extras=extra or [], groups=group or [])
+    return EnvironmentPlan.of(manifests=manifest or [], python=python, extras=extra or [], groups=group or [])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from debug_server.engine import SessionWorkspace
 from debug_server.errors import DebugServerError
-from debug_server.model import Limits
+from debug_server.model import Limits, SessionPlan
 from debug_server.model.extras import install_command
 from debug_server.runner.environments.builders import CONDA_PROGRAMS
 from debug_server.runner.environments.uv_builder import find_uv
@@ -112,7 +112,7 @@ def _trial_run(settings: RunnerSettings) -> str:
         store = open_store(f"sqlite:///{root}/metadata.db")
         supervisor = WorkerSupervisor(metadata_store=store, paths=trial.paths, environment_manager=None, settings=trial)
         try:
-            session = store.sessions.create(metadata={"workspace": folder})
+            session = store.sessions.create(plan=SessionPlan(directory=folder))
             spec = CommandSpec(shell_command(settings.default_shell, "exit 0"))
             record = supervisor.run_command(session.id, spec, SessionWorkspace(path=root)).exit
         finally:

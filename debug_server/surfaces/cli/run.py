@@ -13,17 +13,15 @@ from pathlib import Path
 from types import FrameType
 
 from debug_server.engine import SessionWorkspace
-from debug_server.engine.artifacts import ARTIFACTS
 from debug_server.engine.attempts import attempt
 from debug_server.engine.sessions import SESSION_END
-from debug_server.engine.wanted_environment import WantedEnvironment
 from debug_server.errors import (
     CommandExecutionError,
     DebugServerError,
     EnvironmentBuildError,
     PatchApplicationError,
 )
-from debug_server.model import Limits, Session, SessionStatus
+from debug_server.model import EnvironmentPlan, Limits, Session, SessionPlan, SessionStatus
 from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.surfaces.cli.outcome import BROKEN_PIPE, CANCELLED, FAILURE, exit_status, summary
@@ -56,7 +54,7 @@ class CheckoutOptions:
     repository: str
     commit: str
     patch: Path | None
-    environment: WantedEnvironment
+    environment: EnvironmentPlan | None
     artifacts: list[str]
 
 
@@ -64,7 +62,7 @@ def run_here(local: LocalParts, options: RunOptions) -> int:
     """Run in the current directory with our streams; returns the exit status."""
     spec, lease = _spec(options), SessionWorkspace(path=Path.cwd())
     local.bare_supervisor.check(spec, lease)  # a request that is refused leaves no session
-    session = local.store.sessions.create(metadata={"workspace": str(lease.path)})
+    session = local.store.sessions.create(plan=SessionPlan(directory=str(lease.path)))
     stdin = _stdin(local, spec, session)
     printer = Printer(on_broken=lambda: _end_all(local.bare_supervisor))
     try:
@@ -93,7 +91,7 @@ def _close_over(local: LocalParts, session: Session) -> None:
     commands = local.store.commands.in_session(session.id)
     if all(command.status.terminal for command in commands):
         ended = SESSION_END[commands[-1].status] if commands else SessionStatus.CANCELLED
-        local.store.sessions.update(session.id, status=ended)
+        local.store.sessions.set_status(session.id, ended)
 
 
 def run_checkout(local: LocalParts, options: RunOptions, checkout: CheckoutOptions) -> int:
@@ -101,7 +99,7 @@ def run_checkout(local: LocalParts, options: RunOptions, checkout: CheckoutOptio
     patch = None if checkout.patch is None else SessionPatch(patch_bytes(checkout.patch))
     check_patterns(checkout.artifacts)
     spec = _spec(options)
-    supervisor = local.supervisor if checkout.environment.is_any else local.bare_supervisor
+    supervisor = local.supervisor if checkout.environment is not None else local.bare_supervisor
     supervisor.check(spec, SessionWorkspace(path=Path.cwd()))
     _settle(local, supervisor)
     session = _open(local, checkout, supervisor.owner)
@@ -129,7 +127,12 @@ def _open(local: LocalParts, checkout: CheckoutOptions, process: str) -> Session
         repository = local.sessions.reach(checkout.repository)
         done(f"{repository.name} from {repository.remote_url}")
     with timed_stage("workspace", checkout.commit) as done:
-        session = local.sessions.open(repository, commit=checkout.commit, owner=f"run-{os.getpid()}", process=process)
+        session = local.sessions.open(
+            repository,
+            commit=checkout.commit,
+            owner=f"run-{os.getpid()}",
+            plan=SessionPlan(environment=checkout.environment, process=process),
+        )
         done((session.commit_sha or "")[:12])
     return session
 
@@ -146,7 +149,7 @@ def _run_in(
     *,
     quiet: bool,
 ) -> int:
-    request = checkout.environment.request(session.id, lease.path)
+    request = local.sessions.environment(session, lease.path)
     if request is None and patch is None:  # else its log says it
         stage("run", shlex.join(spec.argv))
     printer = Printer(system=True, on_broken=lambda: _end_all(supervisor))
@@ -161,7 +164,7 @@ def _run_in(
                 stream_observers=[printer],
                 terminal_size=terminal_size(),
                 observer_seconds=FOR_EVER,
-                metadata={ARTIFACTS: checkout.artifacts} if checkout.artifacts else None,
+                artifacts=checkout.artifacts,
             )
     except (CommandExecutionError, PatchApplicationError, EnvironmentBuildError, KeyboardInterrupt):
         return _tell_end(local, session, printer)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from debug_server.engine.wanted_environment import WantedEnvironment
 from debug_server.errors import DebugServerError, InvalidInputError
+from debug_server.model import EnvironmentPlan
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python, wanted_environment
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import (
@@ -85,7 +85,7 @@ def _checkout(
     repo: str | None,
     commit: str | None,
     patch: Path | None,
-    environment: WantedEnvironment,
+    environment: EnvironmentPlan | None,
     artifacts: list[str],
 ) -> CheckoutOptions | None:
     if repo is not None:
@@ -96,13 +96,14 @@ def _checkout(
             environment=environment,
             artifacts=artifacts,
         )
+    wanted = environment or EnvironmentPlan()
     given = {
         "--commit": commit,
         "--patch": patch,
-        "--manifest": environment.manifests,
-        "--python": environment.python,
-        "--extra": environment.extras,
-        "--group": environment.groups,
+        "--manifest": wanted.manifests,
+        "--python": wanted.python,
+        "--extra": wanted.extras,
+        "--group": wanted.groups,
         "--artifact": artifacts,
     }
     for name, value in given.items():

@@ -26,6 +26,7 @@ class Plan:
     stdin_text: str | None = None
     pre_kill: Sequence[str] = ()  # beside the tree, before it is ended
     containers: bool = False  # it makes containers, and control groups for them
+    after: tuple[str, ...] = ()  # a program to run when the task is over
     metadata: Mapping[str, Any] = field(default_factory=dict)  # more of its session's
 
 

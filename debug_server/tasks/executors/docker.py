@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from debug_server.config.tasks import TasksConfig
-from debug_server.engine.own_places import AFTER
 from debug_server.errors import InvalidInputError
 from debug_server.tasks.executors.base import Plan, fits, passed_on, variables
 from debug_server.tasks.models import RunnerSandbox, RunnerSubmit
@@ -58,7 +57,8 @@ class DockerExecutor:
             env={**quiet, **connection},
             pre_kill=remove,
             containers=True,
-            metadata={AFTER: remove, CIDFILE: str(cidfile)},
+            after=tuple(remove),
+            metadata={CIDFILE: str(cidfile)},
         )
 
     def _program(self) -> str:

@@ -212,7 +212,7 @@ def test_a_session_that_nobody_was_told_of(base: Path, processes: Callable[..., 
     remote = small_remote(base / "remote")
     process = processes().started()
     with open_store(f"sqlite:///{base}/data/metadata.db") as store:
-        _, secret = store.create_token("owner", ["admin"])
+        _, secret = store.tokens.create("owner", ["admin"])
         headers = {"Authorization": f"Bearer {secret}"}
         registered = {"name": "repo", "remote_url": str(remote.path)}
         answered(httpx.post(f"{process.url}/repository/init", json=registered, headers=headers, timeout=SECONDS), 201)
@@ -221,13 +221,13 @@ def test_a_session_that_nobody_was_told_of(base: Path, processes: Callable[..., 
             head = f"POST /sessions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {secret}\r\n"
             head += f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
             client.sendall((head + text).encode())
-            eventually(store.list_sessions, what="the session")
+            eventually(store.sessions.page, what="the session")
             process.kill()
         process = processes().started()
         with httpx.Client(base_url=process.url, headers=headers, timeout=SECONDS) as owner:
             (session,) = answered(owner.get("/sessions"), 200)["items"]
             answered(owner.delete(f"/sessions/{session['id']}"), 200)
-        assert [row.status for row in store.list_worktrees()] == [WorktreeStatus.IDLE]
+        assert [row.status for row in store.worktrees.page()] == [WorktreeStatus.IDLE]
 
 
 def test_another_live_server_s_request_is_not_taken(served: Served) -> None:

@@ -1,0 +1,156 @@
+"""Plans: what was asked of a session or a command beyond its columns.
+
+A plan steers the engine, so it is typed and versioned, has a column of its own, and never changes once it is written.
+``metadata`` belongs to whoever asked and steers nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from debug_server.errors import StoreUnavailableError
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentPlan:
+    """The environment that a session's commands run in."""
+
+    manifests: tuple[str, ...] = ()  # by their names in the workspace
+    python: str | None = None
+    extras: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        manifests: Sequence[str] = (),
+        python: str | None = None,
+        extras: Sequence[str] = (),
+        groups: Sequence[str] = (),
+    ) -> Self | None:
+        """None when nothing is asked for: then commands run without an environment of their own."""
+        if not (manifests or python or extras or groups):
+            return None
+        return cls(manifests=tuple(manifests), python=python, extras=tuple(extras), groups=tuple(groups))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchTreePlan:
+    """A worktree of somebody's repository, on a branch."""
+
+    repository: str
+    path: str
+    branch: str
+    cleanup: bool  # remove the worktree when the session closes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerMark:
+    """Which instance of which declared worker a command is, so that the next server finds it again."""
+
+    name: str
+    instance: int
+    fingerprint: str  # of the declaration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPlan:
+    """Where a session's commands run, in which environment, and what its end brings.
+
+    At most one of ``directory``, ``commit``, ``scratch`` and ``branch_tree`` is set; a session that was opened with a
+    lease has none of them.
+    """
+
+    directory: str | None = None  # an existing directory
+    commit: str | None = None  # lease a workspace of this commit when the first command's turn comes
+    scratch: bool = False  # an empty directory, removed at the end
+    branch_tree: BranchTreePlan | None = None
+    environment: EnvironmentPlan | None = None
+    process: str | None = None  # close the session once this process is dead and its commands have ended
+    after: tuple[str, ...] = ()  # argv of a program to run when the session closes
+    forked_from: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """For a column."""
+        return _to_json(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """From a column."""
+        known = _known(cls, data, "session")
+        if (tree := known.get("branch_tree")) is not None:
+            known["branch_tree"] = BranchTreePlan(**tree)
+        if (wanted := known.get("environment")) is not None:
+            known["environment"] = EnvironmentPlan(**_tuples(wanted))
+        return cls(**known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandPlan:
+    """How a command is run, and what its end brings."""
+
+    inline: bool = False  # its caller waits in the process that started it
+    worker: WorkerMark | None = None  # it is one start of a supervised worker, whose supervisor deals with its end
+    closes_session: bool = False  # it is the session's last
+    artifacts: tuple[str, ...] = ()  # patterns of files to keep when it has ended
+    require: tuple[str, ...] = ()  # limits that must really be enforced
+    stdin: bool = False  # a pipe to write to
+    wrapper: tuple[str, ...] = ()
+    pre_kill: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()  # variables whose values the log must not hold
+    containers: bool = False
+    relay: bool = False
+    orphan_seconds: float | None = None
+
+    @property
+    def has_conclusion(self) -> bool:
+        """Whether something is to be done after the command's end."""
+        return bool(self.artifacts) or self.closes_session or self.inline
+
+    def to_json(self) -> dict[str, Any]:
+        """For a column."""
+        return _to_json(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """From a column."""
+        known = _known(cls, data, "command")
+        if (mark := known.get("worker")) is not None:
+            known["worker"] = WorkerMark(**mark)
+        return cls(**known)
+
+
+def _to_json(value: Any) -> dict[str, Any]:
+    """The version, and the fields that differ from their defaults."""
+    said = {item.name: getattr(value, item.name) for item in fields(value)}
+    return {"version": VERSION} | {
+        item.name: _plain(said[item.name]) for item in fields(value) if said[item.name] != item.default
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    if hasattr(value, "__dataclass_fields__"):
+        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+    return value
+
+
+def _known(cls: type, data: dict[str, Any], what: str) -> dict[str, Any]:
+    version = data.get("version", VERSION)
+    names = {item.name for item in fields(cls)}
+    given = {name: value for name, value in data.items() if name != "version"}
+    if version != VERSION or not given.keys() <= names:
+        raise StoreUnavailableError(
+            f"a {what} in the database was written by a newer debug-server (plan version {version}): upgrade this one"
+        )
+    return _tuples(given)
+
+
+def _tuples(data: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
