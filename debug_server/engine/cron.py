@@ -1,11 +1,13 @@
-"""When a schedule is due: cron's five fields and the forms that people write, in a time zone.
+"""When a schedule is due: five cron fields and the forms that people write, in a time zone.
 
     Mon 08:00          on Mondays at eight; Mon-Fri 08:00, Mon,Thu 08:00
     08:00, daily 08:00
+    @hourly, @daily, @weekly, @monthly, @yearly
     */15 * * * *       minute, hour, day of month, month, day of week (0 or 7 is Sunday; names in both)
 
-As cron has it, a day matches when day of month or day of week do, if both are restricted. A time that the clock skips
-in spring is due as much later as the clock skipped (02:30 at 03:30); one that it shows twice in autumn is due once.
+The fields mean what they mean to Debian's cron. When both kinds of day are restricted, one that matches is enough.
+A fixed time that the clock skips in spring is due at once after the change; one that it shows twice in autumn is due
+the first time only. Rules with ``*`` in minute or hour follow the time that passes.
 """
 
 from __future__ import annotations
@@ -15,14 +17,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from cronsim import CronSim, CronSimError
+
 from debug_server.errors import InvalidInputError
 
-_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_NAMES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
 _CLOCK = re.compile(r"(?:(?P<days>[A-Za-z,-]+)\s+)?(?P<hour>\d{1,2}):(?P<minute>\d{2})")
-_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of month", 1, 31), ("month", 1, 12), ("day of week", 0, 7))
-_LOOK_BACK_HOURS = (1, 24, 24 * 8, 24 * 32, 24 * 367)
-_SEARCH_DAYS = 366 * 8 + 2  # the 29th of February comes at the latest after eight years
+_LONG_NAME = re.compile(r"\b([A-Za-z]{3})[A-Za-z]+\b")  # Monday, January
+_TO_SUNDAY = re.compile(r"-sun\b|-0\b", re.IGNORECASE)  # Sat-Sun: a week ends with day 7
+_FIELDS = ("minute", "hour", "day-of-month", "month", "day-of-week")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,48 +41,17 @@ class Rule:
     """The minutes at which something is due."""
 
     text: str
+    fields: str  # as cronsim takes them
     zone: ZoneInfo
-    minutes: frozenset[int]
-    hours: frozenset[int]
-    month_days: frozenset[int]
-    months: frozenset[int]
-    week_days: frozenset[int]  # 0 is Sunday
-    either_day: bool  # both kinds of day are restricted: one of them is enough
 
     def after(self, moment: datetime) -> datetime:
         """The first time that is due after ``moment``, in UTC."""
-        local = moment.astimezone(self.zone)
-        day = local.date()
-        for _ in range(_SEARCH_DAYS):
-            if self._on(day.year, day.month, day.day):
-                for hour in sorted(self.hours):
-                    for minute in sorted(self.minutes):
-                        wall = datetime(day.year, day.month, day.day, hour, minute, tzinfo=self.zone)
-                        due = wall.astimezone(UTC)
-                        if due > moment:
-                            return due
-            day += timedelta(days=1)
-        raise InvalidInputError(f"schedule {self.text!r} is never due: no month has such a day")
+        return next(CronSim(self.fields, moment.astimezone(self.zone))).astimezone(UTC)
 
     def latest(self, due: datetime, now: datetime) -> datetime:
-        """The last time from ``due``, which is one, to ``now``; a rule of every minute is not walked for weeks."""
-        for hours in _LOOK_BACK_HOURS:
-            start = now - timedelta(hours=hours)
-            if start <= due:
-                break
-            if (found := self.after(start)) <= now:
-                due = found
-                break
-        while (following := self.after(due)) <= now:
-            due = following
-        return due
-
-    def _on(self, year: int, month: int, day: int) -> bool:
-        if month not in self.months:
-            return False
-        by_month = day in self.month_days
-        by_week = datetime(year, month, day).isoweekday() % 7 in self.week_days
-        return by_month or by_week if self.either_day else by_month and by_week
+        """The last time from ``due``, which is one, to ``now``."""
+        just_after = now.astimezone(self.zone) + timedelta(seconds=1)
+        return max(due, next(CronSim(self.fields, just_after, reverse=True)).astimezone(UTC))
 
 
 def parse_rule(text: str, zone: str = "UTC") -> Rule:
@@ -80,58 +60,33 @@ def parse_rule(text: str, zone: str = "UTC") -> Rule:
         place = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise InvalidInputError(f"time zone {zone!r} is not known: use a name such as Europe/Berlin or UTC") from error
-    fields = _clock_fields(text) or text.split()
+    fields = _fields(text)
     if len(fields) != len(_FIELDS):
         raise InvalidInputError(f"schedule {text!r} is neither five cron fields nor a time such as 'Mon 08:00'")
-    sets = [_field(field, *bounds, text) for field, bounds in zip(fields, _FIELDS, strict=True)]
-    rule = Rule(
-        text=text,
-        zone=place,
-        minutes=sets[0],
-        hours=sets[1],
-        month_days=sets[2],
-        months=sets[3],
-        week_days=frozenset(number % 7 for number in sets[4]),
-        either_day=fields[2] != "*" and fields[4] != "*",
-    )
-    rule.after(datetime(2024, 1, 1, tzinfo=UTC))  # a day that no month has is said here, not at midnight
+    rule = Rule(text=text, fields=" ".join(fields), zone=place)
+    try:
+        rule.after(datetime(2024, 1, 1, tzinfo=UTC))
+    except CronSimError as error:
+        raise _wrong(text, fields, error) from error
+    except StopIteration:
+        raise InvalidInputError(f"schedule {text!r} is never due: no month has such a day") from None
     return rule
 
 
-def _clock_fields(text: str) -> list[str] | None:
-    found = _CLOCK.fullmatch(text.strip())
-    if found is None:
-        return None
-    days = found["days"] or "*"
-    return [found["minute"], found["hour"], "*", "*", "*" if days.lower() == "daily" else days]
+def _fields(text: str) -> list[str]:
+    words = _NAMES.get(text.strip().lower(), text).split()
+    if found := _CLOCK.fullmatch(text.strip()):
+        days = found["days"] or "*"
+        words = [found["minute"], found["hour"], "*", "*", "*" if days.lower() == "daily" else days]
+    if len(words) != len(_FIELDS):
+        return words
+    *others, month, week = words
+    return [*others, _LONG_NAME.sub(r"\1", month), _TO_SUNDAY.sub("-7", _LONG_NAME.sub(r"\1", week))]
 
 
-def _field(field: str, name: str, low: int, high: int, text: str) -> frozenset[int]:
-    found: set[int] = set()
-    for item in field.split(","):
-        span, _, step = item.partition("/")
-        if step and (not step.isdigit() or int(step) == 0):
-            raise InvalidInputError(f"schedule {text!r}: step {step!r} of {name} must be a number above zero")
-        if span == "*":
-            first, last = low, high
-        else:
-            begin, dash, end = span.partition("-")
-            first = _number(begin, name, low, high, text)
-            last = _number(end, name, low, high, text) if dash else (high if step else first)
-        if name == "day of week" and last < first:  # Sat-Sun
-            last += 7
-        if last < first:
-            raise InvalidInputError(f"schedule {text!r}: the range {span!r} of {name} runs backwards")
-        found.update(range(first, last + 1, int(step or 1)))
-    return frozenset(found)
-
-
-def _number(word: str, name: str, low: int, high: int, text: str) -> int:
-    lower = word.lower()
-    if name == "day of week" and lower[:3] in _DAYS and lower.isalpha():
-        return _DAYS.index(lower[:3])
-    if name == "month" and lower[:3] in _MONTHS and lower.isalpha():
-        return _MONTHS.index(lower[:3]) + 1
-    if not word.isdigit() or not low <= int(word) <= high:
-        raise InvalidInputError(f"schedule {text!r}: {name} {word!r} must be from {low} to {high}")
-    return int(word)
+def _wrong(text: str, fields: list[str], error: CronSimError) -> InvalidInputError:
+    name = str(error).removeprefix("Bad ")
+    if name == "day-of-month" and fields[2].isdigit() and 1 <= int(fields[2]) <= 31:
+        return InvalidInputError(f"schedule {text!r} is never due: no such month has a day {fields[2]}")
+    value = fields[_FIELDS.index(name)] if name in _FIELDS else text
+    return InvalidInputError(f"schedule {text!r}: {name} {value!r} is not valid")
