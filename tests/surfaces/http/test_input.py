@@ -19,6 +19,7 @@ from debug_server.runner import pipeline
 from debug_server.runner.keeper.rundir import HANDLE
 from debug_server.runner.launch import launch, read_json, run_dir_for
 from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.watchdog import Watchdog
 from debug_server.service import stdin
 from debug_server.service.commands import CommandVerbs
 from tests.running import eventually
@@ -130,6 +131,7 @@ def test_bodies_that_another_site_could_send_are_refused(shared: Served) -> None
 def test_a_server_whose_slots_are_stuck_is_not_ready(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """While every slot is held by a keeper that does not answer, /readyz says so, and says ok again afterwards."""
     monkeypatch.setattr(probe, "_SECONDS", 0.5)
+    monkeypatch.setattr(Watchdog, "look", lambda *_: None)  # it would wake the keepers
     slots = served.local.settings.max_concurrency
     commands = [served.submit(served.session(), "sleep", "600") for _ in range(slots)]
     with ExitStack() as frozen:
