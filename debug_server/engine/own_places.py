@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -74,7 +73,7 @@ class OwnPlaces:
         _LOG.warning("removal_incomplete", extra={"session_id": session.id, "left": [str(item) for item in left]})
         return Cleanup(succeeded=False, message=f"{place} could not be removed: {'; '.join(map(str, left))}")
 
-    def retry(self, is_over: Callable[[Session], bool]) -> None:
+    def retry(self) -> None:
         """Remove the scratch folders of closed sessions that resisted; what a session's row says follows.
 
         Not the trees on branches: they are in a folder of the user's, who was told, and may use the path by now.
@@ -86,7 +85,7 @@ class OwnPlaces:
         for name in names:
             with suppress(NotFoundError):  # another store's
                 session = self._store.sessions.get(int(name))
-                if session.plan.scratch and is_over(session) and not remove_tree(self._scratch(session)):
+                if session.plan.scratch and not session.is_open and not remove_tree(self._scratch(session)):
                     _LOG.info("removal_completed", extra={"session_id": session.id})
                     self._store.sessions.set_cleanup(session.id, _REMOVED_LATER)
 

@@ -304,7 +304,7 @@ class Sessions:
 
     def retry_removals(self) -> None:
         """Remove what closed sessions left because it resisted."""
-        self._own.retry(lambda session: not is_open(session))
+        self._own.retry()
 
     def diff(self, session: Session) -> bytes:
         """What the session's commands (and its patch) changed, as a patch that applies to its commit."""

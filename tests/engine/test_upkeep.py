@@ -13,9 +13,9 @@ import pytest
 
 from debug_server.app import Local
 from debug_server.config import EnvironmentsConfig, WorkspacesConfig
-from debug_server.engine.own_places import CLEANUP, SCRATCH
 from debug_server.engine.upkeep import Upkeep
 from debug_server.errors import EnvironmentBuildError
+from debug_server.model import SessionPlan
 from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest, workspace_environment
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.worktrees.mount import detach, list_mounts
@@ -65,10 +65,15 @@ def _unwritable(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", "-l", folder], check=True)
 
 
+def _cleaned(local: Local, session_id: int) -> bool | None:
+    cleanup = local.store.sessions.get(session_id).cleanup
+    return None if cleanup is None else cleanup.succeeded
+
+
 def test_a_scratch_folder_that_resisted_goes_later(local: Local) -> None:
     """What could not be removed when its session closed is removed by the upkeep, and the session says so; the folder
     of an open session, and one of no session, stay."""
-    resisting, in_use = (local.store.create_session(metadata={SCRATCH: True}) for _ in range(2))
+    resisting, in_use = (local.store.sessions.create(plan=SessionPlan(scratch=True)) for _ in range(2))
     for session in (resisting, in_use):
         local.sessions.prepare(session)
     folders = [local.sessions.workspace(session).path for session in (resisting, in_use)]
@@ -79,11 +84,11 @@ def test_a_scratch_folder_that_resisted_goes_later(local: Local) -> None:
     with _unwritable(scratch):
         closed = local.sessions.close(resisting)
         upkeep.sweep()
-        assert closed.metadata[CLEANUP]["succeeded"] is False and folders[0].exists()
-        assert local.store.get_session(resisting.id).metadata[CLEANUP]["succeeded"] is False
+        assert closed.cleanup is not None and not closed.cleanup.succeeded and folders[0].exists()
+        assert _cleaned(local, resisting.id) is False
     upkeep.sweep()
     assert [path.exists() for path in (*folders, unknown)] == [False, True, True]
-    assert local.store.get_session(resisting.id).metadata[CLEANUP]["succeeded"] is True
+    assert _cleaned(local, resisting.id) is True
 
 
 def test_expired_leases_come_back_without_an_acquirer(local: Local, remote: Remote) -> None:

@@ -72,7 +72,7 @@ def test_a_crowd_at_the_grpc_port_keeps_nobody_out(tmp_path: Path) -> None:
     """With 256 files, 300 connections that send nothing, or a handshake and nothing more, stop neither HTTP nor, for
     longer than their timeout, gRPC; all of them are ended, and the log stays small."""
     with open_local(tmp_path) as local:
-        secret = local.store.create_token("tester", ["admin"])[1]
+        secret = local.store.tokens.create("tester", ["admin"])[1]
     port = lasting_port()
     with _serving(tmp_path, port) as process:
         assert _call(port) == health_pb2.HealthCheckResponse.SERVING

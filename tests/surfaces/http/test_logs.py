@@ -226,7 +226,7 @@ def test_small_writes_travel_together(shared: Served) -> None:
     program = "import os, time\nfor n in range(400): os.write(1, b'%03d\\n' % n); time.sleep(0.001)\ninput()"
     command = shared.submit(shared.session(), sys.executable, "-c", program, stdin=True)
     expected = "".join(f"{number:03}\n" for number in range(400))
-    path = Path(eventually(lambda: shared.local.store.get_command(command).log_path, what="a log"))
+    path = Path(eventually(lambda: shared.local.store.commands.get(command).log_path, what="a log"))
     eventually(lambda: path.stat().st_size == len(expected), what="all of the output")
     written = Path(f"{path}.idx").stat().st_size // RECORD.size
     with shared.socket(f"/commands/{command}/log") as socket:
