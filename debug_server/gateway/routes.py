@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from debug_server.config.gateway import GatewayConfig
+from debug_server.gateway.access import bearer
 from debug_server.gateway.endpoints import Endpoints, Handler
 from debug_server.gateway.exchange import Exchange
 from debug_server.gateway.observation import Observed
@@ -77,11 +78,18 @@ class Served:
             raise Refusal("method_not_allowed", f"{method} is not possible on {self._path!r}")
 
     def _cors(self, exchange: Exchange) -> dict[str, str]:
-        """Without a key no page but one of this machine may read answers: it would speak with the user's address."""
-        origin = exchange.request.headers.get("origin")
+        """Which answers a page of another origin may read.
+
+        Without a key those only that were asked for with a token, by a page of this machine: the others are the
+        user's, whoever serves the page.
+        """
+        request = exchange.request
+        origin = request.headers.get("origin")
         if not self._config.access.cors or origin is None:
             return {}
-        if self._config.access.api_key is None and not is_loopback(origin.partition("://")[2].rsplit(":", 1)[0]):
+        by_token = request.method == "OPTIONS" or bearer(request) is not None
+        of_here = is_loopback(origin.partition("://")[2].rsplit(":", 1)[0])
+        if self._config.access.api_key is None and not (by_token and of_here):
             return {}
         return {
             "Access-Control-Allow-Origin": origin,

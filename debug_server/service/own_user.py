@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.runner.own_processes import holders_of, is_started_by_server
-from debug_server.service.locality import is_direct
+from debug_server.service.locality import Sender, is_direct
 from debug_server.service.socket_owner import Connection, SocketOwner, SocketOwners, canonical
 
 SOCKET = "debug_server.socket"
 """Under which our HTTP server puts a connection's socket into the ``state`` of its requests."""
 
+_ONCE = frozenset({"host", "origin", "sec-fetch-site"})
 _ESTABLISHED = 1
 _SO_PEERPIDFD = 77
 _CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
@@ -72,6 +73,25 @@ def http_peer(scope: Mapping[str, Any]) -> Peer | None:
     return TcpPeer(host=client[0], port=client[1], server_host=server[0], server_port=server[1], socket=ours)
 
 
+def http_sender(scope: Mapping[str, Any]) -> Sender | None:
+    """What an ASGI request says of its sender; None when one of these headers came twice.
+
+    Such a header could mean one thing here and another to whoever checked it before.
+    """
+    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+    told = [(name, value) for name, value in headers if name in _ONCE]
+    found = dict(told)
+    if len(found) < len(told):
+        return None
+    return Sender(
+        scheme=scope["scheme"],
+        host=found.get("host"),
+        origin=found.get("origin"),
+        site=found.get("sec-fetch-site"),
+        headers={name for name, _ in headers},
+    )
+
+
 class OwnUser:
     """Decides about callers without a token; ``call`` runs what may block elsewhere than in the event loop."""
 
@@ -89,12 +109,9 @@ class OwnUser:
         return found
 
     async def http_refusal(self, scope: Mapping[str, Any]) -> str | None:
-        """The same for a request by its ASGI scope; its Host and Origin must be this machine's."""
-        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
-        names = {name for name, _ in headers}
-        hosts, origins = ([value for name, value in headers if name == wanted] for wanted in ("host", "origin"))
-        # A header that is sent twice could mean one thing here and another to whoever checked it before.
-        if len(hosts) != 1 or len(origins) > 1 or not is_direct(hosts[0], origins[0] if origins else None, names):
+        """The same for a request by its ASGI scope; its Host must be this machine's, its Origin the server's own."""
+        sender = http_sender(scope)
+        if sender is None or not is_direct(sender):
             return _INDIRECT
         return await self.refusal(http_peer(scope))
 

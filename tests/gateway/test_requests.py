@@ -348,11 +348,32 @@ def test_models_usage_and_the_small_methods(http: httpx.Client, gateway: Gateway
 
 def test_without_a_key_only_this_machine_is_served(http: httpx.Client) -> None:
     """A foreign Origin or Host is refused although the peer is loopback: it may be a page in a browser."""
-    assert http.post(CHAT, json=body(), headers={"Origin": "http://localhost:3000"}).status_code == 200
-    for headers in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}, {"Origin": "null"}):
+    own = str(http.base_url).rstrip("/")
+    assert http.post(CHAT, json=body(), headers={"Origin": own, "Sec-Fetch-Site": "same-origin"}).status_code == 200
+    foreign = (
+        {"Origin": "http://evil.example"},
+        {"Host": "evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:3000"},  # another port, or another name: perhaps another user's page
+        {"Origin": own.replace("http:", "https:")},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    )
+    for headers in foreign:
         for path in (CHAT, "/v1/responses"):
             error_of(http.post(path, json=body(), headers=headers), 401, "invalid_api_key")
         assert "access-control-allow-origin" not in http.get("/v1/models", headers=headers).headers
+
+
+def test_a_page_of_this_machine_may_use_a_token(http: httpx.Client) -> None:
+    """Its preflight is answered, and so is a request that brings a token: the page can read why it is refused."""
+    headers = {"Origin": "http://localhost:3000"}
+    preflight = http.options(CHAT, headers=headers)
+    refused = http.post(CHAT, json=body(), headers={**headers, "Authorization": "Bearer unknown"})
+    error_of(refused, 401, "invalid_api_key")
+    for answer in (preflight, refused):
+        assert answer.headers["access-control-allow-origin"] == "http://localhost:3000"
+    assert "access-control-allow-origin" not in http.options(CHAT, headers={"Origin": "http://evil.example"}).headers
 
 
 def test_a_key_maintenance_and_rates(tmp_path: Path, nothing_left: None) -> None:

@@ -195,12 +195,15 @@ def test_a_timeout_says_so(make_server: MakeServer) -> None:
         ({"Host": "localhost"}, 200),
         ({"Host": "evil.example"}, 401),
         ({"Origin": "http://evil.example"}, 401),
-        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Origin": "http://localhost:3000"}, 401),
+        ({"Host": "localhost:3000", "Origin": "http://localhost:3000"}, 200),
+        ({"Sec-Fetch-Site": "same-site"}, 401),
+        ({"Sec-Fetch-Site": "none"}, 200),
         ({"Authorization": "Bearer nonsense"}, 401),
     ],
 )
 def test_who_may_call_without_a_token(server: TaskServer, headers: dict[str, str], status: int) -> None:
-    """This machine may, unless a web page of another site made it."""
+    """This machine may, unless a web page of another origin made it."""
     assert server.client.get("/tasks", headers=headers).status_code == status
 
 
