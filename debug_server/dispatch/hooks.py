@@ -17,14 +17,21 @@ _PREFIX = "sha256="
 _COMMIT_LENGTH = 40
 
 
-def verify(secret: str | None, body: bytes, signature: str | None) -> None:
-    """AccessError unless the body was signed with the secret."""
+def require_signature(secret: str | None, signature: str | None) -> str:
+    """The secret that the body must be signed with; AccessError when hooks are off or the request is not signed."""
     if not secret:
         raise AccessError(f"hooks are off: set {HOOK_SECRET} for the server and the same secret for the hook")
     if not signature or not signature.startswith(_PREFIX):
         raise AccessError("the header X-Hub-Signature-256: sha256=... is missing: give the hook a secret")
-    expected = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-    if not hmac.compare_digest(expected.encode(), signature.removeprefix(_PREFIX).encode("utf-8", "replace")):
+    return secret
+
+
+def verify(secret: str | None, body: bytes, signature: str | None) -> None:
+    """AccessError unless the body was signed with the secret."""
+    known = require_signature(secret, signature)
+    expected = hmac.new(known.encode(), body, hashlib.sha256).hexdigest()
+    given = (signature or "").removeprefix(_PREFIX)
+    if not hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace")):
         raise AccessError("the signature does not fit the body: hook and server have different secrets")
 
 

@@ -6,9 +6,11 @@ import hashlib
 import hmac
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -177,6 +179,33 @@ def test_over_http(working: Working) -> None:
         assert client.post("/kanban/events", json=event, headers={"Host": "evil.example"}).status_code == 401
         assert client.post("/kanban/events", json=event, headers={"Authorization": "Bearer x"}).status_code == 401
         assert client.post("/kanban/events", json={**event, "repo_name": "nowhere"}).status_code == 404
+
+
+def test_a_hook_without_proof_holds_nothing(working: Working) -> None:
+    """Off, unsigned or too large: refused before the body is there. Of slow bodies, the oldest makes room."""
+    governor = working("echo hello\n")
+    port = httpx.URL(governor.http).port or 0
+    with ExitStack() as stack:
+
+        def status(*headers: str, length: int = 1000) -> tuple[socket.socket, Callable[[], bytes]]:
+            """A request whose body is never complete, and what it is answered."""
+            made = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            head = ["POST /hooks/repo HTTP/1.1", "Host: localhost", f"Content-Length: {length}", *headers]
+            made.sendall("\r\n".join([*head, "", "x"]).encode())
+            return made, lambda: made.recv(4096).split(b" ", 2)[1]
+
+        assert status()[1]() == b"401", "hooks are off"
+        governor.stop()
+        governor.environ = {"DEBUG_SERVER_HOOK_SECRET": "s3cret"}
+        governor.start()
+        port = httpx.URL(governor.http).port or 0
+        signed = "X-Hub-Signature-256: sha256=" + "0" * 64
+        assert status()[1]() == b"401", "no signature"
+        assert status(signed, length=(4 << 20) + 1)[1]() == b"413"
+        slow = [status(signed) for _ in range(9)]
+        assert slow[0][1]() == b"503", "the oldest makes room for the ninth"
+        slow[8][0].sendall(b"x" * 999)
+        assert slow[8][1]() == b"401", "a signature that does not fit"
 
 
 def test_files_are_read_anew(working: Working) -> None:

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from debug_server.dispatch.dispatcher import Outcome
 from debug_server.dispatch.governor import Governor
-from debug_server.dispatch.hooks import event_of, verify
+from debug_server.dispatch.hooks import event_of, require_signature, verify
 from debug_server.dispatch.issue_event import IssueEvent
 from debug_server.dispatch.stream import EventStream, Wish
 from debug_server.service import messages as m
@@ -22,6 +22,7 @@ from debug_server.surfaces.http.access import identify_or_local
 from debug_server.surfaces.http.decoding import json_object
 from debug_server.surfaces.http.endpoints import Endpoint, guarded
 from debug_server.surfaces.http.streaming import Stream, with_heartbeats
+from debug_server.surfaces.http.unproven_bodies import UnprovenBodies
 
 _HEARTBEAT_SECONDS = 15.0
 
@@ -71,10 +72,13 @@ def _emit(governor: Governor) -> Endpoint:
 
 def _hook(governor: Governor) -> Endpoint:
     """The signature is the caller's proof: whoever has the secret may say that something was pushed."""
+    bodies = UnprovenBodies()
 
     async def handle(request: Request) -> Response:
-        body = await request.body()
-        verify(governor.hook_secret, body, request.headers.get("x-hub-signature-256"))
+        signature = request.headers.get("x-hub-signature-256")
+        require_signature(governor.hook_secret, signature)
+        body = await bodies.read(request)
+        verify(governor.hook_secret, body, signature)
         kind = request.headers.get("x-github-event") or request.headers.get("x-gitea-event") or ""
         event = event_of(request.path_params["repo"], kind, body)
         return _told([] if event is None else await governor.dispatcher.emit(event))

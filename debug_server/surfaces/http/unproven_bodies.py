@@ -1,0 +1,54 @@
+"""Bodies that must be read before their sender is known: few, small and soon."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+
+from debug_server.errors import PayloadTooLargeError, UnavailableError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnprovenBodies:
+    """Bounds what strangers can make the server hold: ``most`` bodies of ``size`` bytes, each for ``seconds``.
+
+    Senders whose body is complete within milliseconds never meet the bounds. When all places are taken the oldest
+    body is given up: its sender is the slowest.
+    """
+
+    most: int = 8
+    size: int = 4 << 20  # a push of a thousand commits has less
+    seconds: float = 10.0  # hosting services wait no longer for the answer
+    _reading: dict[asyncio.Timeout, None] = field(default_factory=dict)
+
+    async def read(self, request: Request) -> bytes:
+        """The whole body; PayloadTooLargeError when it is too long, UnavailableError when it comes too slowly."""
+        declared = request.headers.get("content-length", "")
+        if declared.isascii() and declared.isdigit() and int(declared) > self.size:
+            raise self._too_large()
+        if len(self._reading) >= self.most:
+            oldest = next(iter(self._reading))
+            self._reading.pop(oldest)
+            oldest.reschedule(asyncio.get_running_loop().time())
+        try:
+            async with asyncio.timeout(self.seconds) as limit:
+                self._reading[limit] = None
+                try:
+                    return await self._collect(request)
+                finally:
+                    self._reading.pop(limit, None)
+        except TimeoutError:
+            raise UnavailableError("the body came too slowly: send it again, faster", retry_after=1.0) from None
+
+    async def _collect(self, request: Request) -> bytes:
+        data = bytearray()
+        async for piece in request.stream():
+            data += piece
+            if len(data) > self.size:
+                raise self._too_large()
+        return bytes(data)
+
+    def _too_large(self) -> PayloadTooLargeError:
+        return PayloadTooLargeError(f"the body of a hook has more than {self.size} bytes")
