@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -269,7 +269,7 @@ class ServiceSupervisor:
 
     async def _live(self, adopted: Adopted | None) -> WorkerExit:
         try:
-            probe = open_probe(self._around)
+            probe = open_probe(replace(self._around, adopted=adopted is not None))
         except (ProbeFailedError, OSError) as error:
             return _never_started(str(error))
         self._logged = Logged(most=self._spec.recycling.log_bytes)

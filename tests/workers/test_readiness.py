@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
+import socket
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +17,7 @@ from typing import Any
 import pytest
 
 from debug_server.workers import spec as declared
+from debug_server.workers.readiness import Probe, Surroundings, open_probe
 from debug_server.workers.spec import Readiness, WorkerSpec
 from tests.running import Bench, lasting_port
 from tests.workers.supervising import argv, shake_hands, supervised, timing, until
@@ -120,3 +124,37 @@ def test_one_that_stops_answering_is_replaced(bench: Bench, kind: Kind) -> None:
             assert worker.status()["consecutive_failures"] == 1
 
     asyncio.run(check())
+
+
+def _notify_probe(folder: Path, *, adopted: bool = False) -> Probe:
+    spec = WorkerSpec(name="w", argv=["true"], readiness=declared.NotifyReadiness())
+    nobody: Any = None  # this probe needs no runner
+    return open_probe(
+        Surroundings(runner=nobody, spec=spec, instance=0, folder=folder, handshakes={}, adopted=adopted)
+    )
+
+
+def test_nobody_can_take_the_notify_socket_beforehand(tmp_path: Path) -> None:
+    """It is a file in the worker's private folder; where the path is too long, a name that cannot be foretold."""
+
+    async def check(folder: Path) -> str:
+        folder.mkdir(parents=True, exist_ok=True)
+        first = _notify_probe(folder)
+        address = first.env["NOTIFY_SOCKET"]
+        first.close()
+        adopted = _notify_probe(folder, adopted=True)
+        assert adopted.env["NOTIFY_SOCKET"] == address, "the worker that runs already sends there"
+        adopted.close()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as taken:
+            if address.startswith("@"):
+                taken.bind("\0" + address[1:])
+            successor = _notify_probe(folder)  # the next life is not kept from its start
+            again = successor.env["NOTIFY_SOCKET"]
+            successor.close()
+        assert (again == address) is not address.startswith("@")
+        return address
+
+    with tempfile.TemporaryDirectory() as short:
+        assert asyncio.run(check(Path(short))) == f"{short}/notify.sock"
+        assert not os.listdir(short)
+    assert re.fullmatch("@debug-server/[0-9a-f]{32}", asyncio.run(check(tmp_path / ("long" * 25))))

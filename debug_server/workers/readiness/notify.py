@@ -1,56 +1,71 @@
 """Ready by NOTIFY_SOCKET, as systemd's services know it: READY=1, WATCHDOG=1, STATUS=….
 
-The socket is abstract: its name may be long and is free again when its process dies, so that the next supervisor hears
-an adopted worker. Anybody on the machine can send to such a name; whose message it is, the kernel says.
+The socket is a file in the instance's private folder: no other user can send to it or take its name, and the next
+supervisor binds it again to hear an adopted worker. A path that does not fit into an address is replaced by an abstract
+name, which is random because anybody on the machine could bind a name that can be foretold. Whose message it is, the
+kernel says.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import socket
 import struct
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from debug_server.runner.ownership import folder_identity
 from debug_server.workers.interface import WorkerChannel
 from debug_server.workers.readiness.probe import Probe, ProbeFailedError
 
 _CREDENTIALS = struct.Struct("3i")
 _MAX_MESSAGE = 4096
+_MAX_PATH = 107  # bytes of a unix socket's path
 
 
 class NotifyProbe(Probe):
     """A datagram socket of one life."""
 
     _socket: socket.socket | None = None
+    _address = ""
     _status = ""
     _alive = True  # a sign came since the watchdog last looked
 
     @property
-    def _name(self) -> str:
-        around = self._around
-        return f"debug-server/{folder_identity(around.runner.paths.owners_dir)}/{around.spec.name}/{around.instance}"
-
-    @property
     def env(self) -> Mapping[str, str]:
         """Where to send, and how often."""
-        found = {"NOTIFY_SOCKET": f"@{self._name}"}
+        found = {"NOTIFY_SOCKET": self._address}
         if (interval := self._around.spec.timing.watchdog_interval) is not None:
             found["WATCHDOG_USEC"] = str(round(interval * 1_000_000))
         return found
 
     def open(self) -> None:
         """Bind."""
+        self._address = self._choose_address()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         try:
-            self._socket.bind("\0" + self._name)
+            if self._address.startswith("@"):
+                self._socket.bind("\0" + self._address[1:])
+            else:
+                Path(self._address).unlink(missing_ok=True)  # of a supervisor that was killed
+                self._socket.bind(self._address)
         except OSError as error:
             self._socket.close()
-            raise ProbeFailedError(f"the notify socket @{self._name} cannot be bound: {error.strerror}") from error
+            self._socket = None
+            raise ProbeFailedError(f"the notify socket {self._address} cannot be bound: {error.strerror}") from error
         asyncio.get_running_loop().add_reader(self._socket, self._read)
+
+    def _choose_address(self) -> str:
+        path = (self._around.folder / "notify.sock").absolute()  # a worker has a working directory of its own
+        if len(os.fsencode(path)) <= _MAX_PATH:
+            return str(path)
+        kept = self._around.folder / "notify.name"
+        if not self._around.adopted or not kept.exists():
+            kept.write_text(f"@debug-server/{secrets.token_hex(16)}")
+        return kept.read_text()
 
     def _read(self) -> None:
         assert self._socket is not None
@@ -84,6 +99,7 @@ class NotifyProbe(Probe):
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
             self._socket = None
+            (self._around.folder / "notify.sock").unlink(missing_ok=True)
 
 
 def _is_ours(kind: int, blob: bytes) -> bool:

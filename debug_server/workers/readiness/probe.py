@@ -26,6 +26,7 @@ class Surroundings:
     instance: int
     folder: Path  # of this instance alone; lasts as long as its declaration
     handshakes: Mapping[str, Handshake]
+    adopted: bool = False  # the worker was started by an earlier supervisor
 
 
 class Probe:
