@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from debug_server.service.locality import is_direct, is_loopback
+from debug_server.service.locality import Sender, is_direct, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -21,41 +23,55 @@ def test_names_of_others(host: str) -> None:
     assert not is_loopback(host)
 
 
-@pytest.mark.parametrize(
-    ("host", "origin"),
-    [
-        ("127.0.0.1:8000", None),
-        ("localhost", None),
-        ("[::1]:8000", None),
-        ("LOCALHOST:1", "http://localhost:3000"),
-        ("localhost", "https://[::1]:5"),
-    ],
-)
-def test_a_program_of_this_machine_is_direct(host: str, origin: str | None) -> None:
-    """Loopback names are accepted, with or without an Origin of this machine."""
-    assert is_direct(host, origin)
+def _sender(host: str | None, origin: str | None = None, scheme: str = "http", site: str | None = None) -> Sender:
+    return Sender(scheme=scheme, host=host, origin=origin, site=site)
 
 
 @pytest.mark.parametrize(
-    ("host", "origin"),
+    "sender",
     [
-        (None, None),
-        ("", None),
-        ("evil.example:8000", None),
-        ("localhost.evil.example", None),
-        ("127.0.0.1@evil.example", None),
-        ("localhost", "https://evil.example"),
-        ("localhost", "null"),
-        ("[::1", None),
+        _sender("127.0.0.1:8000"),
+        _sender("localhost"),
+        _sender("[::1]:8000"),
+        _sender("LOCALHOST:1", "http://localhost:1", site="same-origin"),
+        _sender("localhost", "http://localhost:80"),
+        _sender("[::1]:5", "https://[::1]:5", scheme="wss"),
+        _sender("localhost:5", "http://localhost:5", scheme="ws"),
+        _sender("localhost", site="none"),
     ],
 )
-def test_a_web_page_is_not_direct(host: str | None, origin: str | None) -> None:
-    """A rebound name and a foreign or hidden Origin are refused."""
-    assert not is_direct(host, origin)
+def test_a_program_of_this_machine_is_direct(sender: Sender) -> None:
+    """Loopback names are accepted, without an Origin or with the one that is asked."""
+    assert is_direct(sender)
+
+
+@pytest.mark.parametrize(
+    "sender",
+    [
+        _sender(None),
+        _sender(""),
+        _sender("evil.example:8000"),
+        _sender("localhost.evil.example"),
+        _sender("127.0.0.1@evil.example"),
+        _sender("localhost", "https://evil.example"),
+        _sender("localhost", "null"),
+        _sender("[::1"),
+        _sender("localhost:8000", "http://localhost:9999"),
+        _sender("localhost:8000", "http://127.0.0.1:8000"),
+        _sender("localhost:8000", "https://localhost:8000"),
+        _sender("localhost:8000", "http://[::1"),
+        _sender("localhost:8000", site="cross-site"),
+        _sender("localhost:8000", site="same-site"),
+    ],
+)
+def test_a_web_page_is_not_direct(sender: Sender) -> None:
+    """A rebound name and another, or hidden, Origin are refused; another port of this machine is another's page."""
+    assert not is_direct(sender)
 
 
 @pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded", "x-real-ip", "via"])
 def test_a_proxy_of_this_machine_speaks_for_others(header: str) -> None:
     """A proxy's Host is this machine's; whom it speaks for is not, and without a token gets nothing."""
-    assert is_direct("127.0.0.1:8000", None, ["accept", "user-agent"])
-    assert not is_direct("127.0.0.1:8000", None, ["accept", header])
+    sender = _sender("127.0.0.1:8000")
+    assert is_direct(replace(sender, headers=["accept", "user-agent"]))
+    assert not is_direct(replace(sender, headers=["accept", header]))

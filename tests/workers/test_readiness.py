@@ -129,16 +129,13 @@ def test_one_that_stops_answering_is_replaced(bench: Bench, kind: Kind) -> None:
 def _notify_probe(folder: Path, *, adopted: bool = False) -> Probe:
     spec = WorkerSpec(name="w", argv=["true"], readiness=declared.NotifyReadiness())
     nobody: Any = None  # this probe needs no runner
-    return open_probe(
-        Surroundings(runner=nobody, spec=spec, instance=0, folder=folder, handshakes={}, adopted=adopted)
-    )
+    return open_probe(Surroundings(runner=nobody, spec=spec, instance=0, folder=folder, handshakes={}, adopted=adopted))
 
 
 def test_nobody_can_take_the_notify_socket_beforehand(tmp_path: Path) -> None:
     """It is a file in the worker's private folder; where the path is too long, a name that cannot be foretold."""
 
     async def check(folder: Path) -> str:
-        folder.mkdir(parents=True, exist_ok=True)
         first = _notify_probe(folder)
         address = first.env["NOTIFY_SOCKET"]
         first.close()
@@ -157,4 +154,6 @@ def test_nobody_can_take_the_notify_socket_beforehand(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory() as short:
         assert asyncio.run(check(Path(short))) == f"{short}/notify.sock"
         assert not os.listdir(short)
-    assert re.fullmatch("@debug-server/[0-9a-f]{32}", asyncio.run(check(tmp_path / ("long" * 25))))
+    deep = tmp_path / ("long" * 25)
+    deep.mkdir()
+    assert re.fullmatch("@debug-server/[0-9a-f]{32}", asyncio.run(check(deep)))
