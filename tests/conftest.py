@@ -38,36 +38,42 @@ os.environ.update(DATA_HERE)  # no program of a test writes to another test's da
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("patient")
 
-# Beginnings of the ids of tests that take seconds each, or that other tests tell nearly as much as: `make test-quick`
-# leaves them out. Look with `pytest --durations=50`.
-SLOW = (
-    *("tests/acceptance/", "tests/dispatch/test_eight", "tests/dispatch/test_many", "tests/dispatch/test_acceptance"),
-    *(
-        "tests/client/test_resume",
-        "tests/e2e/",
-        "tests/gateway/",
-        "tests/integration/",
-        "tests/runner/test_environment",
-    ),
-    *("tests/runner/test_escape", "tests/runner/test_interrupts", "tests/runner/test_late_keeper"),
-    *("tests/runner/test_limits", "tests/runner/test_package_index", "tests/runner/test_recovery"),
-    *(
-        "tests/runners/test_packaging",
-        "tests/runners/test_probe_server",
-        "tests/store/test_queue",
-        "tests/store/test_crash",
-    ),
-    *("tests/surfaces/cli/test_commands", "tests/surfaces/cli/test_purge", "tests/surfaces/cli/test_run"),
-    *("tests/surfaces/http/test_server_process", "tests/surfaces/http/test_disconnects", "tests/surfaces/mcp/"),
-    *(
-        "tests/surfaces/test_",
-        "tests/tasks/test_campaigns",
-        "tests/tasks/test_command_line",
-        "tests/tasks/test_template",
-    ),
-    *("tests/test_benchmarks", "tests/test_docs.py::test_examples_run", "tests/test_docs.py::test_the_demonstration"),
-    *("tests/test_tour", "tests/workers/test_instances", "tests/workers/test_recovery", "tests/workers/test_server"),
-    *("tests/workers/test_soak", "tests/worktrees/test_crashes", "tests/worktrees/test_many"),
+# Files (or beginnings of ids) that take seconds of processor time or of waiting: `make test-quick` leaves them out, and
+# so stays under three minutes on two cores. A file with more than about 3 s of either belongs here: `--durations=50`.
+SLOW = tuple(
+    f"tests/{name}"
+    for name in """
+        test_benchmarks test_clean test_deploy test_docs.py::test_examples_run
+        test_docs.py::test_the_demonstration test_install test_tour
+        acceptance/
+        client/test_resume
+        dispatch/test_acceptance dispatch/test_eight dispatch/test_grpc_runners dispatch/test_many
+        dispatch/test_stream
+        e2e/
+        engine/test_dead_holders
+        gateway/
+        integration/
+        runner/test_cgroup_v2 runner/test_environment runner/test_escape runner/test_interrupts
+        runner/test_keeper_relay runner/test_late_keeper runner/test_leave_group runner/test_limits
+        runner/test_mounts runner/test_package_index runner/test_recovery runner/test_redaction
+        runner/test_watchdog runner/test_worker
+        runners/test_board runners/test_infra runners/test_packaging runners/test_probe_server
+        runners/test_security
+        service/test_digest
+        store/test_crash store/test_queue
+        surfaces/test_
+        surfaces/cli/test_commands surfaces/cli/test_program surfaces/cli/test_purge surfaces/cli/test_run
+        surfaces/grpc/test_streams
+        surfaces/http/test_connections surfaces/http/test_disconnects surfaces/http/test_server_process
+        surfaces/mcp/
+        tasks/test_campaigns tasks/test_command_line tasks/test_executors tasks/test_hostile_templates
+        tasks/test_lifecycle tasks/test_modes tasks/test_podman tasks/test_template
+        workers/test_instances workers/test_readiness workers/test_recovery workers/test_server
+        workers/test_soak workers/test_supervision
+        worktrees/test_crashes worktrees/test_deep_trees worktrees/test_foreign_mounts worktrees/test_fork
+        worktrees/test_full_disk worktrees/test_hostile_repository worktrees/test_many worktrees/test_mirror
+        worktrees/test_pool_conformance worktrees/test_submodules worktrees/test_tree_equality
+    """.split()
 )
 
 gc.disable()  # until the tests are collected: it would look at every module and class again and again
