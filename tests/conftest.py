@@ -40,41 +40,7 @@ settings.load_profile("patient")
 
 # Files (or beginnings of ids) that take seconds of processor time or of waiting: `make test-quick` leaves them out, and
 # so stays under three minutes on two cores. A file with more than about 3 s of either belongs here: `--durations=50`.
-SLOW = tuple(
-    f"tests/{name}"
-    for name in """
-        test_benchmarks test_clean test_deploy test_docs.py::test_examples_run
-        test_docs.py::test_the_demonstration test_install test_tour
-        acceptance/
-        client/test_resume
-        dispatch/test_acceptance dispatch/test_eight dispatch/test_grpc_runners dispatch/test_many
-        dispatch/test_stream
-        e2e/
-        engine/test_dead_holders
-        gateway/
-        integration/
-        runner/test_cgroup_v2 runner/test_environment runner/test_escape runner/test_interrupts
-        runner/test_keeper_relay runner/test_late_keeper runner/test_leave_group runner/test_limits
-        runner/test_mounts runner/test_package_index runner/test_recovery runner/test_redaction
-        runner/test_watchdog runner/test_worker
-        runners/test_board runners/test_infra runners/test_packaging runners/test_probe_server
-        runners/test_security
-        service/test_digest
-        store/test_crash store/test_queue
-        surfaces/test_
-        surfaces/cli/test_commands surfaces/cli/test_program surfaces/cli/test_purge surfaces/cli/test_run
-        surfaces/grpc/test_streams
-        surfaces/http/test_connections surfaces/http/test_disconnects surfaces/http/test_server_process
-        surfaces/mcp/
-        tasks/test_campaigns tasks/test_command_line tasks/test_executors tasks/test_hostile_templates
-        tasks/test_lifecycle tasks/test_modes tasks/test_podman tasks/test_template
-        workers/test_instances workers/test_readiness workers/test_recovery workers/test_server
-        workers/test_soak workers/test_supervision
-        worktrees/test_crashes worktrees/test_deep_trees worktrees/test_foreign_mounts worktrees/test_fork
-        worktrees/test_full_disk worktrees/test_hostile_repository worktrees/test_many worktrees/test_mirror
-        worktrees/test_pool_conformance worktrees/test_submodules worktrees/test_tree_equality
-    """.split()
-)
+SLOW = tuple(f"tests/{name}" for name in Path(__file__).with_name("slow.txt").read_text().split())
 
 gc.disable()  # until the tests are collected: it would look at every module and class again and again
 
