@@ -5,7 +5,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 ATTACK_ARGS ?=
 
-.PHONY: help setup codex demo test test-quick bench soak soak-follow soak-gateway attacks lint format docs protos lock test-extras clean
+.PHONY: help setup codex demo test test-quick test-lowest bench soak soak-follow soak-gateway attacks lint format docs protos lock test-extras clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,9 @@ test: setup codex ## lint, format, types, import contracts, tests (PYTEST_ARGS=.
 
 test-quick: setup ## before each commit: lint, and the tests that are quick (PYTEST_ARGS=... selects tests)
 	@$(PY) scripts/check.py all -m "not slow" $(PYTEST_ARGS)
+
+test-lowest: setup ## tests with the lowest versions that pyproject.toml states (PYTEST_ARGS=... selects tests)
+	@$(PY) scripts/test_lowest.py $(PYTEST_ARGS)
 
 lint: setup ## everything of `make test` but the tests
 	@$(PY) scripts/check.py lint
