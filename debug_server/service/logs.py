@@ -24,7 +24,8 @@ from debug_server.service.threads import or_exhausted
 from debug_server.service.wakeups import ANYTHING, Subject, wait_for
 
 _PIECE = 1 << 16
-_SHARED = 64  # pieces that are kept for others who follow the same log
+_AT_A_TURN = 16  # pieces: a read may have 256 of a log that was written in small pieces
+_SHARED = 32  # pieces that are kept for others who follow the same log
 _ROW_SECONDS = 10.0
 _MERGE_SECONDS = 0.25  # small writes that were made within this time travel together to whoever was not there for each
 _LOOK_AGAIN_SECONDS = 5.0  # a wake-up is lost only where a filesystem gives no notices
@@ -64,9 +65,10 @@ class LogVerbs(CommandVerbs):
     async def _history(self, command_id: int, cursor: LogCursor) -> AsyncGenerator[m.LogPiece, None]:
         """The log of a command that has ended: all of it is there."""
         while segments := cursor.read(_PIECE):
-            for segment in segments:
+            for number, segment in enumerate(segments, 1):
                 yield _piece(command_id, segment)
-            await self._turns.wait()
+                if number % _AT_A_TURN == 0 or number == len(segments):
+                    await self._turns.wait()
 
     async def _live(self, command: Command, cursor: LogCursor) -> AsyncGenerator[m.LogPiece, None]:
         changed, watch = asyncio.Event(), or_exhausted(watch_log, command.log_path or "")
@@ -76,8 +78,10 @@ class LogVerbs(CommandVerbs):
             while True:
                 changed.clear()
                 segments = cursor.read(_PIECE, since=math.inf if looked_in_vain else watch.noticed_at)
-                for segment in segments:
+                for number, segment in enumerate(segments, 1):
                     yield _piece(command.id, segment)
+                    if number % _AT_A_TURN == 0:
+                        await self._turns.wait()
                 if segments and cursor.caught_up:
                     looked_in_vain = not await wait_for(changed, _LOOK_AGAIN_SECONDS)
                 elif segments:

@@ -16,7 +16,7 @@ Encoding = Literal["utf-8", "base64"]
 Record = dict[str, Any]
 # Where text is resumed, so many bytes before it are read again: they may hold the first half of a character.
 LOOK_BACK = 4096
-_SHARED = 64  # texts that are kept for others who follow the same log: hashes of bytes and text are computed once
+_SHARED = 32  # texts that are kept for others who follow the same log: hashes of bytes and text are computed once
 
 # Made once: json.dumps with options makes one for each call, which takes longer than a record does.
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
