@@ -135,7 +135,7 @@ class Local:
     def gateway_config(self) -> Loaded[GatewayConfig]:
         """The gateway's settings, of ``gateway.toml`` beside ``runner.toml`` and the environment."""
         files = self.place.files("gateway.toml")
-        return load(GatewayConfig, files=files, environ=self.environ, base=self.place.base)
+        return load(GatewayConfig, files=files, environ=self.environ, base=self.place.base, owners=self.place.owners)
 
     @cached_property
     def service(self) -> Service:
@@ -170,5 +170,6 @@ class Local:
 def _declared_workers(place: Place, environ: Mapping[str, str]) -> list[WorkerSpec]:
     from debug_server.workers.spec import WorkerSpec
 
-    found = [item for path in place.files("workers.toml") for item in load_workers(path, environ).items()]
+    files = place.files("workers.toml")
+    found = [item for path in files for item in load_workers(path, environ, owners=place.owners).items()]
     return [WorkerSpec.from_config(name, loaded.value) for name, loaded in found]

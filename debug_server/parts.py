@@ -28,25 +28,25 @@ def _tasks(local: Local) -> Part:
     from debug_server.surfaces.http.tasks import TasksPart
     from debug_server.tasks import Tasks
 
-    config = load(TasksConfig, files=local.place.files("tasks.toml"), environ=os.environ).value
+    config = load(
+        TasksConfig, files=local.place.files("tasks.toml"), environ=os.environ, owners=local.place.owners
+    ).value
     return TasksPart(local.service, Tasks(local.service, config=config, paths=local.settings.paths))
 
 
 def _dispatch(local: Local) -> Part | None:
-    from debug_server.config import load
-    from debug_server.config.dispatch import DispatchConfig
-    from debug_server.dispatch.configuration import RUNNERS, LiveConfiguration
+    from debug_server.dispatch.configuration import LiveConfiguration
+    from debug_server.dispatch.folder import load_dispatch
 
-    defaults = {"config": local.place.config_folder}
-    settings = load(DispatchConfig, environ=os.environ, defaults=defaults).value
-    if not (settings.config / RUNNERS).exists():
+    settings, folder = load_dispatch(local.place)
+    if not folder.is_used:
         return None
     from debug_server.dispatch.governor import Governor
     from debug_server.surfaces.http.kanban import kanban_routes
 
     governor = Governor(
         local.service,
-        LiveConfiguration(settings.config),
+        LiveConfiguration(folder.path, owners=folder.owners),
         shell=local.settings.default_shell,
         hook_secret=settings.hook_secret,
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from debug_server.config.declare import Setting, section_of, settings_of
+from debug_server.disk import read_trusted
 from debug_server.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ def load(
     flags: Mapping[str, Any] | None = None,
     defaults: Mapping[str, Any] | None = None,
     base: Path | None = None,
+    owners: Collection[int] | None = None,
 ) -> Loaded[T]:
     """Build ``cls`` from its defaults, then ``files`` in order, then ``environ``, then ``flags`` (dotted key -> value).
 
@@ -46,11 +48,12 @@ def load(
     ones. An empty variable and a flag that is None count as not given.
     Relative paths: those of a file begin at ``base_of`` it, those of tables and defaults at ``base`` if it is given,
     those of variables and flags in the current directory.
+    ``owners``: whose files are trusted beside this user's and root's.
     """
     known = settings_of(cls)
     given = {key: (value, "default") for key, value in (defaults or {}).items()}
     for path in files:
-        given |= _from_table(read_table(path), str(path), known, base_of(path))
+        given |= _from_table(read_table(path, owners), str(path), known, base_of(path))
     for source, table in tables:
         given |= _from_table(table, source, known, base)
     given |= _from_environ(known, environ or {})
@@ -144,10 +147,10 @@ def _nearest(key: str, known: Iterable[str]) -> str:
     return f": use one of {', '.join(known)}"
 
 
-def read_table(path: Path) -> Mapping[Any, Any]:
-    """The tables of a TOML or YAML file; ConfigurationError when it cannot be read as one."""
+def read_table(path: Path, owners: Collection[int] | None = None) -> Mapping[Any, Any]:
+    """The tables of a TOML or YAML file; ConfigurationError when it is not trusted or cannot be read as one."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_trusted(path, owners).decode()
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}; name a file that can") from error
     except UnicodeDecodeError as error:

@@ -4,27 +4,28 @@
     else .artifacts in the current directory, or beside a ``config/`` of ours there; else the same in a folder above
     else the user's data folder
 
-The nearest folder wins. A file that somebody else wrote must not choose a shell or a database: above the current
-directory only what belongs to this user counts, in it also what belongs to root; ``cloned`` has the rule for files
-that came with a repository.
+The nearest folder wins. A file that somebody else wrote must not choose a shell or a database: only what
+``disk.trusted`` trusts counts, and above the current directory only what belongs to this user; ``cloned`` has the rule
+for files that came with a repository. Who names a file (``--config``) trusts its owner, too.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from debug_server.config.cloned import check_cloned
 from debug_server.config.load import Loaded, base_of, load
 from debug_server.config.runner import RunnerConfig
+from debug_server.disk import owners_of, this_user, why_distrusted
 from debug_server.errors import ConfigurationError
 
 CONFIG_FOLDER, DATA_FOLDER = "config", ".artifacts"
 RUNNER_FILE = "runner.toml"
-FILES = (RUNNER_FILE, "runners.yml", "tasks.toml", "gateway.toml", "workers.toml")
+FILES = (RUNNER_FILE, "runners.yml", "repos.yml", "tasks.toml", "gateway.toml", "workers.toml")
 DATA_VARIABLE = "DEBUG_SERVER_PATHS_ARTIFACTS"
 _PROJECT = "debug-server"
 
@@ -36,7 +37,8 @@ class Place:
     named: Path | None  # the settings file that the caller named
     found: Path | None  # the folder that the search found; None: the user's data folder is used
     data: Path | None  # None: there is no home folder to put it into
-    ignored: tuple[Path, ...] = ()  # in the current directory, but somebody else's
+    ignored: tuple[tuple[Path, str], ...] = ()  # in the current directory, and why they are not trusted
+    owners: frozenset[int] = field(default_factory=this_user)  # whose files are trusted
 
     @property
     def base(self) -> Path:
@@ -54,7 +56,9 @@ class Place:
             return [self.named]
         beside = [self.named.parent / name] if self.named is not None else []
         here = [self.found / CONFIG_FOLDER / name] if self.found is not None else []
-        return [path for path in (*beside, *here) if path.is_file() and path not in self.ignored][:1]
+        if self.named is None or self.named.parent.name != CONFIG_FOLDER:
+            here = [path for path in here if _is_there(path) and why_distrusted(path) is None]
+        return [path for path in (*beside, *here) if path.is_file()][:1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +75,7 @@ class Placed:
 
     def notes(self, environ: Mapping[str, str]) -> list[str]:
         """What the user should know: which place the search chose, at its first use, and what it passed over."""
-        found = [
-            f"{path} is ignored: it belongs to another user (uid {path.stat().st_uid})" for path in self.place.ignored
-        ]
+        found = [f"{path} is ignored: {reason}" for path, reason in self.place.ignored]
         searched = self.place.found is not None and self.place.named is None
         files = [str(path) for name in FILES for path in self.place.files(name)] if searched else []
         if files or (searched and self.loaded.source("paths.artifacts") == "default"):
@@ -91,10 +93,12 @@ def find_place(
     """The place for a named settings file, or for the current directory."""
     named = Path(config).absolute() if config is not None else None
     if named is not None and named.parent.name == CONFIG_FOLDER:
-        return Place(named=named, found=base_of(named), data=base_of(named) / DATA_FOLDER)
+        base = base_of(named)
+        return Place(named=named, found=base, data=base / DATA_FOLDER, owners=owners_of(named))
     found, ignored = _search(cwd)
     data = user_data_folder(environ) if found is None else found / DATA_FOLDER
-    return Place(named=named, found=found, data=data, ignored=ignored)
+    owners = this_user() if named is None else owners_of(named)
+    return Place(named=named, found=found, data=data, ignored=ignored, owners=owners)
 
 
 def load_runner(
@@ -106,7 +110,7 @@ def load_runner(
     """The settings of running commands: of a named file or the nearest one, below variables."""
     place = find_place(config, environ=environ, cwd=cwd)
     defaults = {} if place.data is None else {"paths.artifacts": place.data}
-    loaded = load(RunnerConfig, files=place.files(RUNNER_FILE), environ=environ, defaults=defaults)
+    loaded = load(RunnerConfig, files=place.files(RUNNER_FILE), environ=environ, defaults=defaults, owners=place.owners)
     if place.data is None and loaded.source("paths.artifacts") == "default":
         raise ConfigurationError(f"no home folder is known: set HOME, or {DATA_VARIABLE} to the data folder")
     if place.found is not None and place.named is None:
@@ -141,21 +145,21 @@ def make_data_folder(path: Path) -> None:
         file.write("*\n")
 
 
-def _search(cwd: Path | None) -> tuple[Path | None, tuple[Path, ...]]:
+def _search(cwd: Path | None) -> tuple[Path | None, tuple[tuple[Path, str], ...]]:
     try:
         here = (cwd or Path.cwd()).absolute()
     except FileNotFoundError:  # it was removed
         return None, ()
-    user, ignored = os.geteuid(), []
+    ignored: tuple[tuple[Path, str], ...] = ()
     for folder in (here, *here.parents):
-        owners = {user, 0} if folder == here else {user}
         candidates = [folder / DATA_FOLDER, *(folder / CONFIG_FOLDER / name for name in FILES)]
-        present = [path for path in candidates if _is_there(path)]
-        if any(_belongs(path, owners, folder) for path in present):
-            return folder, tuple(path for path in present if not _belongs(path, owners, folder))
+        present = {path: why_distrusted(path) for path in candidates if _is_there(path)}
+        refused = tuple((path, reason) for path, reason in present.items() if reason is not None)
+        if any(reason is None and (folder == here or _is_ours(path, folder)) for path, reason in present.items()):
+            return folder, refused
         if folder == here:
-            ignored = present
-    return None, tuple(ignored)
+            ignored = refused
+    return None, ignored
 
 
 def _is_there(path: Path) -> bool:
@@ -165,11 +169,11 @@ def _is_there(path: Path) -> bool:
         return False
 
 
-def _belongs(path: Path, owners: Iterable[int], below: Path) -> bool:
-    """Whether the path, each folder of it below ``below`` and what a link of it leads to have one of the owners."""
+def _is_ours(path: Path, below: Path) -> bool:
+    """Whether the path, each folder of it below ``below`` and what a link of it leads to belong to this user."""
     parts = [path, *(parent for parent in path.parents if parent != below and parent.is_relative_to(below))]
     try:
-        return all(part.lstat().st_uid in owners and part.stat().st_uid in owners for part in parts)
+        return all(part.lstat().st_uid == part.stat().st_uid == os.geteuid() for part in parts)
     except OSError:
         return False
 

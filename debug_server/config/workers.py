@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,9 +80,11 @@ def load_worker(
     return load(WorkerConfig, tables=[(f"{source}: workers.{name}", table)], environ=environ, base=base)
 
 
-def load_workers(path: Path, environ: Mapping[str, str] | None = None) -> dict[str, Loaded[WorkerConfig]]:
-    """Every worker that a file declares, by name."""
-    tables = read_table(path)
+def load_workers(
+    path: Path, environ: Mapping[str, str] | None = None, *, owners: Collection[int] | None = None
+) -> dict[str, Loaded[WorkerConfig]]:
+    """Every worker that a file declares, by name; ``owners`` as in ``load``."""
+    tables = read_table(path, owners)
     if unknown := sorted(set(tables) - {"workers"}):
         raise ConfigurationError(f"{path}: unknown key {unknown[0]!r}: declare workers as [workers.NAME]")
     found = {}

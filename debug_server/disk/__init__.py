@@ -1,6 +1,6 @@
 """Files that others may have tampered with: opened without following links or mounts, unmounted, removed.
 
-Imported by every layer above ``ports``; imports the standard library only.
+Imported by every layer above ``ports``; imports ``errors`` and the standard library only.
 """
 
 from __future__ import annotations
@@ -9,18 +9,24 @@ from debug_server.disk.folders import Folder, open_folder
 from debug_server.disk.mounts import Mount, detach_below, is_mounted, list_mounts
 from debug_server.disk.private import make_private, tighten
 from debug_server.disk.removal import Leftover, empty_folder, release_entry, remove_tree
+from debug_server.disk.trusted import check_trusted, owners_of, read_trusted, this_user, why_distrusted
 
 __all__ = [
     "Folder",
     "Leftover",
     "Mount",
+    "check_trusted",
     "detach_below",
     "empty_folder",
     "is_mounted",
     "list_mounts",
     "make_private",
     "open_folder",
+    "owners_of",
+    "read_trusted",
     "release_entry",
     "remove_tree",
+    "this_user",
     "tighten",
+    "why_distrusted",
 ]

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from debug_server.disk import this_user
 from debug_server.dispatch.document import read_text
+from debug_server.dispatch.folder import REPOS, RUNNERS
 from debug_server.dispatch.repos_file import ReposFile, parse_repos
 from debug_server.dispatch.runners_file import RunnersFile, parse_runners
 from debug_server.errors import ConfigurationError
 
 _LOG = logging.getLogger(__name__)
-RUNNERS, REPOS = "runners.yml", "repos.yml"
 
 Contents = tuple[bytes | None, ...]
 
@@ -26,6 +27,7 @@ class Configuration:
 
     runners: RunnersFile
     repos: ReposFile
+    owners: frozenset[int]  # whose runner programs are trusted
 
     @property
     def root(self) -> Path:
@@ -33,27 +35,31 @@ class Configuration:
         return self.repos.root
 
 
-def read_configuration(folder: Path) -> Configuration:
-    """Both files of a folder, checked alone and against each other."""
+def read_configuration(folder: Path, *, owners: frozenset[int] | None = None) -> Configuration:
+    """Both files of a folder, checked alone and against each other; ``owners``: whose files are trusted."""
+    owners = owners or this_user()
     root = folder.absolute().parent
-    repos = parse_repos(folder / REPOS, read_text(folder / REPOS), root)
-    runners = parse_runners(folder / RUNNERS, read_text(folder / RUNNERS), frozenset(repos.repos), folder / REPOS)
-    return Configuration(runners=runners, repos=repos)
+    repos = parse_repos(folder / REPOS, read_text(folder / REPOS, owners), root)
+    text = read_text(folder / RUNNERS, owners)
+    runners = parse_runners(folder / RUNNERS, text, frozenset(repos.repos), folder / REPOS)
+    return Configuration(runners=runners, repos=repos, owners=owners)
 
 
 class LiveConfiguration:
     """The configuration now: the files are looked at with every use, which costs some microseconds.
 
-    Their bytes are compared, not their times: two edits within one tick of the clock have the same time.
+    Their bytes are compared, not their times: two edits within one tick of the clock have the same time. Whoever wrote
+    bytes that differ must be one of the owners.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, owners: frozenset[int] | None = None) -> None:
         self.folder = folder
+        self.owners = owners or this_user()
         self.problem: str | None = None  # why the files that lie there now are not in force
         self._lock = threading.Lock()
         self._listeners: list[Callable[[Configuration], None]] = []
         self._seen = self._contents()
-        self._current = read_configuration(folder)
+        self._current = read_configuration(folder, owners=self.owners)
 
     @property
     def in_force(self) -> Configuration:
@@ -81,7 +87,7 @@ class LiveConfiguration:
         with self._lock:
             self._seen = self._contents()
             try:
-                read = read_configuration(self.folder)
+                read = read_configuration(self.folder, owners=self.owners)
             except ConfigurationError as error:
                 self.problem = str(error)
                 _LOG.error("dispatch_configuration_refused", extra={"error": str(error)})

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from debug_server.dispatch.configuration import LiveConfiguration
 from debug_server.dispatch.issue_event import IssueEvent, checked
-from debug_server.dispatch.programs import Program, call_program, find_program, runner_folders
+from debug_server.dispatch.programs import Program, call_program, find_program
 from debug_server.dispatch.routing import NoRoute, Route, routes
 from debug_server.dispatch.runs import SUBJECT, Place, queued_run, record, record_of_route
 from debug_server.engine import QueuedRun
-from debug_server.errors import ConflictError, InvalidInputError, NotFoundError
+from debug_server.errors import ConfigurationError, ConflictError, InvalidInputError, NotFoundError
 from debug_server.model import Command, DueTime, NewEvent
 from debug_server.service import LOCAL, Service
 
@@ -67,7 +67,8 @@ class Dispatcher:
         repo = configuration.repos.repos.get(event.repo_name)
         if repo is None:
             raise NotFoundError(f"repository {event.repo_name!r} is not in {configuration.repos.path}: add it there")
-        place = Place(repo=repo, path=configuration.repos.place(repo), root=configuration.root)
+        path = configuration.repos.place(repo)
+        place = Place(repo=repo, path=path, root=configuration.root, owners=configuration.owners)
         trigger = "event" if due is None else "schedule"
         found = await _apart(event, partial(routes, event, configuration.runners, trigger=trigger))
         steps = [await self._step(event, route, place, first=index == 0) for index, route in enumerate(found)]
@@ -133,7 +134,10 @@ def _prepare(route: Route, place: Place, shell: str) -> Program | str:
         return f"the local path {place.repo.local_path} of {place.repo.name} is missing"
     if route.runner.executor == "grpc":
         return call_program()
-    found = find_program(route.runner, place.path, runner_folders(place.root), shell)
+    try:
+        found = find_program(route.runner, place.path, place.root, shell, owners=place.owners)
+    except ConfigurationError as error:
+        return str(error)
     if found is None:
         what = "cmd" if route.runner.executor == "bash" else "module"
         return f"{what} {route.runner.program} is neither in {place.repo.name} nor in runners/"

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import yaml
 
+from debug_server.disk import read_trusted
 from debug_server.errors import ConfigurationError
 
 _STRING, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
@@ -148,10 +149,10 @@ class Section:
                 fail(self.path, line, f"{self.what or 'the file'} has an unknown key {name!r}: known are {known}")
 
 
-def read_text(path: Path) -> str:
-    """A configuration file's text."""
+def read_text(path: Path, owners: Collection[int] | None = None) -> str:
+    """A configuration file's text; ConfigurationError when somebody other than the owners may have written it."""
     try:
-        data = path.read_bytes()
+        data = read_trusted(path, owners)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     if len(data) > _MAX_BYTES:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from debug_server.dispatch.configuration import REPOS, RUNNERS, Configuration
+from debug_server.dispatch.configuration import Configuration
+from debug_server.dispatch.folder import REPOS, RUNNERS
 from debug_server.dispatch.repos_file import Repo
 from debug_server.errors import ConfigurationError, DebugServerError
 from debug_server.worktrees.new_repository import make_repository

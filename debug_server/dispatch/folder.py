@@ -1,15 +1,42 @@
-"""Where ``runners.yml`` and ``repos.yml`` are."""
+"""Where ``runners.yml`` and ``repos.yml`` are, and whose they may be."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.config import find_place, load
+from debug_server.config import Place, find_place, load
 from debug_server.config.dispatch import DispatchConfig
+from debug_server.disk import owners_of, why_distrusted
+
+RUNNERS, REPOS = "runners.yml", "repos.yml"
 
 
-def configuration_folder() -> Path:
-    """What the setting names, or ``config`` in the place that applies here."""
-    defaults = {"config": find_place().config_folder}
-    return load(DispatchConfig, environ=os.environ, defaults=defaults).value.config
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigurationFolder:
+    """The folder of both files; it need not exist."""
+
+    path: Path
+    owners: frozenset[int]  # whose files are trusted
+    named: bool  # by the operator: a file that is not trusted is an error there, and passed over elsewhere
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there are runners to act for."""
+        runners = self.path / RUNNERS
+        return runners.exists() and (self.named or why_distrusted(runners, self.owners) is None)
+
+
+def load_dispatch(place: Place) -> tuple[DispatchConfig, ConfigurationFolder]:
+    """The settings of dispatch and the folder: what a variable names, or ``config`` in the place."""
+    loaded = load(DispatchConfig, environ=os.environ, defaults={"config": place.config_folder})
+    path = loaded.value.config
+    if loaded.source("config") == "default":
+        return loaded.value, ConfigurationFolder(path=path, owners=place.owners, named=place.named is not None)
+    return loaded.value, ConfigurationFolder(path=path, owners=owners_of(path), named=True)
+
+
+def configuration_folder() -> ConfigurationFolder:
+    """The one that applies in the current directory."""
+    return load_dispatch(find_place())[1]

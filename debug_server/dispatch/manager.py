@@ -14,10 +14,11 @@ from typing import Any, Protocol
 import yaml
 
 from debug_server.config import load_runner
-from debug_server.dispatch.configuration import RUNNERS, LiveConfiguration
+from debug_server.disk import check_trusted, owners_of
+from debug_server.dispatch.configuration import LiveConfiguration
 from debug_server.dispatch.dispatcher import Dispatcher, Outcome
 from debug_server.dispatch.document import read_text
-from debug_server.dispatch.folder import configuration_folder
+from debug_server.dispatch.folder import RUNNERS, configuration_folder
 from debug_server.dispatch.issue_event import IssueEvent
 from debug_server.dispatch.routing import UNKNOWN
 from debug_server.engine import LocalEngine, Sessions
@@ -50,15 +51,19 @@ class RunnerManager:
         service: Service | None = None,
         say: Callable[[str], None] | None = None,
     ) -> None:
-        self._configuration = LiveConfiguration(folder or configuration_folder())
+        if folder is None:
+            found = configuration_folder()
+            self._configuration = LiveConfiguration(found.path, owners=found.owners)
+        else:
+            self._configuration = LiveConfiguration(folder, owners=owners_of(folder))
         self._service = service
         self._say = say or _print
 
     def load(self) -> dict[str, Any]:
         """Read the files anew and return runners.yml as it stands; ConfigurationError says what is wrong with it."""
-        fresh = LiveConfiguration(self._configuration.folder)
+        fresh = LiveConfiguration(self._configuration.folder, owners=self._configuration.owners)
         self._configuration = fresh
-        found: dict[str, Any] = yaml.safe_load(read_text(fresh.folder / RUNNERS))
+        found: dict[str, Any] = yaml.safe_load(read_text(fresh.folder / RUNNERS, fresh.owners))
         return found
 
     def get_runner_for_skill(self, skill_id: str) -> str:
@@ -93,6 +98,8 @@ class RunnerManager:
         if self._service is not None:
             return asyncio.run(Dispatcher(self._service, self._configuration).emit(event))
         toml = self._configuration.folder / "runner.toml"
+        if toml.is_file():
+            check_trusted(toml, self._configuration.owners)
         placed = load_runner(toml if toml.is_file() else None, cwd=self._configuration.folder.absolute().parent)
         settings = RunnerSettings.from_config(placed.loaded.value)
         with open_store(default_url(os.environ, placed.data), data_folder=placed.data) as store:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from debug_server.disk import check_trusted
 from debug_server.dispatch.runners_file import Runner
 
 FOLDER = "runners"
@@ -21,44 +22,55 @@ class Program:
     """An argument vector, and what it needs in its environment."""
 
     argv: tuple[str, ...]
+    file: Path  # what is run
     env: dict[str, str] = field(default_factory=dict)
 
 
-def runner_folders(root: Path) -> list[Path]:
-    """Where runner programs are looked for after the repository: beside ``config/``, then ours."""
-    shipped = [folder for folder in _SHIPPED if (folder / "__init__.py").is_file()]
-    return [folder for folder in dict.fromkeys((root / FOLDER, *shipped[:1])) if folder.is_dir()]
+def shipped_folder() -> Path | None:
+    """The runner programs that came with this package."""
+    return next((folder for folder in _SHIPPED if (folder / "__init__.py").is_file()), None)
 
 
-def find_program(runner: Runner, repository: Path, folders: Sequence[Path], shell: str) -> Program | None:
-    """What to start for a bash or python runner; None when there is no such file."""
-    for place in (repository, *folders):
+def find_program(
+    runner: Runner, repository: Path, root: Path, shell: str, *, owners: Collection[int] | None = None
+) -> Program | None:
+    """What to start for a bash or python runner: in the repository, below ``root``, then ours; None without a file.
+
+    ConfigurationError when the program below ``root`` is not trusted: one that other users than the owners may change.
+    """
+    shipped = shipped_folder()
+    for place in dict.fromkeys((repository, root / FOLDER, *([shipped] if shipped else []))):
         find = _bash if runner.executor == "bash" else _python
         program = find(runner, place, shell, own=place == repository)
         if program is not None:
+            if place not in (repository, shipped):
+                check_trusted(program.file, owners)
             return program
     return None
 
 
 def call_program() -> Program:
     """The program that makes a grpc runner's call: our own, so that a keeper holds it like any other."""
-    return Program(argv=(sys.executable, "-P", "-m", "debug_server.dispatch.call"))
+    return Program(argv=(sys.executable, "-P", "-m", "debug_server.dispatch.call"), file=Path(sys.executable))
 
 
 def _bash(runner: Runner, place: Path, shell: str, *, own: bool) -> Program | None:
     """A repository's own program is named relative to it: a leased workspace has its own copy."""
     name, *arguments = shlex.split(runner.program)
     path = _file_inside(place, name)
-    return None if path is None else Program(argv=(shell, f"./{name}" if own else str(path), *arguments))
+    if path is None:
+        return None
+    return Program(argv=(shell, f"./{name}" if own else str(path), *arguments), file=path)
 
 
 def _python(runner: Runner, place: Path, shell: str, *, own: bool) -> Program | None:
     """With ``-P``: the working directory, which anybody can commit to, is not searched for modules before ours."""
     relative = runner.program.replace(".", "/")
-    if _file_inside(place, f"{relative}.py") is None and _file_inside(place, f"{relative}/__main__.py") is None:
+    path = _file_inside(place, f"{relative}.py") or _file_inside(place, f"{relative}/__main__.py")
+    if path is None:
         return None
     search = "." if own else os.pathsep.join((str(place), str(place.parent)))
-    return Program(argv=(sys.executable, "-P", "-m", runner.program), env={"PYTHONPATH": search})
+    return Program(argv=(sys.executable, "-P", "-m", runner.program), file=path, env={"PYTHONPATH": search})
 
 
 def _file_inside(place: Path, relative: str) -> Path | None:

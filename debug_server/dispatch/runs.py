@@ -31,6 +31,7 @@ class Place:
     repo: Repo
     path: Path
     root: Path  # the folder that holds config/
+    owners: frozenset[int]  # whose runner programs are trusted
     repository_id: int | None = None  # for a leased workspace
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from debug_server.config import find_place, load_runner, make_data_folder
+from debug_server.config.load import read_table
 from debug_server.config.places import user_data_folder
 from debug_server.errors import ConfigurationError
 from debug_server.runner import RunnerPaths, RunnerSettings
@@ -154,3 +155,36 @@ def test_without_a_home_the_message_says_what_to_set(tmp_path: Path, monkeypatch
     with pytest.raises(ConfigurationError, match="DEBUG_SERVER_PATHS_ARTIFACTS"):
         load_runner(environ={}, cwd=tmp_path)
     assert load_runner(environ={"DEBUG_SERVER_PATHS_ARTIFACTS": "/x"}, cwd=tmp_path).data == Path("/x")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_settings_that_appear_after_the_search_are_judged_again(tmp_path: Path, environ: dict[str, str]) -> None:
+    """Beside a data folder of ours in a shared folder, another user moves settings in and out."""
+    tmp_path.chmod(0o1777)
+    (tmp_path / ".artifacts").mkdir(mode=0o700)
+    place = find_place(environ=environ, cwd=tmp_path)
+    (tmp_path / "config").mkdir()
+    theirs = tmp_path / "config" / "runner.toml"
+    theirs.write_text('[runner]\ndefault_shell = "/tmp/trap"\n')
+    for path in (theirs.parent, theirs):
+        os.chown(path, OTHER, OTHER)
+    assert place.found == tmp_path and place.files("runner.toml") == []
+    with pytest.raises(ConfigurationError, match=f"not used: .*uid {OTHER}"):
+        read_table(theirs)  # between the judgement and the use
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_a_named_file_may_be_of_another_user(tmp_path: Path, environ: dict[str, str]) -> None:
+    """``--config`` of another user's checkout: its owner is trusted; not if third users may write to it."""
+    named = tmp_path / "checkout" / "config" / "runner.toml"
+    named.parent.mkdir(parents=True)
+    named.write_text('[runner]\ndefault_shell = "/bin/theirs"\n')
+    for path in (named, *named.parents[:2]):
+        os.chown(path, OTHER, OTHER)
+    placed = load_runner(named, environ=environ, cwd=tmp_path)
+    assert placed.loaded.value.runner.default_shell == "/bin/theirs"
+    named.chmod(0o666)
+    with pytest.raises(
+        ConfigurationError, match=f"{named} is not used: other users may write to it .*chmod go-w {named}"
+    ):
+        load_runner(named, environ=environ, cwd=tmp_path)

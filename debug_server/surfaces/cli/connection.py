@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from debug_server.config import load, setting
 from debug_server.config.kinds import TEXT, Kind
 from debug_server.config.load import read_table
+from debug_server.disk import owners_of
 from debug_server.errors import ConfigurationError
 
 DEFAULT_BASE_URL = "http://127.0.0.1:8000"
@@ -147,7 +148,7 @@ class _Saved:
 
 
 def _read(path: Path) -> _Saved:
-    table = dict(read_table(path)) if path.is_file() else {}
+    table = dict(read_table(path, owners_of(path))) if path.is_file() else {}
     others = table.pop("tokens", {})
     if not isinstance(others, Mapping) or not all(isinstance(token, str) for token in others.values()):
         raise ConfigurationError(f'{path}: tokens must be texts by address: "http://host:8000" = "TOKEN"')

@@ -77,7 +77,7 @@ def _ensure_configuration(output: Output) -> None:
     from debug_server.dispatch.examples import ensure_configuration
     from debug_server.dispatch.folder import configuration_folder
 
-    folder = configuration_folder()
+    folder = configuration_folder().path
     if ensure_configuration(folder):
         output.say(f"wrote runners.yml and repos.yml into {folder}", {"wrote": str(folder)})
 
@@ -87,7 +87,8 @@ def _prepare(call: Invocation, output: Output) -> None:
     from debug_server.dispatch.configuration import read_configuration
     from debug_server.dispatch.folder import configuration_folder
 
-    read_configuration(configuration_folder())
+    folder = configuration_folder()
+    read_configuration(folder.path, owners=folder.owners)
     with call.programs.open_local() as local:
         if not any(token.revoked_at is None for token in local.store.tokens.page()):
             _, secret = local.store.tokens.create("admin", ["admin"])
@@ -102,15 +103,15 @@ def _sentence(word: str, state: dict[str, Any]) -> str:
 
 def _configuration() -> tuple[list[str], dict[str, Any]]:
     """What the files here say, for people and for programs."""
-    from debug_server.dispatch.configuration import RUNNERS, read_configuration
-    from debug_server.dispatch.folder import configuration_folder
+    from debug_server.dispatch.configuration import read_configuration
+    from debug_server.dispatch.folder import RUNNERS, configuration_folder
 
     folder = configuration_folder()
-    if not (folder / RUNNERS).exists():
-        problem = f"no runners: {folder / RUNNERS} does not exist"
+    if not (folder.path / RUNNERS).exists():
+        problem = f"no runners: {folder.path / RUNNERS} does not exist"
         return [problem], {"configuration": problem}
     try:
-        found = read_configuration(folder).runners.runners.values()
+        found = read_configuration(folder.path, owners=folder.owners).runners.runners.values()
     except ConfigurationError as error:
         return [f"configuration refused: {error}"], {"configuration": str(error)}
     lines = []

@@ -33,11 +33,13 @@ def status(context: typer.Context) -> None:
 
 def _target() -> str:
     """PROBE_HOST and PROBE_GRPC_PORT, or else what the runner with the skill says."""
-    from debug_server.dispatch.configuration import RUNNERS, read_configuration
+    from debug_server.dispatch.configuration import read_configuration
     from debug_server.dispatch.folder import configuration_folder
 
     folder = configuration_folder()
-    known = read_configuration(folder).runners.runner_for(_SKILL) if (folder / RUNNERS).exists() else None
+    known = None
+    if folder.is_used:
+        known = read_configuration(folder.path, owners=folder.owners).runners.runner_for(_SKILL)
     host, _, port = (_USUAL if known is None or known.rpc is None else known.program).rpartition(":")
     return f"{os.environ.get('PROBE_HOST') or host}:{os.environ.get('PROBE_GRPC_PORT') or port}"
 

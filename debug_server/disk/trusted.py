@@ -1,0 +1,171 @@
+"""Opens files and folders that nobody but this user and root can have put there.
+
+Every file and folder that settings or programs are taken from, or that data is kept in, is opened here. A path is
+trusted when
+
+- it, every folder above it and every link on the way belong to this user or root, or to the owner of a path that the
+  operator named (``owners_of``), and
+- nobody else may write to it or to a folder above it. A sticky folder such as ``/tmp`` may be above it: there, only
+  the owner of an entry can replace it. Group write is accepted for a group with no other members, as the private
+  group of a user is where the umask is 002.
+
+Each entry is opened without following links and judged by its descriptor, so nothing can be exchanged between the
+judgement and the use.
+"""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import pwd
+import shlex
+import stat
+from collections.abc import Collection
+from contextlib import suppress
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+from debug_server.errors import ConfigurationError
+
+_STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAX_LINKS = 40  # as the kernel's own bound
+_ACL = "system.posix_acl_access"
+
+
+class _Distrust(Exception):
+    """Why a path is not trusted, and what to do about it."""
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(reason)
+        self.advice = advice
+
+
+def this_user() -> frozenset[int]:
+    """Whose files are trusted: this user's and root's."""
+    return frozenset({os.geteuid(), 0})
+
+
+def owners_of(named: Path) -> frozenset[int]:
+    """The same and the owner of a path that the operator named: who names a file trusts the one who wrote it."""
+    try:
+        return this_user() | {named.stat().st_uid}
+    except OSError:
+        return this_user()
+
+
+def read_trusted(path: Path, owners: Collection[int] | None = None) -> bytes:
+    """A file's bytes; ConfigurationError when it is not trusted, OSError when it cannot be read."""
+    if path.parent in (Path("/dev/fd"), Path("/proc/self/fd")) or path == Path("/dev/stdin"):
+        return path.read_bytes()  # a descriptor that our parent opened for us has no folder to judge
+    descriptor = _open(path, owners)
+    try:
+        return Path(f"/proc/self/fd/{descriptor}").read_bytes()
+    finally:
+        os.close(descriptor)
+
+
+def check_trusted(path: Path, owners: Collection[int] | None = None) -> None:
+    """ConfigurationError when a file or folder is not trusted, OSError when it cannot be reached."""
+    os.close(_open(path, owners))
+
+
+def why_distrusted(path: Path, owners: Collection[int] | None = None) -> str | None:
+    """The reason alone, for a path that is passed over; None for one that is trusted."""
+    try:
+        os.close(_walk(path, this_user() if owners is None else owners))
+    except _Distrust as error:
+        return str(error)
+    except OSError as error:
+        return f"it cannot be opened: {error.strerror}"
+    return None
+
+
+def _open(path: Path, owners: Collection[int] | None) -> int:
+    try:
+        return _walk(path, this_user() if owners is None else owners)
+    except _Distrust as error:
+        raise ConfigurationError(f"{path} is not used: {error}; {error.advice}") from error
+
+
+def _walk(path: Path, owners: Collection[int]) -> int:
+    """A descriptor (``O_PATH``) of what the path leads to, opened entry by entry."""
+    whole = path.absolute()
+    left = list(reversed(whole.parts))  # the first is "/", which needs no folder to begin in
+    here, where, shared, links = -1, Path("/"), False, 0
+    try:
+        while left:
+            name = left.pop()
+            below = os.open(name, _STEP, dir_fd=None if here < 0 else here)
+            place = Path("/") if name == "/" else where.parent if name == ".." else where / name
+            try:
+                found = os.fstat(below)
+                what = "it" if place == whole else str(place)
+                _judge_owner(found, what, owners, above=bool(left) and not shared)
+                if stat.S_ISLNK(found.st_mode):  # its mode means nothing
+                    links += 1
+                    if links > _MAX_LINKS:
+                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+                    left += reversed(PurePosixPath(os.readlink("", dir_fd=below)).parts)
+                    continue
+                shared = _is_shared(below, found, owners)
+                if shared and not (left and found.st_mode & stat.S_ISVTX):
+                    raise _writable(found, what, place)
+                here, below, where = below, here, place
+            finally:
+                if below >= 0:
+                    os.close(below)
+    except BaseException:
+        if here >= 0:
+            os.close(here)
+        raise
+    return here
+
+
+def _judge_owner(found: os.stat_result, what: str, owners: Collection[int], *, above: bool) -> None:
+    """``above``: it is a folder above the path, in one that others may not write to."""
+    if found.st_uid in owners or (above and found.st_uid == _unmapped_user()):
+        return
+    raise _Distrust(
+        f"{what} belongs to another user (uid {found.st_uid})", "use a path of your own, or run as that user"
+    )
+
+
+def _is_shared(descriptor: int, found: os.stat_result, owners: Collection[int]) -> bool:
+    """Whether others than the owners may write to it."""
+    mode = found.st_mode
+    return bool(mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _only_owners_in(found.st_gid, descriptor, owners)))
+
+
+def _writable(found: os.stat_result, what: str, place: Path) -> _Distrust:
+    mode = f"mode {stat.S_IMODE(found.st_mode):04o}, group {found.st_gid}"
+    advice = f"make sure that all in it is yours, then: chmod go-w {shlex.quote(str(place))}"
+    return _Distrust(f"other users may write to {what} ({mode})", advice)
+
+
+def _only_owners_in(group: int, descriptor: int, owners: Collection[int]) -> bool:
+    """Whether nobody but the owners may write by way of a group."""
+    with suppress(OSError):  # with an access control list, the group's bits bound what other users may
+        os.getxattr(f"/proc/self/fd/{descriptor}", _ACL)
+        return False
+    users = {entry.pw_uid for entry in pwd.getpwall() if entry.pw_gid == group}
+    try:
+        users |= {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(group).gr_mem}
+    except KeyError:  # a container's user need not be in its files
+        if not users:
+            return group == os.getegid()
+    return bool(users) and users <= set(owners)
+
+
+@cache
+def _unmapped_user() -> int | None:
+    """Whom the kernel names as the owner of what belongs to no user of this namespace; None in one that has all.
+
+    In a user namespace ``/`` and ``/home`` may belong to the machine's root, who has no number there.
+    """
+    try:
+        if Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]:
+            return None
+        return int(Path("/proc/sys/kernel/overflowuid").read_text())
+    except (OSError, ValueError):
+        return None
