@@ -15,7 +15,7 @@ from tests.attacks.victim import Arena, shared_python
 
 _USERS = {"root": 0, "user": 20001}
 _ATTACKER = 20002
-_NEED_ANOTHER_USER = {"another-user"}
+_NEED_ROOT = {"another-user": "become another user", "full-disk": "mount a small disk"}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,8 +47,8 @@ def _campaign(root: Path, options: argparse.Namespace) -> list[str]:
     violations = []
     for label, uid in _servers(options.server).items():
         for name in options.cases or CASES:
-            if os.geteuid() != 0 and name in _NEED_ANOTHER_USER:
-                _say(f"{name:<20} server={label:<5} skipped: only root can become another user")
+            if os.geteuid() != 0 and (reason := _NEED_ROOT.get(name)):
+                _say(f"{name:<20} server={label:<5} skipped: only root can {reason}")
                 continue
             began = time.monotonic()
             found = _attack(root / f"{label}-{name}", python, uid, name, short=options.short)

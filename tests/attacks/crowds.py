@@ -122,6 +122,8 @@ def exactly_once(arena: Arena) -> Iterator[str]:
             one.join(120)
             if one.is_alive():
                 yield f"client {one.name} is not answered"
+            if one.failure is not None:
+                yield f"client {one.name} is refused: {one.failure}"
         asked = {key: numbers for one in crowd for key, numbers in one.numbers.items()}
         with server.client() as client:
             for key, numbers in asked.items():
@@ -144,12 +146,16 @@ class _Repeater(threading.Thread):
         super().__init__(name=f"client-{number}", daemon=True)
         self._server, self._journal, self._ended = server, journal, ended
         self.numbers: dict[str, set[int]] = {}
+        self.failure: str | None = None
 
     def run(self) -> None:
         count = 0
-        while not self._ended.is_set():
+        while not self._ended.is_set() and self.failure is None:
             key = f"{self.name}-{count}"
-            self.numbers[key] = {self._submit(key), self._submit(key)}
+            try:
+                self.numbers[key] = {self._submit(key), self._submit(key)}
+            except AssertionError as error:
+                self.failure = str(error)
             count += 1
 
     def _submit(self, key: str) -> int:
@@ -160,7 +166,8 @@ class _Repeater(threading.Thread):
                 if answer.is_success:
                     return command_number(answer.json())
                 if answer.status_code not in (429, 502, 503):
-                    raise AssertionError(f"{key}: {answer.status_code} {answer.text}")
+                    said = self._server.log.read_text()[-3000:]
+                    raise AssertionError(f"{key}: {answer.status_code} {answer.text}, and its log ends with {said}")
             time.sleep(0.05)
 
 

@@ -62,8 +62,6 @@ def _free(folder: Path) -> int:
 
 def full_disk(arena: Arena) -> Iterator[str]:
     """A command that fills the disk ends, callers are answered meanwhile, and the next command works."""
-    if os.geteuid() != 0:
-        return
     folder = arena.root / "small"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=755", "none", str(folder)], check=True)
