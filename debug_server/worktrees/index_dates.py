@@ -119,16 +119,23 @@ def _look_at(path: bytes) -> os.stat_result | None:
 def _entries(data: bytearray) -> Iterator[tuple[int, bytes]]:
     """Where each entry begins, and the path it is about."""
     _, _, count = _HEADER.unpack_from(data)
-    at = _HEADER.size
+    at, limit = _HEADER.size, len(data) - _CHECKSUM
     for _ in range(count):
-        start = at + _FLAGS_AT + (4 if data[at + _FLAGS_AT] << 8 & _EXTENDED else 2)
-        end = data.index(0, start)
+        flags = at + _FLAGS_AT
+        end = -1
+        if flags < limit:
+            start = flags + (4 if data[flags] << 8 & _EXTENDED else 2)
+            end = data.find(0, start, limit)
+        if end < 0:
+            raise WorktreePoolError("the index of a checkout is cut off")
         yield at, bytes(data[start:end])
         at += (end - at + 8) & ~7  # entries are padded with one to eight NULs
 
 
 def _read(index: Path) -> bytearray:
     data = bytearray(index.read_bytes())
+    if len(data) < _HEADER.size + _CHECKSUM:  # the machine went down before it was written
+        raise WorktreePoolError(f"the index {index} is cut off")
     signature, version, _ = _HEADER.unpack_from(data)
     if signature != b"DIRC" or version not in (2, 3):
         raise WorktreePoolError(f"git wrote an index of format {version} to {index}: formats 2 and 3 are understood")

@@ -86,3 +86,18 @@ def test_killed_at_random(base: Path, backend: str) -> None:
         expected = reference(remote.path, commit, base / f"reference{number}")
         with pool.acquire_worktree(commit_sha=commit, owner="t", environment_hash=None) as lease:
             assert fingerprint(lease.path) == fingerprint(expected)
+
+
+@pytest.mark.parametrize("kept", [0, 20, 100])
+def test_an_index_that_was_cut_off(base: Path, remote: Remote, kept: int) -> None:
+    """A machine that goes down may leave a checkout with half an index: it is thrown away, and another one is made."""
+    pool = open_pool(base, remote, "pool")
+    pool.acquire_worktree(commit_sha=remote.commits[0], owner="t", environment_hash=None).release()
+    spares = pool.settings.state_dir / "spares"
+    clean = eventually(lambda: list(spares.glob("*/git/clean")), what="a clean spare")[0]
+    index = clean.with_name("index")
+    index.write_bytes(index.read_bytes()[:kept])
+    clean.unlink()
+    with pool.acquire_worktree(commit_sha=remote.commits[0], owner="t", environment_hash=None) as lease:
+        expected = reference(remote.path, remote.commits[0], base / "reference")
+        assert fingerprint(lease.path) == fingerprint(expected)
