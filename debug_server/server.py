@@ -93,7 +93,7 @@ def http_app(
     app = create_http_app(
         local.service, metrics=local.telemetry.render, settings=settings, lifespan=lifespan, parts=parts
     )
-    app.state.parts = local.service.parts = parts
+    app.state.parts = local.service.health.parts = parts
     app.state.mcp = McpHttp(local.service)
     if api:
         app.router.routes.append(app.state.mcp.route())

@@ -72,7 +72,7 @@ class Dispatcher:
         trigger = "event" if due is None else "schedule"
         found = await _apart(event, partial(routes, event, configuration.runners, trigger=trigger))
         steps = [await self._step(event, route, place, first=index == 0) for index, route in enumerate(found)]
-        added = await self._service.queue_together(LOCAL, steps, due)
+        added = await self._service.own_runs.add(LOCAL, steps, due)
         if added is None:
             return []
         return [_outcome(event, route, item) for route, item in zip(found, added, strict=True)]
@@ -101,7 +101,9 @@ class Dispatcher:
             self._service.trust.check_folder(place.path)
         if route.runner.workspace == "root":
             return place
-        return replace(place, repository_id=await self._service.register_directory(LOCAL, place.path, place.repo.name))
+        return replace(
+            place, repository_id=await self._service.repositories.register_directory(LOCAL, place.path, place.repo.name)
+        )
 
 
 async def _apart(event: IssueEvent, work: Callable[[], T]) -> T:

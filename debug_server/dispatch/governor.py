@@ -101,7 +101,7 @@ class Governor:
     def _take_up(self, configuration: Configuration) -> None:
         for name in make_examples(configuration):
             _LOG.info("example_made", extra={"repo": name})
-        self.service.declare_schedules(LOCAL, self._group, self._planned(configuration))
+        self.service.own_runs.declare_schedules(LOCAL, self._group, self._planned(configuration))
 
     def _planned(self, configuration: Configuration) -> dict[str, Planned]:
         found: dict[str, Planned] = {}

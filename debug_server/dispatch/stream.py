@@ -69,8 +69,8 @@ class EventStream:
     async def entries(self) -> AsyncGenerator[Entry, None]:
         """Everything after the cursor; ends when all that was seen has ended, or, when following, with the server."""
         if self._wish.from_now and not self._wish.cursor:
-            self._at = Cursor(seq=await self._service.last_event(LOCAL))
-        async with self._service.changes() as woken:
+            self._at = Cursor(seq=await self._service.events.last(LOCAL))
+        async with self._service.events.changes() as woken:
             try:
                 await self._reopen(woken)
                 while True:
@@ -93,7 +93,7 @@ class EventStream:
         """Go on with the logs that the cursor was in the middle of."""
         for number, offsets in self._at.tails.items():
             try:
-                command = await self._service.command_row(LOCAL, number)
+                command = await self._service.commands.row(LOCAL, number)
             except NotFoundError:
                 continue
             if command.log_path is not None and SUBJECT in command.metadata and self._wish.wants_lines:
@@ -101,7 +101,7 @@ class EventStream:
 
     async def _round(self, woken: asyncio.Event) -> AsyncGenerator[Entry, None]:
         """The events that are there, then the lines that are there."""
-        for event in await self._service.events_of(LOCAL, SUBJECT, self._at.after, _PAGE):
+        for event in await self._service.events.about(LOCAL, SUBJECT, self._at.after, _PAGE):
             async for entry in self._event(event, woken):
                 yield entry
         for number, run in list(self._runs.items()):
@@ -113,7 +113,7 @@ class EventStream:
     async def _event(self, event: Event, woken: asyncio.Event) -> AsyncGenerator[Entry, None]:
         command = None
         if event.command_id is not None:
-            command = await self._service.command_row(LOCAL, event.command_id)
+            command = await self._service.commands.row(LOCAL, event.command_id)
         record = event.data if command is None else command.metadata[SUBJECT]
         if self._wish.concerns(record):
             if command is not None:

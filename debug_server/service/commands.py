@@ -1,4 +1,4 @@
-"""The verbs of commands and one-shot runs."""
+"""The verbs of commands."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import base64
 import binascii
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 from debug_server.errors import ConflictError, DebugServerError, InvalidInputError, KeeperError
@@ -18,9 +17,9 @@ from debug_server.runner.settings import shell_command
 from debug_server.runner.spec import CommandSpec
 from debug_server.service import messages as m
 from debug_server.service import views
-from debug_server.service.caller import COMMANDS_WRITE, Caller
-from debug_server.service.sessions import SessionVerbs, require_open
+from debug_server.service.caller import Caller
 from debug_server.service.stdin import write_to
+from debug_server.service.verbs import Verbs
 from debug_server.service.wakeups import wait_for
 from debug_server.worktrees.collect import check_patterns
 
@@ -30,46 +29,35 @@ _OF_LINE = "\n"  # between a request's key and a line's number; a caller's own k
 _FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.001, 0.1
 
 
-class CommandVerbs(SessionVerbs):
+class CommandVerbs(Verbs):
     """Commands."""
 
-    async def open_session(
-        self, caller: Caller, request: m.OpenSession, *, idempotency_key: str | None = None
-    ) -> m.SessionReply:
-        """Lease a workspace, and queue the commands that came along, for a shell, in their order."""
-        if not request.commands:
-            return await super().open_session(caller, request, idempotency_key=idempotency_key)
-        caller.require((COMMANDS_WRITE,))
-        async with self._quotas.room(caller, commands=len(request.commands)):
-            opened = await super().open_session(caller, request, idempotency_key=idempotency_key)
-            await self._submit_lines(opened.id, request, idempotency_key)
-        return opened
-
-    async def _submit_lines(self, session_id: int, request: m.OpenSession, key: str | None) -> None:
-        """One after the other, each under a key of its own; a session that cannot have them all is closed."""
+    async def submit_lines(self, session_id: int, lines: Sequence[str], key: str | None) -> None:
+        """Queue texts for a shell, each under a key of its own; a session that cannot have them all is closed."""
         try:
-            for number, line in enumerate(request.commands):
-                command = m.CommandRequest(argv=shell_command(self._shell, line))
-                await self._call(self._submit, session_id, command, key and f"{key}{_OF_LINE}{number}")
+            for number, line in enumerate(lines):
+                command = m.CommandRequest(argv=shell_command(self._shared.shell, line))
+                await self._call(self.add, session_id, command, key and f"{key}{_OF_LINE}{number}")
         except DebugServerError:
             session = await self._call(self._store.sessions.get, session_id)
             await self._call(self._engine.close_session, session, SessionStatus.FAILED)
             raise
 
-    async def submit_command(
+    async def submit(
         self, caller: Caller, request: m.SubmitCommand, *, idempotency_key: str | None = None
     ) -> m.CommandReply:
         """Queue a command; the same key in the same session gives the same command."""
-        self._accepting()
-        session = await self._session_to_use(caller, request.session_id)
+        self._shared.require_accepting()
+        session = await self._access.session_to_use(caller, request.session_id)
         require_open(session)
         async with self._quotas.room(caller, commands=1):
-            row = await self._call(self._submit, session.id, request, idempotency_key)
+            row = await self._call(self.add, session.id, request, idempotency_key)
         return views.command(row)
 
-    def _submit(
+    def add(
         self, session_id: int, request: m.CommandRequest, key: str | None, *, closes_session: bool = False
     ) -> Command:
+        """Check a command and put it into the queue."""
         check_patterns(request.artifacts)
         if request.cwd is not None:
             self._check_cwd(session_id, request.cwd)
@@ -96,32 +84,32 @@ class CommandVerbs(SessionVerbs):
         if not inside:
             raise InvalidInputError(f"cwd {cwd!r} is outside the workspace: use a path inside it", field="cwd")
 
-    async def get_command(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
+    async def get(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
         """One command."""
-        return views.command(await self._command(caller, request.command_id))
+        return views.command(await self._access.command(caller, request.command_id))
 
-    async def list_commands(self, caller: Caller, request: m.SessionPage) -> m.CommandList:
+    async def page(self, caller: Caller, request: m.SessionPage) -> m.CommandList:
         """A session's commands by sequence."""
-        session = await self._session(caller, request.session_id)
+        session = await self._access.session(caller, request.session_id)
         rows = await self._call(
             self._store.commands.in_session, session.id, after=request.after, limit=request.limit + 1
         )
         rows, following = views.one_page(rows, request.limit, lambda row: row.sequence)
         return m.CommandList(items=[views.command(row) for row in rows], next_after=following)
 
-    async def wait_command(self, caller: Caller, request: m.WaitCommand) -> m.CommandReply:
+    async def wait(self, caller: Caller, request: m.WaitCommand) -> m.CommandReply:
         """The command once it has ended, or as it is at the deadline."""
-        command = await self._command_to_use(caller, request.command_id)
-        async with self.audience.while_valid(caller):
-            return views.command(await self._ended(command, request.timeout))
+        command = await self._access.command_to_use(caller, request.command_id)
+        async with self._shared.audience.while_valid(caller):
+            return views.command(await self.ended(command, request.timeout))
 
-    async def _ended(self, command: Command, seconds: float) -> Command:
+    async def ended(self, command: Command, seconds: float) -> Command:
         """The command once it has ended, or as it is after so many seconds or when the server leaves.
 
         Who has waited for it finds what it left: its artifacts are collected after its end.
         """
         deadline = time.monotonic() + seconds
-        command = await self._terminal(command, deadline)
+        command = await self.terminal(command, deadline)
         if command.status.terminal and command.plan.has_conclusion:
             await self._concluded(command, deadline)
         return command
@@ -129,11 +117,15 @@ class CommandVerbs(SessionVerbs):
     async def _concluded(self, command: Command, deadline: float) -> None:
         """Nobody holds a thread meanwhile: files may be many, those who wait for them too, and threads are not."""
         pause = _FIRST_LOOK_SECONDS
-        while self._engine.is_at_work(command.id) and (left := deadline - time.monotonic()) > 0 and not self.draining:
+        while (
+            self._engine.is_at_work(command.id)
+            and (left := deadline - time.monotonic()) > 0
+            and not self._shared.draining
+        ):
             await asyncio.sleep(min(pause, left))
             pause = min(pause * 1.5, _LAST_LOOK_SECONDS)
 
-    async def _terminal(self, command: Command, deadline: float) -> Command:
+    async def terminal(self, command: Command, deadline: float) -> Command:
         if command.status.terminal:
             return command
         async with self._wakeups.of(("command", command.id)) as woken:
@@ -141,21 +133,21 @@ class CommandVerbs(SessionVerbs):
                 woken.clear()
                 command = await self._read(self._store.commands.get, command.id)
                 left = deadline - time.monotonic()
-                if command.status.terminal or left <= 0 or self.draining:
+                if command.status.terminal or left <= 0 or self._shared.draining:
                     return command
                 await wait_for(woken, left)
 
-    async def cancel_command(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
+    async def cancel(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
         """End a command; returns when its tree is empty, or as it is after a while."""
-        command = await self._command_to_use(caller, request.command_id)
+        command = await self._access.command_to_use(caller, request.command_id)
         if not command.status.terminal:
             await self._call(self._engine.cancel, command.id, f"cancelled by {caller.name}")
-            command = await self._ended(command, _CANCEL_SECONDS)
+            command = await self.ended(command, _CANCEL_SECONDS)
         return views.command(command)
 
-    async def signal_command(self, caller: Caller, request: m.SignalCommand) -> m.Message:
+    async def signal(self, caller: Caller, request: m.SignalCommand) -> m.Message:
         """Send a signal to its first process."""
-        command = await self._command_to_use(caller, request.command_id)
+        command = await self._access.command_to_use(caller, request.command_id)
         async with self._alive(command):
             await self._begun_by(command, time.monotonic() + _START_SECONDS)
             await self._call(self._engine.signal, command.id, request.signal)
@@ -163,7 +155,7 @@ class CommandVerbs(SessionVerbs):
 
     async def write_stdin(self, caller: Caller, request: m.WriteStdin) -> m.Message:
         """Write to its stdin; answered when the child's pipe has taken it."""
-        command = await self._command_to_use(caller, request.command_id)
+        command = await self._access.command_to_use(caller, request.command_id)
         data = _data(request)
         async with self._alive(command):
             command = await self._begun_by(command, time.monotonic() + _START_SECONDS)
@@ -195,22 +187,15 @@ class CommandVerbs(SessionVerbs):
                 raise
             raise ConflictError(f"command {command.id} has ended, it is {command.status.value}") from error
 
-    async def start_run(self, caller: Caller, request: m.StartRun, *, idempotency_key: str | None = None) -> m.RunReply:
-        """Open a session, queue its one command, close the session when that has ended."""
-        self._accepting()
-        check_patterns(request.artifacts)
-        async with self._quotas.room(caller, sessions=1, commands=1):
-            session = await self._call_git(self._open, caller, request, idempotency_key)
-            return await self._run_in(session, request, idempotency_key)
+    async def row(self, caller: Caller, command_id: int) -> Command:
+        """A command with what its maker wrote into its metadata."""
+        return await self._access.command(caller, command_id)
 
-    async def _run_in(self, session: Session, request: m.StartRun, key: str | None) -> m.RunReply:
-        """The run's one command; a session that cannot have it is closed."""
-        try:
-            row = await self._call(partial(self._submit, closes_session=True), session.id, request, key)
-        except DebugServerError:
-            await self._call(self._engine.close_session, session, SessionStatus.FAILED)
-            raise
-        return m.RunReply(session=views.session(session), command=views.command(row))
+
+def require_open(session: Session) -> None:
+    """ConflictError when nothing can run in the session any more."""
+    if not session.is_open:
+        raise ConflictError(f"session {session.id} is {session.status.value}: open a new one")
 
 
 def _spec(request: m.CommandRequest) -> CommandSpec:

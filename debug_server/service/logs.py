@@ -1,4 +1,4 @@
-"""The verbs of logs, artifacts and events: read by cursor, followed without polling."""
+"""The verbs of logs: read by offset, followed without polling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from debug_server.errors import NotFoundError
-from debug_server.model import Artifact, Command, Event
+from debug_server.model import Command
 from debug_server.runner.log_reader import LogCursor, LogReader, LogSegment
 from debug_server.runner.log_watch import watch_log
 from debug_server.service import messages as m
@@ -21,7 +21,8 @@ from debug_server.service import views
 from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs
 from debug_server.service.threads import or_exhausted
-from debug_server.service.wakeups import ANYTHING, Subject, wait_for
+from debug_server.service.verbs import Shared, Verbs
+from debug_server.service.wakeups import wait_for
 
 _PIECE = 1 << 16
 _AT_A_TURN = 16  # pieces: a read may have 256 of a log that was written in small pieces
@@ -31,24 +32,28 @@ _MERGE_SECONDS = 0.25  # small writes that were made within this time travel tog
 _LOOK_AGAIN_SECONDS = 5.0  # a wake-up is lost only where a filesystem gives no notices
 
 
-class LogVerbs(CommandVerbs):
-    """Logs, artifacts, events."""
+class LogVerbs(Verbs):
+    """The logs of commands."""
 
-    async def get_logged(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
+    def __init__(self, shared: Shared, commands: CommandVerbs) -> None:
+        super().__init__(shared)
+        self._commands = commands
+
+    async def command(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
         """A command for a reader of its log; NotFoundError when the log is gone."""
-        command = await self._command_to_use(caller, request.command_id)
+        command = await self._access.command_to_use(caller, request.command_id)
         _require_log(command)
         return views.command(command)
 
-    async def read_log(self, caller: Caller, request: m.ReadLog) -> m.LogPage:
+    async def read(self, caller: Caller, request: m.ReadLog) -> m.LogPage:
         """Bytes from an offset; past the end it is empty."""
-        command = await self._command_to_use(caller, request.command_id)
+        command = await self._access.command_to_use(caller, request.command_id)
         _require_log(command)
         return await self._call(_page, command, request)
 
-    async def follow_log(self, caller: Caller, request: m.FollowLog) -> AsyncGenerator[m.LogPiece, None]:
+    async def follow(self, caller: Caller, request: m.FollowLog) -> AsyncGenerator[m.LogPiece, None]:
         """History, then live, no gap, no repeat, until the command has ended."""
-        command = await self._begun(await self._command_to_use(caller, request.command_id))
+        command = await self._begun(await self._access.command_to_use(caller, request.command_id))
         if command.log_path is None:
             return
         _require_log(command)
@@ -68,27 +73,27 @@ class LogVerbs(CommandVerbs):
             for number, segment in enumerate(segments, 1):
                 yield _piece(command_id, segment)
                 if number % _AT_A_TURN == 0 or number == len(segments):
-                    await self._turns.wait()
+                    await self._shared.turns.wait()
 
     async def _live(self, command: Command, cursor: LogCursor) -> AsyncGenerator[m.LogPiece, None]:
         changed, watch = asyncio.Event(), or_exhausted(watch_log, command.log_path or "")
         looked_in_vain = False
         try:
-            watch.set_callback(self._turns.waker(changed))
+            watch.set_callback(self._shared.turns.waker(changed))
             while True:
                 changed.clear()
                 segments = cursor.read(_PIECE, since=math.inf if looked_in_vain else watch.noticed_at)
                 for number, segment in enumerate(segments, 1):
                     yield _piece(command.id, segment)
                     if number % _AT_A_TURN == 0:
-                        await self._turns.wait()
+                        await self._shared.turns.wait()
                 if segments and cursor.caught_up:
                     looked_in_vain = not await wait_for(changed, _LOOK_AGAIN_SECONDS)
                 elif segments:
-                    await self._turns.wait()  # a long history must not keep everybody else waiting
+                    await self._shared.turns.wait()  # a long history must not keep everybody else waiting
                 elif cursor.ended:
                     # Its keeper closes the log a moment before the row has its end: who followed finds the end there.
-                    await self._terminal(command, time.monotonic() + _ROW_SECONDS)
+                    await self._commands.terminal(command, time.monotonic() + _ROW_SECONDS)
                     return
                 else:
                     looked_in_vain = not await wait_for(changed, _LOOK_AGAIN_SECONDS)
@@ -107,78 +112,16 @@ class LogVerbs(CommandVerbs):
                     return command
                 await woken.wait()
 
-    async def list_artifacts(self, caller: Caller, request: m.SessionPage) -> m.ArtifactList:
-        """A session's artifacts."""
-        session = await self._session_to_use(caller, request.session_id)
-        rows = await self._call(
-            self._store.artifacts.in_session, session.id, after=request.after, limit=request.limit + 1
-        )
-        rows, following = views.one_page(rows, request.limit, lambda row: row.id)
-        return m.ArtifactList(items=[views.artifact(row) for row in rows], next_after=following)
-
-    async def get_artifact(self, caller: Caller, request: m.ArtifactId) -> m.ArtifactReply:
-        """One artifact."""
-        return views.artifact((await self._artifact(caller, request))[0])
-
-    async def artifact_path(self, caller: Caller, request: m.ArtifactId) -> Path:
-        """The file of an artifact, for surfaces that can send files; NotFoundError when it is gone."""
-        return (await self._artifact(caller, request))[1]
-
-    async def _artifact(self, caller: Caller, request: m.ArtifactId) -> tuple[Artifact, Path]:
-        session = await self._session_to_use(caller, request.session_id)
-        row = await self._call(self._store.artifacts.get, request.artifact_id)
-        if row.session_id != session.id:
-            raise NotFoundError(f"session {session.id} has no artifact {request.artifact_id}")
-        return row, await self._call(_file, row)
-
-    async def read_events(self, caller: Caller, request: m.ReadEvents) -> m.EventList:
-        """Events after a cursor that the caller may see."""
-        rows = await self._call(self._events, request)
-        visible = [row for row in rows if await self._sees(caller, row)]
-        following = rows[-1].seq if rows else request.after
-        return m.EventList(items=[views.event(row) for row in visible], next_after=following)
-
-    def _events(self, request: m.ReadEvents) -> list[Event]:
-        return self._store.events.read(
-            request.after,
-            request.limit,
-            kind=request.kind,
-            session_id=request.session_id,
-            command_id=request.command_id,
-        )
-
-    async def follow_events(self, caller: Caller, request: m.ReadEvents) -> AsyncGenerator[m.EventReply, None]:
-        """History, then live; ends only when the caller leaves or the server does."""
-        async with self._wakeups.of(_subject(request)) as woken:
-            while not self.draining:
-                woken.clear()
-                page = await self.read_events(caller, request)
-                for item in page.items:
-                    yield item
-                moved = page.next_after > request.after
-                request = request.model_copy(update={"after": page.next_after})
-                if not moved:
-                    await woken.wait()
-
-    async def _sees(self, caller: Caller, event: Event) -> bool:
-        if caller.is_admin:
-            return True
-        if event.session_id is None:
-            return False
-        return await self._may_see(caller, event.session_id)
-
-
-def _subject(request: m.ReadEvents) -> Subject:
-    if request.command_id is not None:
-        return ("command", request.command_id)
-    return ANYTHING if request.session_id is None else ("session", request.session_id)
-
-
-def _file(row: Artifact) -> Path:
-    path = Path(row.path)
-    if not path.is_file():
-        raise NotFoundError(f"the file of artifact {row.id} is gone")
-    return path
+    async def pieces(self, caller: Caller, command_id: int, start: int, end: int) -> AsyncGenerator[m.LogPiece, None]:
+        """A command's log from one offset to another, or to where it ends now."""
+        while start < end:
+            limit = min(_PIECE, end - start)
+            page = await self.read(caller, m.ReadLog(command_id=command_id, offset=start, limit=limit))
+            if not page.pieces:
+                return
+            for piece in page.pieces:
+                yield piece
+            start = page.next_offset
 
 
 def _require_log(command: Command) -> None:

@@ -13,9 +13,10 @@ from debug_server.service.caller import ADMIN, ARTIFACTS_READ, COMMANDS_WRITE, S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One verb; the method of Service has the same name."""
+    """One verb of the service."""
 
     name: str
+    verb: str = ""  # its method: a member of Service and a name; none for an operation of another part
     request: type[m.Request]
     reply: type[m.Reply]
     scopes: tuple[str, ...] | None  # None: nobody needs to be known
@@ -24,30 +25,62 @@ class Operation:
     sentence: str
 
 
-def _read(name: str, request: type[m.Request], reply: type[m.Reply], sentence: str, *scopes: str) -> Operation:
+def _read(
+    name: str, verb: str, request: type[m.Request], reply: type[m.Reply], sentence: str, *scopes: str
+) -> Operation:
     return Operation(
-        name=name, request=request, reply=reply, scopes=scopes or (SESSIONS_READ,), idempotent=True, sentence=sentence
+        name=name,
+        verb=verb,
+        request=request,
+        reply=reply,
+        scopes=scopes or (SESSIONS_READ,),
+        idempotent=True,
+        sentence=sentence,
     )
 
 
-def _write(name: str, request: type[m.Request], reply: type[m.Reply], sentence: str, *scopes: str) -> Operation:
+def _write(
+    name: str, verb: str, request: type[m.Request], reply: type[m.Reply], sentence: str, *scopes: str
+) -> Operation:
     return Operation(
-        name=name, request=request, reply=reply, scopes=scopes or (SESSIONS_WRITE,), idempotent=False, sentence=sentence
+        name=name,
+        verb=verb,
+        request=request,
+        reply=reply,
+        scopes=scopes or (SESSIONS_WRITE,),
+        idempotent=False,
+        sentence=sentence,
     )
 
 
 _ALL = [
-    _write("register_repository", m.RegisterRepository, m.RepositoryReply, "Register a git remote.", ADMIN),
-    _read("get_repository", m.RepositoryName, m.RepositoryReply, "One repository by name."),
-    _read("list_repositories", m.Page, m.RepositoryList, "The repositories, by pages."),
-    _write("open_session", m.OpenSession, m.SessionReply, "Lease a workspace of a commit and a patch."),
-    _read("get_session", m.SessionId, m.SessionReply, "One session."),
-    _read("list_sessions", m.Page, m.SessionList, "The caller's sessions; an admin's list has everybody's."),
-    _write("fork_session", m.ForkSession, m.SessionList, "New sessions from the current state."),
-    _write("reset_session", m.SessionId, m.SessionReply, "Back to commit and patch."),
-    _read("diff_session", m.SessionId, m.SessionDiff, "What was changed, as a patch."),
+    _write(
+        "register_repository",
+        "repositories.register",
+        m.RegisterRepository,
+        m.RepositoryReply,
+        "Register a git remote.",
+        ADMIN,
+    ),
+    _read("get_repository", "repositories.get", m.RepositoryName, m.RepositoryReply, "One repository by name."),
+    _read("list_repositories", "repositories.page", m.Page, m.RepositoryList, "The repositories, by pages."),
+    _write(
+        "open_session", "sessions.open", m.OpenSession, m.SessionReply, "Lease a workspace of a commit and a patch."
+    ),
+    _read("get_session", "sessions.get", m.SessionId, m.SessionReply, "One session."),
+    _read(
+        "list_sessions",
+        "sessions.page",
+        m.Page,
+        m.SessionList,
+        "The caller's sessions; an admin's list has everybody's.",
+    ),
+    _write("fork_session", "sessions.fork", m.ForkSession, m.SessionList, "New sessions from the current state."),
+    _write("reset_session", "sessions.reset", m.SessionId, m.SessionReply, "Back to commit and patch."),
+    _read("diff_session", "sessions.diff", m.SessionId, m.SessionDiff, "What was changed, as a patch."),
     Operation(
         name="close_session",
+        verb="sessions.close",
         request=m.SessionId,
         reply=m.Message,
         scopes=(SESSIONS_WRITE,),
@@ -56,36 +89,56 @@ _ALL = [
     ),
     _write(
         "submit_command",
+        "commands.submit",
         m.SubmitCommand,
         m.CommandReply,
         "Queue a command in a session.",
         COMMANDS_WRITE,
         SESSIONS_WRITE,
     ),
-    _read("get_command", m.CommandId, m.CommandReply, "One command."),
-    _read("list_commands", m.SessionPage, m.CommandList, "A session's commands by sequence."),
-    _read("wait_command", m.WaitCommand, m.CommandReply, "The command once it has ended, or as it is at the deadline."),
+    _read("get_command", "commands.get", m.CommandId, m.CommandReply, "One command."),
+    _read("list_commands", "commands.page", m.SessionPage, m.CommandList, "A session's commands by sequence."),
+    _read(
+        "wait_command",
+        "commands.wait",
+        m.WaitCommand,
+        m.CommandReply,
+        "The command once it has ended, or as it is at the deadline.",
+    ),
     Operation(
         name="cancel_command",
+        verb="commands.cancel",
         request=m.CommandId,
         reply=m.CommandReply,
         scopes=(COMMANDS_WRITE,),
         idempotent=True,
         sentence="End a command; an ended one is returned unchanged.",
     ),
-    _write("signal_command", m.SignalCommand, m.Message, "Send a signal.", COMMANDS_WRITE),
+    _write("signal_command", "commands.signal", m.SignalCommand, m.Message, "Send a signal.", COMMANDS_WRITE),
     Operation(
         name="write_stdin",
+        verb="commands.write_stdin",
         request=m.WriteStdin,
         reply=m.Message,
         scopes=(COMMANDS_WRITE,),
         idempotent=True,  # by its write id
         sentence="Write to a command's stdin.",
     ),
-    _write("start_run", m.StartRun, m.RunReply, "Open, run and close in one request.", COMMANDS_WRITE, SESSIONS_WRITE),
-    _read("read_log", m.ReadLog, m.LogPage, "Bytes of a log from an offset.", SESSIONS_READ, ARTIFACTS_READ),
+    _write(
+        "start_run",
+        "runs.start",
+        m.StartRun,
+        m.RunReply,
+        "Open, run and close in one request.",
+        COMMANDS_WRITE,
+        SESSIONS_WRITE,
+    ),
+    _read(
+        "read_log", "logs.read", m.ReadLog, m.LogPage, "Bytes of a log from an offset.", SESSIONS_READ, ARTIFACTS_READ
+    ),
     Operation(
         name="follow_log",
+        verb="logs.follow",
         request=m.FollowLog,
         reply=m.LogPiece,
         scopes=(SESSIONS_READ, ARTIFACTS_READ),
@@ -93,11 +146,22 @@ _ALL = [
         stream=True,
         sentence="A log from an offset: history, then live, until the command has ended.",
     ),
-    _read("list_artifacts", m.SessionPage, m.ArtifactList, "A session's artifacts.", SESSIONS_READ, ARTIFACTS_READ),
-    _read("get_artifact", m.ArtifactId, m.ArtifactReply, "One artifact.", SESSIONS_READ, ARTIFACTS_READ),
-    _read("read_events", m.ReadEvents, m.EventList, "Events after a cursor."),
+    _read(
+        "list_artifacts",
+        "artifacts.page",
+        m.SessionPage,
+        m.ArtifactList,
+        "A session's artifacts.",
+        SESSIONS_READ,
+        ARTIFACTS_READ,
+    ),
+    _read(
+        "get_artifact", "artifacts.get", m.ArtifactId, m.ArtifactReply, "One artifact.", SESSIONS_READ, ARTIFACTS_READ
+    ),
+    _read("read_events", "events.read", m.ReadEvents, m.EventList, "Events after a cursor."),
     Operation(
         name="follow_events",
+        verb="events.follow",
         request=m.ReadEvents,
         reply=m.EventReply,
         scopes=(SESSIONS_READ,),
@@ -105,11 +169,19 @@ _ALL = [
         stream=True,
         sentence="Events after a cursor, then live.",
     ),
-    _read("list_leases", m.Page, m.LeaseList, "The workspaces and who holds each.", ADMIN),
-    _read("list_workers", m.Page, m.WorkerList, "Supervised long-lived processes.", ADMIN),
-    _write("restart_worker", m.WorkerChoice, m.WorkerList, "Replace a worker's process, or start one.", ADMIN),
+    _read("list_leases", "leases.page", m.Page, m.LeaseList, "The workspaces and who holds each.", ADMIN),
+    _read("list_workers", "workers.page", m.Page, m.WorkerList, "Supervised long-lived processes.", ADMIN),
+    _write(
+        "restart_worker",
+        "workers.restart",
+        m.WorkerChoice,
+        m.WorkerList,
+        "Replace a worker's process, or start one.",
+        ADMIN,
+    ),
     Operation(
         name="reset_worker",
+        verb="workers.reset",
         request=m.WorkerChoice,
         reply=m.WorkerList,
         scopes=(ADMIN,),
@@ -118,16 +190,20 @@ _ALL = [
     ),
     Operation(
         name="stop_worker",
+        verb="workers.stop",
         request=m.WorkerChoice,
         reply=m.WorkerList,
         scopes=(ADMIN,),
         idempotent=True,
         sentence="Drain a worker and keep it down.",
     ),
-    _write("create_token", m.CreateToken, m.TokenReply, "A new token; its secret is shown once.", ADMIN),
-    _read("list_tokens", m.Page, m.TokenList, "The tokens, without secrets.", ADMIN),
+    _write(
+        "create_token", "tokens.create", m.CreateToken, m.TokenReply, "A new token; its secret is shown once.", ADMIN
+    ),
+    _read("list_tokens", "tokens.page", m.Page, m.TokenList, "The tokens, without secrets.", ADMIN),
     Operation(
         name="revoke_token",
+        verb="tokens.revoke",
         request=m.TokenId,
         reply=m.Message,
         scopes=(ADMIN,),
@@ -136,15 +212,17 @@ _ALL = [
     ),
     Operation(
         name="who_am_i",
+        verb="tokens.who_am_i",
         request=m.Nothing,
         reply=m.WhoAmI,
         scopes=(),
         idempotent=True,
         sentence="The caller as the server sees it.",
     ),
-    _write("debug_session", m.DebugAction, m.Message, "Speak to a session's debugger."),
+    _write("debug_session", "sessions.debug", m.DebugAction, m.Message, "Speak to a session's debugger."),
     Operation(
         name="health",
+        verb="health.check",
         request=m.Nothing,
         reply=m.Health,
         scopes=None,

@@ -6,13 +6,15 @@ Host tasks are such runs. One is over when its session is closed: its tree is em
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from debug_server.engine import QueuedRun
+from debug_server.engine.schedules import Planned
 from debug_server.errors import NotFoundError
-from debug_server.model import Command, Session
-from debug_server.service.caller import Caller
-from debug_server.service.queued_runs import QueuedRunVerbs
+from debug_server.model import Command, DueTime, NewEvent, Session
+from debug_server.service.caller import ADMIN, Caller
+from debug_server.service.verbs import Verbs
 from debug_server.service.wakeups import wait_for
 
 _CANCEL_SECONDS = 60.0
@@ -31,19 +33,30 @@ class RunRows:
         return not self.session.is_open
 
 
-class OwnRunVerbs(QueuedRunVerbs):
-    """Own runs."""
+class OwnRunVerbs(Verbs):
+    """Runs that the server's own parts ask for; no surface offers them."""
 
-    async def queue_own_run(self, caller: Caller, run: QueuedRun) -> RunRows:
+    async def add(
+        self, caller: Caller, steps: Sequence[QueuedRun | NewEvent], due: DueTime | None = None
+    ) -> list[Command | NewEvent] | None:
+        """Queue runs, each in a session of its own, and tell a part's events; answers when all are in the store.
+
+        With ``due`` that time is taken with it; None when another process had it and nothing was done.
+        """
+        caller.require((ADMIN,))
+        self._shared.require_accepting()
+        return await self._call(self._engine.queue_together, steps, due)
+
+    async def queue(self, caller: Caller, run: QueuedRun) -> RunRows:
         """Queue a run that is the caller's; ConflictError while something that it needs for itself is taken."""
-        self._accepting()
+        self._shared.require_accepting()
         run = replace(run, requested_by=caller.name, owner_token_id=caller.token_id)
         async with self._quotas.room(caller, sessions=1, commands=1):
             command = await self._call(self._engine.queue_run, run)
         session = await self._read(self._store.sessions.get, command.session_id)
         return RunRows(session=session, command=command)
 
-    async def find_run(self, caller: Caller, subject: str) -> RunRows:
+    async def find(self, caller: Caller, subject: str) -> RunRows:
         """The newest run about it that the caller may see, or NotFoundError."""
         owner = None if caller.is_admin else caller.token_id
         command = await self._read(self._store.commands.newest_about, subject, owner_token_id=owner)
@@ -52,21 +65,21 @@ class OwnRunVerbs(QueuedRunVerbs):
             raise NotFoundError(f"there is no command about {subject!r}")
         return RunRows(session=session, command=command)
 
-    async def run_of(self, session_id: int) -> RunRows:
+    async def of_session(self, session_id: int) -> RunRows:
         """The run that a session was opened for."""
         session = await self._read(self._store.sessions.get, session_id)
         return RunRows(session=session, command=(await self._read(self._store.commands.in_session, session_id))[0])
 
-    async def list_runs(self, caller: Caller, prefix: str, *, after: int, limit: int) -> list[RunRows]:
+    async def page(self, caller: Caller, prefix: str, *, after: int, limit: int) -> list[RunRows]:
         """Runs whose subject begins so, oldest first: the caller's, or everybody's."""
         owner = None if caller.is_admin else caller.token_id
-        return await self._call(self._runs, prefix, owner, after, limit)
+        return await self._call(self._rows, prefix, owner, after, limit)
 
-    def _runs(self, prefix: str, owner: int | None, after: int, limit: int) -> list[RunRows]:
+    def _rows(self, prefix: str, owner: int | None, after: int, limit: int) -> list[RunRows]:
         rows = self._store.commands.about(prefix, owner_token_id=owner, after=after, limit=limit)
         return [RunRows(session=self._store.sessions.get(row.session_id), command=row) for row in rows]
 
-    async def run_over(self, run: RunRows, seconds: float) -> RunRows:
+    async def over(self, run: RunRows, seconds: float) -> RunRows:
         """The run once it is over, or as it is after so many seconds or when the server leaves."""
         deadline = time.monotonic() + seconds
         async with self._wakeups.of(("session", run.session.id)) as woken:
@@ -77,13 +90,18 @@ class OwnRunVerbs(QueuedRunVerbs):
                 command = await self._read(self._store.commands.get, run.command.id)
                 run = RunRows(session=session, command=command)
                 left = deadline - time.monotonic()
-                if run.over or left <= 0 or self.draining:
+                if run.over or left <= 0 or self._shared.draining:
                     return run
                 await wait_for(woken, left)
 
-    async def cancel_run(self, run: RunRows, message: str) -> RunRows:
+    async def cancel(self, run: RunRows, message: str) -> RunRows:
         """End it; returns when its tree is empty and its places are tidy, or as it is after a minute."""
         if run.over:
             return run
         await self._call(self._engine.cancel, run.command.id, message)
-        return await self.run_over(run, _CANCEL_SECONDS)
+        return await self.over(run, _CANCEL_SECONDS)
+
+    def declare_schedules(self, caller: Caller, group: str, planned: Mapping[str, Planned]) -> None:
+        """The schedules of a part, by names that begin with ``group``."""
+        caller.require((ADMIN,))
+        self._engine.schedules.declare(group, planned)

@@ -1,37 +1,48 @@
-"""The service: every verb of the table, for callers that were authenticated."""
+"""The service: one member for each noun, and how their verbs are called."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Awaitable, Callable
+from datetime import datetime
 from functools import partial
+from typing import Any
 
 from debug_server.config.runner import DEFAULT_SHELL
 from debug_server.engine import LocalEngine, Sessions
-from debug_server.errors import AccessError, DebugServerError
-from debug_server.ports import Part
+from debug_server.errors import AccessError
 from debug_server.runner.ownership import is_alive
 from debug_server.runner.settings import RunnerPaths
-from debug_server.service import audit, views
+from debug_server.service import audit
 from debug_server.service import messages as m
-from debug_server.service.caller import STRANGER, Caller, check_scopes
+from debug_server.service.artifacts import ArtifactVerbs
+from debug_server.service.caller import Caller
+from debug_server.service.commands import CommandVerbs
+from debug_server.service.events import EventVerbs
+from debug_server.service.health import HealthVerbs
 from debug_server.service.idempotency import Attempt, KeyedReplies
+from debug_server.service.leases import LeaseVerbs
+from debug_server.service.logs import LogVerbs
 from debug_server.service.operations import Operation
-from debug_server.service.outgoing import OutgoingVerbs
-from debug_server.service.quotas import check_quotas
+from debug_server.service.outbox import OutboxVerbs
+from debug_server.service.own_runs import OwnRunVerbs
+from debug_server.service.own_user import OwnUser
+from debug_server.service.repositories import RepositoryVerbs
+from debug_server.service.runs import RunVerbs
+from debug_server.service.session_logs import SessionLogVerbs
+from debug_server.service.sessions import SessionVerbs
+from debug_server.service.tokens import TokenVerbs
+from debug_server.service.uses import Uses
+from debug_server.service.verbs import Shared
 from debug_server.service.workers import WorkerVerbs
 from debug_server.store import MetadataStore
 from debug_server.workers.workers import Workers
+from debug_server.worktrees.foreign import Trust
 
-_MIN_FREE_BYTES = 64 << 20
-_CHECK_SECONDS = 5.0
 _KEYED = frozenset({"open_session", "submit_command", "start_run"})  # the store knows what they made by their key
 
 
-class Service(OutgoingVerbs, WorkerVerbs):
-    """All verbs; the operators' ones are here."""
+class Service:
+    """Every verb, for callers that were authenticated: ``service.sessions.open``, ``service.logs.follow``."""
 
     def __init__(
         self,
@@ -43,27 +54,67 @@ class Service(OutgoingVerbs, WorkerVerbs):
         shell: str = DEFAULT_SHELL,
         workers: Workers | None = None,
     ) -> None:
-        super().__init__(store=store, engine=engine, sessions=sessions, paths=paths, shell=shell)
-        self._workers = workers
-        self.parts: Sequence[Part] = ()  # of the server around it, whose readiness is the service's too
-        self.grpc_address: tuple[str, int] | None = None  # host and port of the server around it, once it listens
+        shared = Shared(store=store, engine=engine, sessions=sessions, paths=paths, shell=shell)
+        self._shared = shared
+        self._store = store
+        self._token_uses = Uses("token", store.tokens.note_uses)
         self._keyed = KeyedReplies(
-            store, call=self._call, owner=lambda: engine.owner, is_alive=partial(is_alive, paths.owners_dir)
+            store, call=shared.bridge.call, owner=lambda: engine.owner, is_alive=partial(is_alive, paths.owners_dir)
         )
+        self.trust: Trust = sessions.trust  # whose repositories on this machine may be used
+        self.audience = shared.audience
+        self.own_user = OwnUser(shared.bridge.call_peers)
+        self.grpc_address: tuple[str, int] | None = None  # host and port of the server around it, once it listens
+
+        self.repositories = RepositoryVerbs(shared)
+        self.commands = CommandVerbs(shared)
+        self.sessions = SessionVerbs(shared, self.commands)
+        self.runs = RunVerbs(shared, self.sessions, self.commands)
+        self.logs = LogVerbs(shared, self.commands)
+        self.session_logs = SessionLogVerbs(shared, self.logs)
+        self.artifacts = ArtifactVerbs(shared)
+        self.events = EventVerbs(shared)
+        self.tokens = TokenVerbs(shared)
+        self.leases = LeaseVerbs(shared)
+        self.workers = WorkerVerbs(workers)
+        self.health = HealthVerbs(shared)
+        self.own_runs = OwnRunVerbs(shared)
+        self.outbox = OutboxVerbs(shared)
+
+    @property
+    def draining(self) -> bool:
+        """Whether the server takes no more work."""
+        return self._shared.draining
+
+    def drain(self) -> None:
+        """Take no more work, and let those go who wait for some; call it in the loop."""
+        self._shared.draining = True
+        self._shared.wakeups.wake_all()
+
+    def close(self) -> None:
+        """Let go of threads and listeners; calls that are under way end by themselves."""
+        self._shared.close()
+        self._token_uses.close()
 
     async def authenticate(self, secret: str | None) -> Caller:
         """Whoever holds this token; AccessError for an unknown, expired or revoked one."""
         if not secret:
             raise AccessError("no token was given: send `Authorization: Bearer TOKEN`")
-        token = await self._read(self._store.tokens.find, secret)
+        token = await self._shared.bridge.read(self._store.tokens.find, secret)
         if token is None:
             raise AccessError("the token is not known, has expired or was revoked")
         caller = Caller.of(token)
         audit.note_caller(caller)
         if self._store.tokens.use_is_due(token):
             self._token_uses.note(token.id)
-        self._quotas.take_request(caller)
+        self._shared.quotas.take_request(caller)
         return caller
+
+    def verb(self, operation: Operation) -> Callable[..., Any]:
+        """The method of an operation."""
+        noun, _, name = operation.verb.partition(".")
+        found: Callable[..., Any] = getattr(getattr(self, noun), name)
+        return found
 
     async def perform(
         self, caller: Caller, operation: Operation, request: m.Request, key: str | None = None
@@ -71,7 +122,7 @@ class Service(OutgoingVerbs, WorkerVerbs):
         """Do one operation that answers once: the caller's scopes checked and, with a key, never done twice."""
         caller.require(operation.scopes or ())
         if key is None:
-            reply: m.Reply = await getattr(self, operation.name)(caller, request)
+            reply: m.Reply = await self.verb(operation)(caller, request)
             return reply
         return await self._keyed.once(
             caller, operation, request, key, partial(self._attempt, caller, operation, request)
@@ -95,102 +146,13 @@ class Service(OutgoingVerbs, WorkerVerbs):
         if attempt.since is not None and (found := await self._resumed(caller, request, attempt.key, attempt.since)):
             return found
         options = {"idempotency_key": attempt.key} if operation.name in _KEYED else {}
-        reply: m.Reply = await getattr(self, operation.name)(caller, request, **options)
+        reply: m.Reply = await self.verb(operation)(caller, request, **options)
         return reply
 
     async def _resumed(self, caller: Caller, request: m.Request, key: str, since: datetime) -> m.Reply | None:
         """What an attempt whose process died has done already, carried on; None when it did nothing."""
-        if not isinstance(request, m.OpenSession | m.StartRun):
-            return None
-        session = await self._opened_under(caller, key, since)
-        if session is None:
-            return None
         if isinstance(request, m.OpenSession):
-            if session.is_open:
-                await self._submit_lines(session.id, request, key)
-            return views.session(session)
-        submitted = [
-            row for row in await self._call(self._store.commands.in_session, session.id) if row.idempotency_key == key
-        ]
-        # A session that was closed before it had its command never ran anything: the run begins anew.
-        return await self._run_in(session, request, key) if submitted or session.is_open else None
-
-    async def create_token(self, caller: Caller, request: m.CreateToken) -> m.TokenReply:
-        """A new token; its secret is shown once."""
-        expires = datetime.now(UTC) + timedelta(seconds=request.expires_in) if request.expires_in else None
-        scopes, quotas = check_scopes(request.scopes), check_quotas(request.quotas)
-        row, secret = await self._call(
-            self._store.tokens.create, request.name, scopes, expires_at=expires, quotas=quotas
-        )
-        return views.token(row, secret)
-
-    async def list_tokens(self, caller: Caller, request: m.Page) -> m.TokenList:
-        """The tokens, without secrets."""
-        rows = await self._call(self._store.tokens.page, after=request.after, limit=request.limit + 1)
-        rows, following = views.one_page(rows, request.limit, lambda row: row.id)
-        return m.TokenList(items=[views.token(row) for row in rows], next_after=following)
-
-    async def revoke_token(self, caller: Caller, request: m.TokenId) -> m.Message:
-        """End a token's life, and what is being followed with it."""
-        await self._call(self._store.tokens.revoke, request.token_id)
-        self.audience.dismiss(request.token_id)
-        return m.Message(message=f"token {request.token_id} is revoked")
-
-    async def who_am_i(self, caller: Caller, request: m.Nothing) -> m.WhoAmI:
-        """The caller as the server sees it."""
-        return m.WhoAmI(token_id=caller.token_id, name=caller.name, scopes=sorted(caller.scopes))
-
-    async def list_leases(self, caller: Caller, request: m.Page) -> m.LeaseList:
-        """The workspaces and who holds each."""
-        rows = await self._call(self._store.worktrees.page, after=request.after, limit=request.limit + 1)
-        rows, following = views.one_page(rows, request.limit, lambda row: row.id)
-        return m.LeaseList(items=[views.lease(row) for row in rows], next_after=following)
-
-    async def health(self, caller: Caller | None, request: m.Nothing) -> m.Health:
-        """Store, disk, keepers and the server's parts, checked now; a stranger does not learn why one fails."""
-        checks = await self._checked()
-        checks |= {part.name: part.readiness()[0] for part in self.parts}
-        ok = all(result == "ok" for result in checks.values())
-        if caller == STRANGER:
-            checks = {name: "ok" if result == "ok" else "failed" for name, result in checks.items()}
-        return m.Health(ok=ok, message="ready" if ok else "not ready", checks=checks)
-
-    async def _checked(self) -> dict[str, str]:
-        """Every check by name, all at once; one that hangs is not ready."""
-        checks = {
-            "store": self._check_store,
-            "disk": self._check_disk,
-            "keepers": self._check_keepers,
-            "engine": self._engine.check,
-        }
-        found = await asyncio.gather(*map(self._verdict, checks.values()))
-        return dict(zip(checks, found, strict=True))
-
-    async def _verdict(self, check: Callable[[], str]) -> str:
-        try:
-            async with asyncio.timeout(_CHECK_SECONDS):
-                return await self._call(check)
-        except TimeoutError:
-            return f"no answer within {_CHECK_SECONDS:g} s"
-        except DebugServerError as error:
-            return str(error)
-
-    def _check_store(self) -> str:
-        try:
-            self._store.events.last()
-        except DebugServerError as error:
-            return str(error)
-        return "ok"
-
-    def _check_disk(self) -> str:
-        root = self._paths.artifacts_root
-        root.mkdir(parents=True, exist_ok=True)
-        space = os.statvfs(root)
-        free = space.f_bavail * space.f_frsize
-        return "ok" if free >= _MIN_FREE_BYTES else f"only {free} bytes are free in {root}"
-
-    def _check_keepers(self) -> str:
-        try:
-            return "ok" if self._engine.capabilities.mechanism else "no mechanism holds process trees"
-        except DebugServerError as error:
-            return str(error)
+            return await self.sessions.resume(caller, request, key, since)
+        if isinstance(request, m.StartRun):
+            return await self.runs.resume(caller, request, key, since)
+        return None

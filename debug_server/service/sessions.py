@@ -1,90 +1,51 @@
-"""The verbs of repositories and sessions."""
+"""The verbs of sessions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from debug_server.errors import ConflictError, DebuggerUnavailableError, NotFoundError
-from debug_server.model import EnvironmentPlan, Repository, Session, SessionPlan, SessionStatus, check_name
+from debug_server.errors import ConflictError, DebuggerUnavailableError
+from debug_server.model import EnvironmentPlan, Session, SessionPlan, SessionStatus
 from debug_server.service import messages as m
 from debug_server.service import views
-from debug_server.service.base import ServicePart
-from debug_server.service.caller import Caller
+from debug_server.service.caller import COMMANDS_WRITE, Caller
+from debug_server.service.commands import CommandVerbs
+from debug_server.service.verbs import Shared, Verbs
 from debug_server.worktrees import SessionPatch
-from debug_server.worktrees.mirror import check_remote_url, default_branch
-from debug_server.worktrees.opening import check_repository_settings
-
-IDEMPOTENCY_KEY = "idempotency_key"  # in a session's metadata: the keyed request that opened it
-_PAGE = 500
-_ASK_SECONDS = 20.0  # for a remote's default branch: whoever registers it waits
-_BRANCH = "main"  # of a remote that cannot be asked
 
 
-class SessionVerbs(ServicePart):
-    """Repositories and sessions."""
+class SessionVerbs(Verbs):
+    """Sessions: a workspace of a commit and a patch, and what runs in it."""
 
-    async def register_repository(self, caller: Caller, request: m.RegisterRepository) -> m.RepositoryReply:
-        """Register a git remote; the same registration again is the one that is there."""
-        check_name(request.name, what="repository name")
-        return views.repository(await self._call_git(self._register, request))
+    def __init__(self, shared: Shared, commands: CommandVerbs) -> None:
+        super().__init__(shared)
+        self._commands = commands
 
-    def _register(self, request: m.RegisterRepository) -> Repository:
-        remote = check_remote_url(request.remote_url)
-        bound = check_repository_settings(request.settings).get("fetch_timeout", _ASK_SECONDS)
-        if (known := self._known_as(request)) is not None:
-            return known
-        branch = (
-            request.default_branch
-            or default_branch(remote, timeout=min(bound, _ASK_SECONDS), trust=self._sessions.trust)
-            or _BRANCH
-        )
-        try:
-            return self._store.repositories.create(
-                request.name,
-                request.remote_url,
-                default_branch=branch,
-                description=request.description,
-                settings=request.settings,
-            )
-        except ConflictError:  # somebody else registered it meanwhile
-            if (known := self._known_as(request)) is None:
-                raise
-            return known
-
-    def _known_as(self, request: m.RegisterRepository) -> Repository | None:
-        """What is registered under the name; ConflictError when it is something else than is asked for."""
-        try:
-            row = self._store.repositories.by_name(request.name)
-        except NotFoundError:
-            return None
-        asked = {"remote_url": request.remote_url, "settings": request.settings}
-        asked |= {name: value for name in ("default_branch", "description") if (value := getattr(request, name))}
-        if differs := [name for name, value in asked.items() if getattr(row, name) != value]:
-            raise ConflictError(
-                f"the repository {request.name!r} is registered with another {' and '.join(differs)},"
-                " which cannot be changed: choose another name"
-            )
-        return row
-
-    async def get_repository(self, caller: Caller, request: m.RepositoryName) -> m.RepositoryReply:
-        """One repository."""
-        return views.repository(await self._call(self._store.repositories.by_name, request.name))
-
-    async def list_repositories(self, caller: Caller, request: m.Page) -> m.RepositoryList:
-        """A page of them."""
-        rows = await self._call(self._store.repositories.page, after=request.after, limit=request.limit + 1)
-        rows, following = views.one_page(rows, request.limit, lambda row: row.id)
-        return m.RepositoryList(items=[views.repository(row) for row in rows], next_after=following)
-
-    async def open_session(
+    async def open(
         self, caller: Caller, request: m.OpenSession, *, idempotency_key: str | None = None
     ) -> m.SessionReply:
-        """Lease a workspace of a commit and a patch; the key is remembered with it."""
-        self._accepting()
-        async with self._quotas.room(caller, sessions=1):
-            return views.session(await self._call_git(self._open, caller, request, idempotency_key))
+        """Lease a workspace of a commit and a patch, then queue the commands that came along, in their order."""
+        self._shared.require_accepting()
+        if request.commands:
+            caller.require((COMMANDS_WRITE,))
+        async with self._quotas.room(caller, commands=len(request.commands), sessions=1):
+            session = await self._call_git(self.lease, caller, request, idempotency_key)
+            await self._commands.submit_lines(session.id, request.commands, idempotency_key)
+        return views.session(session)
 
-    def _open(self, caller: Caller, request: m.OpenSession | m.StartRun, key: str | None) -> Session:
+    async def resume(self, caller: Caller, request: m.OpenSession, key: str, since: datetime) -> m.SessionReply | None:
+        """Carry on with what an attempt whose process died has done; None when it did nothing."""
+        session = await self.opened_under(caller, key, since)
+        if session is None:
+            return None
+        if session.is_open:
+            await self._commands.submit_lines(session.id, request.commands, key)
+        return views.session(session)
+
+    def lease(self, caller: Caller, request: m.OpenSession | m.StartRun, key: str | None) -> Session:
+        """The new session with its workspace; the key is remembered with it."""
         repository = self._store.repositories.by_name(request.repository)
         wanted = EnvironmentPlan.of(
             manifests=request.manifests, python=request.python, extras=request.extras, groups=request.groups
@@ -105,15 +66,15 @@ class SessionVerbs(ServicePart):
             metadata=request.metadata,
         )
 
-    async def _opened_under(self, caller: Caller, key: str, since: datetime) -> Session | None:
+    async def opened_under(self, caller: Caller, key: str, since: datetime) -> Session | None:
         """The session that an attempt of this keyed request opened before its process died."""
         return await self._call(self._store.sessions.opened_under, key, owner_token_id=caller.token_id, since=since)
 
-    async def get_session(self, caller: Caller, request: m.SessionId) -> m.SessionReply:
+    async def get(self, caller: Caller, request: m.SessionId) -> m.SessionReply:
         """One session."""
-        return views.session(await self._session(caller, request.session_id))
+        return views.session(await self._access.session(caller, request.session_id))
 
-    async def list_sessions(self, caller: Caller, request: m.Page) -> m.SessionList:
+    async def page(self, caller: Caller, request: m.Page) -> m.SessionList:
         """The caller's, or everybody's."""
         owner = None if caller.is_admin else caller.token_id
         rows = await self._call(
@@ -122,17 +83,17 @@ class SessionVerbs(ServicePart):
         rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.SessionList(items=[views.session(row) for row in rows], next_after=following)
 
-    async def fork_session(self, caller: Caller, request: m.ForkSession) -> m.SessionList:
+    async def fork(self, caller: Caller, request: m.ForkSession) -> m.SessionList:
         """New sessions from the current state."""
-        self._accepting()
-        session = await self._session_to_use(caller, request.session_id)
+        self._shared.require_accepting()
+        session = await self._access.session_to_use(caller, request.session_id)
         async with self._quotas.room(caller, sessions=request.count):
             rows = await self._call_git(self._sessions.fork, session, request.count, owner=caller.name)
         return m.SessionList(items=[views.session(row) for row in rows])
 
-    async def reset_session(self, caller: Caller, request: m.SessionId) -> m.SessionReply:
+    async def reset(self, caller: Caller, request: m.SessionId) -> m.SessionReply:
         """Back to commit and patch; not while a command runs in it."""
-        session = await self._session_to_use(caller, request.session_id)
+        session = await self._access.session_to_use(caller, request.session_id)
         running = [
             row for row in await self._call(self._store.commands.in_session, session.id) if not row.status.terminal
         ]
@@ -141,7 +102,7 @@ class SessionVerbs(ServicePart):
         await self._call_git(self._sessions.reset, session)
         return views.session(session)
 
-    async def diff_session(self, caller: Caller, request: m.SessionId) -> m.SessionDiff:
+    async def diff(self, caller: Caller, request: m.SessionId) -> m.SessionDiff:
         """What was changed."""
         data = await self.diff_bytes(caller, request)
         try:
@@ -152,23 +113,25 @@ class SessionVerbs(ServicePart):
 
     async def diff_bytes(self, caller: Caller, request: m.SessionId) -> bytes:
         """The same, byte for byte."""
-        session = await self._session_to_use(caller, request.session_id)
+        session = await self._access.session_to_use(caller, request.session_id)
         return await self._call_git(self._sessions.diff, session)
 
-    async def close_session(self, caller: Caller, request: m.SessionId) -> m.Message:
+    async def close(self, caller: Caller, request: m.SessionId) -> m.Message:
         """Cancel what runs and give the workspace back; a closed one stays as it is."""
-        session = await self._session(caller, request.session_id)
+        session = await self._access.session(caller, request.session_id)
         if session.is_open:
             await self._call(self._engine.close_session, session, SessionStatus.CANCELLED)
         return m.Message(message=f"session {session.id} is closed")
 
-    async def debug_session(self, caller: Caller, request: m.DebugAction) -> m.Message:
+    async def debug(self, caller: Caller, request: m.DebugAction) -> m.Message:
         """Debuggers come with their own part."""
-        await self._session(caller, request.session_id)
+        await self._access.session(caller, request.session_id)
         raise DebuggerUnavailableError(f"no debugger is attached to session {request.session_id}")
 
+    async def metadata_of(self, session_id: int) -> Mapping[str, Any]:
+        """What its session says of itself."""
+        return (await self._read(self._store.sessions.get, session_id)).metadata
 
-def require_open(session: Session) -> None:
-    """ConflictError when nothing can run in the session any more."""
-    if not session.is_open:
-        raise ConflictError(f"session {session.id} is {session.status.value}: open a new one")
+    async def secrets_of(self, session_id: int) -> Mapping[str, str]:
+        """What it keeps sealed."""
+        return await self._call(self._store.sessions.secrets, session_id)

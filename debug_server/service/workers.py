@@ -14,28 +14,29 @@ from debug_server.workers.workers import Workers
 class WorkerVerbs:
     """For operators; workers run where the server does."""
 
-    _workers: Workers | None = None
+    def __init__(self, workers: Workers | None) -> None:
+        self._workers = workers
 
-    async def list_workers(self, caller: Caller, request: m.Page) -> m.WorkerList:
+    async def page(self, caller: Caller, request: m.Page) -> m.WorkerList:
         """The status object of every instance; the cursor is how many came before."""
         every = [] if self._workers is None else self._workers.statuses()
         end = request.after + request.limit
         return m.WorkerList(items=every[request.after : end], next_after=end if end < len(every) else None)
 
-    async def restart_worker(self, caller: Caller, request: m.WorkerChoice) -> m.WorkerList:
+    async def restart(self, caller: Caller, request: m.WorkerChoice) -> m.WorkerList:
         """Let each finish what it has, end it, start the next; one that is down starts now."""
         chosen = self._chosen(request)
         await asyncio.gather(*(worker.restart() for worker in chosen))
         return _shown(chosen)
 
-    async def reset_worker(self, caller: Caller, request: m.WorkerChoice) -> m.WorkerList:
+    async def reset(self, caller: Caller, request: m.WorkerChoice) -> m.WorkerList:
         """Forget the failures; one that gave up, waits or rests starts now."""
         chosen = self._chosen(request)
         for worker in chosen:
             worker.reset()
         return _shown(chosen)
 
-    async def stop_worker(self, caller: Caller, request: m.WorkerChoice) -> m.WorkerList:
+    async def stop(self, caller: Caller, request: m.WorkerChoice) -> m.WorkerList:
         """Drain and end; each rests until it is restarted or reset."""
         chosen = self._chosen(request)
         await asyncio.gather(*(worker.halt() for worker in chosen))

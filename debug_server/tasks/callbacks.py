@@ -64,7 +64,7 @@ class Callbacks:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
         """Collect and send for as long as the block runs."""
-        await self._service.begin_collecting(TOPIC)
+        await self._service.outbox.begin(TOPIC)
         loops = [asyncio.create_task(self._collect()), asyncio.create_task(self._send())]
         try:
             yield
@@ -79,11 +79,11 @@ class Callbacks:
 
     async def _collect(self) -> None:
         passed = 0  # events behind the stored cursor that had nothing to tell; a successor looks at them again
-        async for page in self._service.pages_of_events(TOPIC, _PAGE):
+        async for page in self._service.outbox.pages(TOPIC, _PAGE):
             messages = [found for event in page if (found := await self._message(event)) is not None]
             passed += len(page)
             if messages or passed >= _PAGE:
-                await self._service.collect_messages(TOPIC, page[-1].seq, messages)
+                await self._service.outbox.collect(TOPIC, page[-1].seq, messages)
                 passed = 0
             if messages:
                 self._changed.set()
@@ -92,7 +92,7 @@ class Callbacks:
         if event.session_id is None or (event.kind != _STARTED and event.kind not in _ENDED):
             return None
         with suppress(NotFoundError):
-            asked = (await self._service.session_metadata(event.session_id)).get(TASK)
+            asked = (await self._service.sessions.metadata_of(event.session_id)).get(TASK)
             if isinstance(asked, dict) and CALLBACK in asked:
                 status = "running" if event.kind == _STARTED else "ended"
                 return event.session_id, {"task_id": asked["task_id"], "status": status, "seq": event.seq}
@@ -106,7 +106,7 @@ class Callbacks:
             pause = _LOOK_AGAIN
             busy = set(self._sending)  # before reading: one that is delivered meanwhile would be read as if it were not
             try:
-                heads = await self._service.next_messages(TOPIC)
+                heads = await self._service.outbox.heads(TOPIC)
             except DebugServerError as error:  # the store is away for a moment
                 _LOG.warning("callbacks_not_read", extra={"error": str(error)})
                 heads = []
@@ -140,30 +140,30 @@ class Callbacks:
             status = await self._post(message)
         except InvalidInputError as error:  # its target is not allowed
             _LOG.warning("callback_refused", extra={**fields, "error": str(error)})
-            await self._service.message_done(message)
+            await self._service.outbox.done(message)
             return
         except Exception as error:  # noqa: BLE001 - one message that cannot be sent must wait like any other
             said, hopeless = str(error) or type(error).__name__, False
         else:
             if 200 <= status < 300:
-                await self._service.message_done(message)
+                await self._service.outbox.done(message)
                 return
             said = f"the receiver answered {status}"
             hopeless = 400 <= status < 500 and status not in _PATIENT and message.attempts + 1 >= _REFUSED_ATTEMPTS
         if hopeless or datetime.now(UTC) - message.created_at > _GIVE_UP:
             _LOG.warning("callback_given_up", extra={**fields, "error": said})
-            await self._service.message_done(message)
+            await self._service.outbox.done(message)
             return
         _LOG.info("callback_postponed", extra={**fields, "error": said})
         pause = min(_FIRST_PAUSE * 2.0 ** min(message.attempts, 30), _LONGEST_PAUSE) * random.uniform(0.75, 1.25)
-        await self._service.postpone_message(message, datetime.now(UTC) + timedelta(seconds=pause))
+        await self._service.outbox.postpone(message, datetime.now(UTC) + timedelta(seconds=pause))
 
     async def _post(self, message: Outgoing) -> int:
         session_id = message.lane
-        asked = (await self._service.session_metadata(session_id))[TASK]
+        asked = (await self._service.sessions.metadata_of(session_id))[TASK]
         task = await self._tasks.view_of(session_id)
         body = json.dumps(_body(task, running=message.data["status"] == "running"), ensure_ascii=False).encode()
-        token = (await self._service.session_secrets(session_id)).get(CALLBACK_TOKEN)
+        token = (await self._service.sessions.secrets_of(session_id)).get(CALLBACK_TOKEN)
         headers = {"Content-Type": "application/json", "X-Runner-Delivery": f"{session_id}-{message.data['seq']}"}
         # On behalf of whoever named the target: a server of this user must not take it for the user's own request.
         headers["Via"] = "1.1 debug-server"

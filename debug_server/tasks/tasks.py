@@ -83,7 +83,7 @@ class Tasks:
         plan, place = await asyncio.to_thread(self._prepared, submit)
         run = self._run(submit, plan, place, key)
         try:
-            rows = await self._service.queue_own_run(caller, run)
+            rows = await self._service.own_runs.queue(caller, run)
         except ConflictError as error:
             raise ConflictError(f"task {submit.task_id!r} cannot be queued: {error}") from error
         return views.task(rows, tails=_NO_TAILS)
@@ -139,7 +139,7 @@ class Tasks:
     async def list(self, caller: Caller, request: TaskPage) -> TaskList:
         """The caller's tasks, oldest first."""
         caller.require((SESSIONS_READ,))
-        rows = await self._service.list_runs(caller, views.PREFIX, after=request.after, limit=request.limit + 1)
+        rows = await self._service.own_runs.page(caller, views.PREFIX, after=request.after, limit=request.limit + 1)
         page, following = one_page(rows, request.limit, lambda row: row.command.id)
         items = [views.task(row, tails=_NO_TAILS) for row in page]
         wanted = [item for item in items if request.status in (None, item.status)]
@@ -150,7 +150,7 @@ class Tasks:
         caller.require((SESSIONS_READ,))
         rows = await self._find(caller, request.task_id)
         async with self._service.audience.while_valid(caller):
-            return await self._view(await self._service.run_over(rows, request.timeout))
+            return await self._view(await self._service.own_runs.over(rows, request.timeout))
 
     async def cancel(self, caller: Caller, request: TaskId, key: str | None = None) -> RunnerTask:
         """End a task; returns when its tree is empty and its places are free. One that is over stays as it is."""
@@ -160,24 +160,24 @@ class Tasks:
 
     async def _cancel(self, caller: Caller, request: TaskId, _: str | None) -> RunnerTask:
         rows = await self._find(caller, request.task_id)
-        return await self._view(await self._service.cancel_run(rows, views.CANCELED))
+        return await self._view(await self._service.own_runs.cancel(rows, views.CANCELED))
 
     async def follow(self, caller: Caller, request: TaskId, offset: int) -> AsyncGenerator[m.LogPiece, None]:
         """What a task says from an offset on, until it has ended."""
         caller.require((SESSIONS_READ, ARTIFACTS_READ))
         rows = await self._find(caller, request.task_id)
-        return self._service.follow_log(caller, m.FollowLog(command_id=rows.command.id, offset=offset))
+        return self._service.logs.follow(caller, m.FollowLog(command_id=rows.command.id, offset=offset))
 
     async def stored(self, caller: Caller, request: TaskId, offset: int) -> AsyncGenerator[m.LogPiece, None]:
         """What it has said so far."""
         caller.require((SESSIONS_READ, ARTIFACTS_READ))
         rows = await self._find(caller, request.task_id)
         end = log_bytes(rows.command)
-        return self._service.read_pieces(caller, rows.command.id, offset, end)
+        return self._service.logs.pieces(caller, rows.command.id, offset, end)
 
     async def _find(self, caller: Caller, task_id: str) -> RunRows:
         try:
-            return await self._service.find_run(caller, f"{views.PREFIX}{task_id}")
+            return await self._service.own_runs.find(caller, f"{views.PREFIX}{task_id}")
         except NotFoundError as error:
             raise NotFoundError(f"there is no task {task_id!r}") from error
 
@@ -189,9 +189,9 @@ class Tasks:
     async def _patch(self, rows: RunRows) -> int | None:
         if rows.session.cleanup is None:
             return None
-        found = await self._service.list_artifacts(LOCAL, m.SessionPage(session_id=rows.session.id))
+        found = await self._service.artifacts.page(LOCAL, m.SessionPage(session_id=rows.session.id))
         return next((item.id for item in found.items if item.name == PATCH_NAME), None)
 
     async def view_of(self, session_id: int) -> RunnerTask:
         """One task, for the server's own use."""
-        return await self._view(await self._service.run_of(session_id))
+        return await self._view(await self._service.own_runs.of_session(session_id))

@@ -35,7 +35,7 @@ def hold(local: Local, sessions: Sessions, repository: Repository) -> None:
     elif way == "start run":
         setattr(local.engine, "submit", lambda **_: say_and_wait())  # noqa: B010 - killed before it is in the queue
         wanted = StartRun(repository=repository.name, commit_sha="main", argv=["true"])
-        asyncio.run(local.service.start_run(LOCAL, wanted))
+        asyncio.run(local.service.runs.start(LOCAL, wanted))
 
 
 def say_and_wait() -> None:

@@ -94,28 +94,28 @@ def _verbs(machine: Machine) -> dict[str, Callable[[Session, Command], Awaitable
     service, owner = machine.local.service, machine.owner
 
     async def follow(session: Session, command: Command) -> None:
-        async for _ in service.follow_log(owner, m.FollowLog(command_id=command.id)):
+        async for _ in service.logs.follow(owner, m.FollowLog(command_id=command.id)):
             pass
 
     async def read_all(session: Session, command: Command) -> None:
-        async for _ in service.read_session(owner, m.FollowSession(session_id=session.id)):
+        async for _ in service.session_logs.read(owner, m.FollowSession(session_id=session.id)):
             pass
 
     async def write(session: Session, command: Command) -> None:
         with contextlib.suppress(ConflictError):  # it has ended: who writes works in the session all the same
-            await service.write_stdin(owner, m.WriteStdin(command_id=command.id, write_id="1", data="x"))
+            await service.commands.write_stdin(owner, m.WriteStdin(command_id=command.id, write_id="1", data="x"))
 
     return {
-        "submit": lambda s, _: service.submit_command(owner, m.SubmitCommand(session_id=s.id, argv=["true"])),
-        "wait": lambda _, c: service.wait_command(owner, m.WaitCommand(command_id=c.id, timeout=1)),
-        "read_log": lambda _, c: service.read_log(owner, m.ReadLog(command_id=c.id)),
+        "submit": lambda s, _: service.commands.submit(owner, m.SubmitCommand(session_id=s.id, argv=["true"])),
+        "wait": lambda _, c: service.commands.wait(owner, m.WaitCommand(command_id=c.id, timeout=1)),
+        "read_log": lambda _, c: service.logs.read(owner, m.ReadLog(command_id=c.id)),
         "follow_log": follow,
         "read_session": read_all,
         "stdin": write,
-        "diff": lambda s, _: service.diff_session(owner, m.SessionId(session_id=s.id)),
-        "reset": lambda s, _: service.reset_session(owner, m.SessionId(session_id=s.id)),
-        "fork": lambda s, _: service.fork_session(owner, m.ForkSession(session_id=s.id, count=1)),
-        "artifacts": lambda s, _: service.list_artifacts(owner, m.SessionPage(session_id=s.id)),
+        "diff": lambda s, _: service.sessions.diff(owner, m.SessionId(session_id=s.id)),
+        "reset": lambda s, _: service.sessions.reset(owner, m.SessionId(session_id=s.id)),
+        "fork": lambda s, _: service.sessions.fork(owner, m.ForkSession(session_id=s.id, count=1)),
+        "artifacts": lambda s, _: service.artifacts.page(owner, m.SessionPage(session_id=s.id)),
     }
 
 
@@ -137,9 +137,9 @@ def test_a_session_that_its_owner_uses_is_not_idle(machine: Machine) -> None:
     async def use() -> None:
         for name, verb in verbs.items():
             await verb(used[name], commands[name])
-        await service.get_session(machine.owner, m.SessionId(session_id=watched.id))
+        await service.sessions.get(machine.owner, m.SessionId(session_id=watched.id))
         admin = Caller(token_id=None, name="admin", scopes=frozenset({"admin"}))
-        await service.read_log(admin, m.ReadLog(command_id=foreign_command.id))
+        await service.logs.read(admin, m.ReadLog(command_id=foreign_command.id))
 
     asyncio.run(use())
     for name, session in used.items():

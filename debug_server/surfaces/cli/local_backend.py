@@ -50,7 +50,7 @@ class LocalBackend:
         """Do one operation."""
         self._work_for(call.operation)
         if call.operation == "session_patch":
-            patch = self._local.service.diff_bytes(LOCAL, _request(m.SessionId, call.fields))
+            patch = self._local.service.sessions.diff_bytes(LOCAL, _request(m.SessionId, call.fields))
             return decode(call.reply, self._runner.run(patch))
         operation = OPERATIONS[call.operation]
         request = _request(operation.request, call.fields)
@@ -61,7 +61,7 @@ class LocalBackend:
         """A log from an offset until the command has ended."""
         self._work_for("follow_log")
         request = _request(m.FollowLog, {"command_id": command_id, "offset": offset})
-        for piece in drive(self._runner, self._local.service.follow_log(LOCAL, request)):
+        for piece in drive(self._runner, self._local.service.logs.follow(LOCAL, request)):
             yield decode(LogPiece, piece.model_dump())
 
     def stored_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
@@ -69,7 +69,7 @@ class LocalBackend:
         self._work_for("read_log")
         while True:
             request = _request(m.ReadLog, {"command_id": command_id, "offset": offset, "limit": _PAGE_BYTES})
-            page = self._runner.run(self._local.service.read_log(LOCAL, request))
+            page = self._runner.run(self._local.service.logs.read(LOCAL, request))
             yield from (decode(LogPiece, piece.model_dump()) for piece in page.pieces)
             if not page.pieces:
                 return
@@ -81,13 +81,13 @@ class LocalBackend:
         """Events after a cursor, then live."""
         fields = {"after": after, "session_id": session_id, "command_id": command_id, "kind": kind}
         request = _request(m.ReadEvents, fields)
-        for event in drive(self._runner, self._local.service.follow_events(LOCAL, request)):
+        for event in drive(self._runner, self._local.service.events.follow(LOCAL, request)):
             yield decode(EventReply, event.model_dump())
 
     def download(self, session_id: int, artifact_id: int, target: Path) -> None:
         """Copy an artifact's file."""
         request = _request(m.ArtifactId, {"session_id": session_id, "artifact_id": artifact_id})
-        shutil.copyfile(self._runner.run(self._local.service.artifact_path(LOCAL, request)), target)
+        shutil.copyfile(self._runner.run(self._local.service.artifacts.path(LOCAL, request)), target)
 
     def leave(self, command: CommandReply) -> CommandReply:
         """Stay until it has started, or until it is clear that it waits for another."""

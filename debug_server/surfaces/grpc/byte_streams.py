@@ -37,7 +37,9 @@ def fetch_artifact(service: Service) -> Stream:
             if asked.offset < 0:
                 raise InvalidInputError(f"offset {asked.offset} is negative: start at 0")
             wanted = GetArtifactRequest(session_id=asked.session_id, artifact_id=asked.artifact_id)
-            await _send_file(context, await service.artifact_path(caller, request_of(ArtifactId, wanted)), asked.offset)
+            await _send_file(
+                context, await service.artifacts.path(caller, request_of(ArtifactId, wanted)), asked.offset
+            )
 
     return fetch
 
@@ -64,7 +66,7 @@ def fetch_diff(service: Service) -> Stream:
 
     async def fetch(data: bytes, context: ServicerContext) -> None:
         async with admitted(service, context, path, scopes) as caller:
-            patch = await service.diff_bytes(caller, request_of(SessionId, parse(FetchDiffRequest, data)))
+            patch = await service.sessions.diff_bytes(caller, request_of(SessionId, parse(FetchDiffRequest, data)))
             for offset in range(0, len(patch), CHUNK_BYTES):
                 await context.write(Chunk(offset=offset, data=patch[offset : offset + CHUNK_BYTES]))
 

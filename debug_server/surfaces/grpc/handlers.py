@@ -52,7 +52,7 @@ def _answer(service: Service, operation: Operation, called: Rpc) -> Answer:
 
 
 def _stream(service: Service, operation: Operation, called: Rpc) -> Stream:
-    verb = getattr(service, operation.name)
+    verb = service.verb(operation)
 
     async def stream(data: bytes, context: ServicerContext) -> None:
         async with admitted(service, context, called.path, operation.scopes) as caller:

@@ -45,7 +45,7 @@ class Serving:
         await self._told.enter_graceful_shutdown()
 
     async def _look(self) -> int:
-        healthy = not self._service.draining and (await self._service.health(None, Nothing())).ok
+        healthy = not self._service.draining and (await self._service.health.check(None, Nothing())).ok
         status: int = HealthCheckResponse.SERVING if healthy else HealthCheckResponse.NOT_SERVING
         for name in _NAMES:
             await self._told.set(name, status)

@@ -76,8 +76,8 @@ def started_run(service: Service) -> Endpoint:
         assert isinstance(reply, m.RunReply)
         if query.wait:
             waiting = m.WaitCommand(command_id=reply.command.id, timeout=query.wait)
-            command = await service.wait_command(caller, waiting)
-            session = await service.get_session(caller, m.SessionId(session_id=reply.session.id))
+            command = await service.commands.wait(caller, waiting)
+            session = await service.sessions.get(caller, m.SessionId(session_id=reply.session.id))
             reply = m.RunReply(session=session, command=command)
         return encoded(reply, 201)
 
@@ -93,8 +93,8 @@ def session_diff(service: Service) -> Endpoint:
         caller.require(operation.scopes or ())
         message = from_query(request, m.SessionId)
         if PATCH_TYPE in request.headers.get("accept", ""):
-            return Response(await service.diff_bytes(caller, message), media_type=PATCH_TYPE)
-        return encoded(await service.diff_session(caller, message))
+            return Response(await service.sessions.diff_bytes(caller, message), media_type=PATCH_TYPE)
+        return encoded(await service.sessions.diff(caller, message))
 
     return handle
 
@@ -107,8 +107,8 @@ def artifact_file(service: Service) -> Endpoint:
         caller = await identify(service, request)
         caller.require(operation.scopes or ())
         message = from_query(request, m.ArtifactId)
-        about = await service.get_artifact(caller, message)
-        path = await service.artifact_path(caller, message)
+        about = await service.artifacts.get(caller, message)
+        path = await service.artifacts.path(caller, message)
         # What a command left is never to be shown as a page of this server.
         headers = {"X-Content-Type-Options": "nosniff"}
         kind = about.content_type or "application/octet-stream"

@@ -59,10 +59,10 @@ class LogEndpoints:
         """``GET /commands/{id}/log``: what there is or a range of it; with ``follow`` also what is to come."""
         caller = await self._caller(request, "read_log")
         query = from_query(request, LogQuery)
-        command = await self.service.get_logged(caller, m.CommandId(command_id=query.command_id))
+        command = await self.service.logs.command(caller, m.CommandId(command_id=query.command_id))
         headers = {"Accept-Ranges": "bytes", "X-Command-Status": command.status}
         if query.follow:
-            pieces = self.service.follow_log(caller, m.FollowLog(command_id=command.id, offset=query.offset))
+            pieces = self.service.logs.follow(caller, m.FollowLog(command_id=command.id, offset=query.offset))
             return Stream(bytes_of(pieces), self.followers, media_type=BYTES, headers=headers)
         size = command.log_bytes
         start, end, status = min(query.offset, size), size, 200
@@ -70,28 +70,28 @@ class LogEndpoints:
             start, end, status = *found, 206
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
         headers["Content-Length"] = str(end - start)
-        body = bytes_of(self.service.read_pieces(caller, command.id, start, end))
+        body = bytes_of(self.service.logs.pieces(caller, command.id, start, end))
         return StreamingResponse(body, status, headers, media_type=BYTES)
 
     async def read_lines(self, request: Request) -> Response:
         """``GET /commands/{id}/log.ndjson``."""
         caller = await self._caller(request, "follow_log")
         query = from_query(request, LogQuery)
-        command = await self.service.get_logged(caller, m.CommandId(command_id=query.command_id))
+        command = await self.service.logs.command(caller, m.CommandId(command_id=query.command_id))
         text = LogText(_name("message", query.encoding), query.offset, query.encoding)
         if query.follow:
-            pieces = self.service.follow_log(caller, m.FollowLog(command_id=command.id, offset=text.start))
+            pieces = self.service.logs.follow(caller, m.FollowLog(command_id=command.id, offset=text.start))
         else:
-            pieces = self.service.read_pieces(caller, command.id, text.start, command.log_bytes)
+            pieces = self.service.logs.pieces(caller, command.id, text.start, command.log_bytes)
         return Stream(lines_of(text.records(pieces)), self.followers, media_type=NDJSON, headers={})
 
     async def read_session_lines(self, request: Request) -> Response:
         """``GET /sessions/{id}/logs``: all of a session's commands."""
         caller = await self._caller(request, "follow_log")
         query = from_query(request, SessionLogQuery)
-        await self.service.get_session(caller, m.SessionId(session_id=query.session_id))
+        await self.service.sessions.get(caller, m.SessionId(session_id=query.session_id))
         text = LogText(_name("message", query.encoding), query.offset, query.encoding)
-        verb = self.service.follow_session if query.follow else self.service.read_session
+        verb = self.service.session_logs.follow if query.follow else self.service.session_logs.read
         pieces = verb(caller, m.FollowSession(session_id=query.session_id, offset=text.start))
         return Stream(lines_of(text.records(pieces)), self.followers, media_type=NDJSON, headers={})
 
@@ -100,10 +100,10 @@ class LogEndpoints:
         caller = await self._caller(request, "follow_log")
         query = from_query(request, LogQuery)
         command_id = m.CommandId(command_id=query.command_id)
-        await self.service.get_logged(caller, command_id)
+        await self.service.logs.command(caller, command_id)
         offset = resumed(request, query.offset)
         text = LogText(_name("text", query.encoding), offset, query.encoding)
-        pieces = self.service.follow_log(caller, m.FollowLog(command_id=query.command_id, offset=text.start))
+        pieces = self.service.logs.follow(caller, m.FollowLog(command_id=query.command_id, offset=text.start))
         return self._events(self._log_events(caller, command_id, text.records(pieces)))
 
     async def _log_events(
@@ -119,7 +119,7 @@ class LogEndpoints:
         """The command with its end, which the row has a moment after the log, or later where the store is away."""
         waiting = m.WaitCommand(command_id=command.command_id, timeout=_END_SECONDS)
         while True:
-            found = await self.service.wait_command(caller, waiting)
+            found = await self.service.commands.wait(caller, waiting)
             if found.finished_at is not None:
                 return found
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)  # a server that leaves does not wait, and cuts this off soon
@@ -129,7 +129,7 @@ class LogEndpoints:
         caller = await self._caller(request, "follow_events")
         query = from_query(request, m.ReadEvents)
         query = query.model_copy(update={"after": resumed(request, query.after)})
-        return self._events(_facts(self.service.follow_events(caller, query)))
+        return self._events(_facts(self.service.events.follow(caller, query)))
 
     def _events(self, pieces: AsyncGenerator[bytes, None]) -> Stream:
         lively = with_heartbeats(pieces, self.heartbeat_seconds)

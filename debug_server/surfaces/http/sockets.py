@@ -57,27 +57,27 @@ class SocketEndpoints:
         """``WS /commands/{id}/log``."""
         caller = await self._caller(socket, "follow_log")
         query = from_query(socket, CommandLogQuery)
-        await self.service.get_logged(caller, m.CommandId(command_id=query.command_id))
+        await self.service.logs.command(caller, m.CommandId(command_id=query.command_id))
         text = LogText(_name(query.encoding), query.offset, query.encoding)
-        pieces = self.service.follow_log(caller, m.FollowLog(command_id=query.command_id, offset=text.start))
+        pieces = self.service.logs.follow(caller, m.FollowLog(command_id=query.command_id, offset=text.start))
         await follow_records(self.followers, socket, text.records(pieces))
 
     async def session_logs(self, socket: WebSocket) -> None:
         """``WS /sessions/{id}/logs``: all of a session's commands as one log."""
         caller = await self._caller(socket, "follow_log")
         query = from_query(socket, SessionLogsQuery)
-        await self.service.get_session(caller, m.SessionId(session_id=query.session_id))
+        await self.service.sessions.get(caller, m.SessionId(session_id=query.session_id))
         text = LogText(_name(query.encoding), query.offset, query.encoding)
         following = m.FollowSession(session_id=query.session_id, offset=text.start)
-        await follow_records(self.followers, socket, text.records(self.service.follow_session(caller, following)))
+        await follow_records(self.followers, socket, text.records(self.service.session_logs.follow(caller, following)))
 
     async def debug(self, socket: WebSocket) -> None:
         """``WS /sessions/{id}/debug``: the error as an object, then the close with 1011, while there is no debugger."""
         caller = await self._caller(socket, "debug_session")
         query = from_query(socket, m.SessionId)
-        await self.service.get_session(caller, query)
+        await self.service.sessions.get(caller, query)
         try:
-            await self.service.debug_session(caller, m.DebugAction(session_id=query.session_id))
+            await self.service.sessions.debug(caller, m.DebugAction(session_id=query.session_id))
         except (NotFoundError, AccessError):
             raise
         except DebugServerError as error:

@@ -39,7 +39,7 @@ class _Follower:
     async def follow(self) -> None:
         """Until the command has ended."""
         request = m.FollowLog(command_id=self._command_id)
-        async for piece in self._call.service.follow_log(self._call.caller, request):
+        async for piece in self._call.service.logs.follow(self._call.caller, request):
             self.seen += len(piece.data)
             self._newest = (self._newest + piece.data)[-1024:]
             self._unread += piece.data
@@ -93,11 +93,11 @@ async def watch(call: Call, command_id: int, seconds: float) -> tuple[m.CommandR
     if dismissed:
         raise AccessError(DISMISSED)
     if following.cancelled():
-        command = await call.service.get_command(call.caller, m.CommandId(command_id=command_id))
+        command = await call.service.commands.get(call.caller, m.CommandId(command_id=command_id))
     else:
         following.result()
         request = m.WaitCommand(command_id=command_id, timeout=_LAST_STATE_SECONDS)
-        command = await call.service.wait_command(call.caller, request)
+        command = await call.service.commands.wait(call.caller, request)
     return command, await follower.digest()
 
 
@@ -117,7 +117,7 @@ async def digest_so_far(call: Call, command: m.CommandReply) -> Digest:
 async def read_text(call: Call, request: ReadLogArguments) -> LogText:
     """The part of a log that is asked for."""
     call.require("read_log")
-    command = await call.service.get_command(call.caller, m.CommandId(command_id=request.command_id))
+    command = await call.service.commands.get(call.caller, m.CommandId(command_id=request.command_id))
     if request.grep is not None:
         return await _search(call, command, request, LineSearch(request.grep, ignore_case=request.ignore_case))
     if request.tail is not None:
@@ -182,7 +182,7 @@ def _answer(command: m.CommandReply, page: m.LogPage, offset: int, following: in
 
 
 async def _page(call: Call, command_id: int, offset: int, limit: int) -> m.LogPage:
-    return await call.service.read_log(call.caller, m.ReadLog(command_id=command_id, offset=offset, limit=limit))
+    return await call.service.logs.read(call.caller, m.ReadLog(command_id=command_id, offset=offset, limit=limit))
 
 
 def _bytes(page: m.LogPage) -> bytes:

@@ -81,7 +81,7 @@ async def _run(call: Call, request: t.RunArguments) -> m.Reply:
     if not call.may_read_logs():
         return t.RunAnswer(command=started.command, digest=None, session_id=started.session.id, artifacts=[])
     command, digest = await watch(call, started.command.id, request.wait_seconds)
-    listed = await call.service.list_artifacts(call.caller, m.SessionPage(session_id=command.session_id))
+    listed = await call.service.artifacts.page(call.caller, m.SessionPage(session_id=command.session_id))
     return t.RunAnswer(command=command, digest=digest, session_id=command.session_id, artifacts=listed.items)
 
 
@@ -91,12 +91,12 @@ async def _wait(call: Call, request: t.WaitArguments) -> m.Reply:
         command, digest = await watch(call, request.command_id, request.wait_seconds)
         return t.CommandDigest(command=command, digest=digest)
     waited = m.WaitCommand(command_id=request.command_id, timeout=request.wait_seconds)
-    return t.CommandDigest(command=await call.service.wait_command(call.caller, waited), digest=None)
+    return t.CommandDigest(command=await call.service.commands.wait(call.caller, waited), digest=None)
 
 
 async def _log_digest(call: Call, request: m.CommandId) -> m.Reply:
     call.require("read_log")
-    command = await call.service.get_command(call.caller, request)
+    command = await call.service.commands.get(call.caller, request)
     return t.CommandDigest(command=command, digest=await digest_so_far(call, command))
 
 
@@ -106,7 +106,7 @@ async def _session_logs(call: Call, request: t.SessionLogsArguments) -> m.Reply:
     after: int | None = 0
     while after is not None:
         page = m.SessionPage(session_id=request.session_id, after=after, limit=_PAGE)
-        listed = await call.service.list_commands(call.caller, page)
+        listed = await call.service.commands.page(call.caller, page)
         last.extend(listed.items)
         after = listed.next_after
     return t.SessionLogs(

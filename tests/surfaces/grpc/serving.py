@@ -124,8 +124,8 @@ async def serving(local: Local, repository: Path) -> AsyncIterator[Served]:
 
 async def _clear(local: Local) -> None:
     """End every session and unmount its workspace: the folder of the test can then be removed."""
-    for session in (await local.service.list_sessions(LOCAL, Page(limit=1000))).items:
-        await local.service.close_session(LOCAL, SessionId(session_id=session.id))
+    for session in (await local.service.sessions.page(LOCAL, Page(limit=1000))).items:
+        await local.service.sessions.close(LOCAL, SessionId(session_id=session.id))
     pool = local.sessions.pool(local.store.repositories.by_name("project"))
     await asyncio.to_thread(pool.reclaim_stale_worktrees, max_idle_age=timedelta(0))
 

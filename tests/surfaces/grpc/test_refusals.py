@@ -60,7 +60,7 @@ def test_errors_carry_their_code(play: Play) -> None:
         for call, status, code in expected:
             found, told = await refusal(call)
             assert (found, told["code"], told["retryable"]) == (status, code, "false")
-        served.service.draining = True
+        served.service.drain()
         found, told = await refusal(ask("OpenSession", repository="project", commit_sha="HEAD"))
         assert (found, told["code"], told["retryable"]) == (grpc.StatusCode.UNAVAILABLE, "draining", "true")
         assert float(told["retry-after"]) > 0

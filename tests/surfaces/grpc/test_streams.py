@@ -176,9 +176,9 @@ def test_a_stranger_does_not_learn_why_a_check_fails(play: Play, monkeypatch: py
     monkeypatch.setattr("debug_server.service.service._MIN_FREE_BYTES", 1 << 80)
 
     async def scene(served: Served) -> None:
-        found = await served.service.health(STRANGER, messages.Nothing())
+        found = await served.service.health.check(STRANGER, messages.Nothing())
         assert (found.ok, found.checks["disk"], found.checks["store"]) == (False, "failed", "ok")
-        assert "bytes are free in" in (await served.service.health(LOCAL, messages.Nothing())).checks["disk"]
+        assert "bytes are free in" in (await served.service.health.check(LOCAL, messages.Nothing())).checks["disk"]
 
     play(scene)
 
@@ -196,7 +196,7 @@ def test_health_is_looked_up(play: Play) -> None:
         with pytest.raises(aio.AioRpcError) as caught:
             await stub.Check(health_pb2.HealthCheckRequest(service="nobody"), timeout=SECONDS)
         assert caught.value.code() == grpc.StatusCode.NOT_FOUND
-        served.service.draining = True
+        served.service.drain()
         answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=SECONDS)
         assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING

@@ -25,7 +25,7 @@ async def serve_http(local: Local) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     # As the product's own: else the second part of every answer waits 40 ms for the acknowledgement of the first.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    token = await local.service.create_token(LOCAL, m.CreateToken(name="tester", scopes=["admin"]))
+    token = await local.service.tokens.create(LOCAL, m.CreateToken(name="tester", scopes=["admin"]))
     sys.stdout.write(json.dumps({"port": listener.getsockname()[1], "token": token.token}) + "\n")
     sys.stdout.flush()
     await uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on")).serve(sockets=[listener])

@@ -8,22 +8,22 @@ from datetime import datetime
 from typing import Any
 
 from debug_server.model import Event
-from debug_server.service.own_runs import OwnRunVerbs
+from debug_server.service.verbs import Verbs
 from debug_server.service.wakeups import ANYTHING
 from debug_server.store.outbox import Outgoing
 
 _GATHER_SECONDS = 0.02  # a look at the store for every single event would cost more than what most of them tell of
 
 
-class OutgoingVerbs(OwnRunVerbs):
+class OutboxVerbs(Verbs):
     """For the server's own parts; no surface offers them."""
 
-    async def begin_collecting(self, topic: str) -> None:
+    async def begin(self, topic: str) -> None:
         """From now on, if it was never done before."""
         if await self._call(self._store.outbox.cursor, topic) is None:
-            await self._call(self._store.outbox.collect, topic, await self._last_event(), [])
+            await self._call(self._store.outbox.collect, topic, await self._read(self._store.events.last), [])
 
-    async def pages_of_events(self, topic: str, limit: int) -> AsyncGenerator[list[Event], None]:
+    async def pages(self, topic: str, limit: int) -> AsyncGenerator[list[Event], None]:
         """The events after the topic's cursor, then live, some of them together."""
         after = await self._call(self._store.outbox.cursor, topic) or 0
         async with self._wakeups.of(ANYTHING) as woken:
@@ -37,31 +37,23 @@ class OutgoingVerbs(OwnRunVerbs):
                     await woken.wait()
                     await asyncio.sleep(_GATHER_SECONDS)
 
-    async def collect_messages(self, topic: str, seq: int, messages: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
+    async def collect(self, topic: str, seq: int, messages: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
         """Keep the (lane, data) of messages and move the cursor behind their events, in one commit."""
         await self._call(self._store.outbox.collect, topic, seq, messages)
 
-    async def next_messages(self, topic: str) -> list[Outgoing]:
+    async def heads(self, topic: str) -> list[Outgoing]:
         """The first message of each lane."""
         return await self._call(self._store.outbox.heads, topic)
 
-    async def postpone_message(self, message: Outgoing, due_at: datetime) -> None:
+    async def postpone(self, message: Outgoing, due_at: datetime) -> None:
         """Later."""
         await self._call(self._store.outbox.postpone, message.id, due_at)
 
-    async def message_done(self, message: Outgoing) -> None:
+    async def done(self, message: Outgoing) -> None:
         """Delivered, or given up. The secrets of a closed session go with its last one."""
-        await self._call(self._message_done, message)
+        await self._call(self._done, message)
 
-    def _message_done(self, message: Outgoing) -> None:
+    def _done(self, message: Outgoing) -> None:
         last = self._store.outbox.remove(message.id)
         if last and message.data.get("status") == "ended":
             self._store.sessions.drop_secrets(message.lane)
-
-    async def session_metadata(self, session_id: int) -> Mapping[str, Any]:
-        """What its session says of itself."""
-        return (await self._read(self._store.sessions.get, session_id)).metadata
-
-    async def session_secrets(self, session_id: int) -> Mapping[str, str]:
-        """What it keeps sealed."""
-        return await self._call(self._store.sessions.secrets, session_id)

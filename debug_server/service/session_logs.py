@@ -14,16 +14,21 @@ from debug_server.service import messages as m
 from debug_server.service import views
 from debug_server.service.caller import Caller
 from debug_server.service.logs import LogVerbs
+from debug_server.service.verbs import Shared, Verbs
 
 _PIECE = 1 << 18
 
 
-class SessionLogVerbs(LogVerbs):
+class SessionLogVerbs(Verbs):
     """Reading and following all of a session's logs."""
 
-    async def follow_session(self, caller: Caller, request: m.FollowSession) -> AsyncGenerator[m.LogPiece, None]:
+    def __init__(self, shared: Shared, logs: LogVerbs) -> None:
+        super().__init__(shared)
+        self._logs = logs
+
+    async def follow(self, caller: Caller, request: m.FollowSession) -> AsyncGenerator[m.LogPiece, None]:
         """History, then live, until every command has ended; before the first one it waits for it."""
-        await self._session_to_use(caller, request.session_id)
+        await self._access.session_to_use(caller, request.session_id)
         base, seen = 0, set[int]()
         async with self._wakeups.of(("session", request.session_id)) as woken:
             while True:
@@ -42,36 +47,23 @@ class SessionLogVerbs(LogVerbs):
                     return
                 await woken.wait()
 
-    async def read_session(self, caller: Caller, request: m.FollowSession) -> AsyncGenerator[m.LogPiece, None]:
+    async def read(self, caller: Caller, request: m.FollowSession) -> AsyncGenerator[m.LogPiece, None]:
         """What there is now."""
-        await self._session_to_use(caller, request.session_id)
+        await self._access.session_to_use(caller, request.session_id)
         rows = await self._call(self._store.commands.in_session, request.session_id)
         base = 0
         for row in sorted((row for row in rows if row.log_path is not None), key=_start):
             size = views.log_bytes(row)
             offset = max(0, request.offset - base)
-            async with aclosing(self.read_pieces(caller, row.id, offset, size)) as pieces:
+            async with aclosing(self._logs.pieces(caller, row.id, offset, size)) as pieces:
                 async for piece in pieces:
                     yield piece.model_copy(update={"offset": base + piece.offset})
             base += size
 
-    async def read_pieces(
-        self, caller: Caller, command_id: int, start: int, end: int
-    ) -> AsyncGenerator[m.LogPiece, None]:
-        """A command's log from one offset to another, or to where it ends now."""
-        while start < end:
-            limit = min(_PIECE, end - start)
-            page = await self.read_log(caller, m.ReadLog(command_id=command_id, offset=start, limit=limit))
-            if not page.pieces:
-                return
-            for piece in page.pieces:
-                yield piece
-            start = page.next_offset
-
     async def _one(self, caller: Caller, row: Command, offset: int) -> AsyncGenerator[m.LogPiece, None]:
         if row.status.terminal and offset >= views.log_bytes(row):
             return
-        async with aclosing(self.follow_log(caller, m.FollowLog(command_id=row.id, offset=max(0, offset)))) as pieces:
+        async with aclosing(self._logs.follow(caller, m.FollowLog(command_id=row.id, offset=max(0, offset)))) as pieces:
             async for piece in pieces:
                 yield piece
 

@@ -1,0 +1,74 @@
+"""The verbs of events: read by cursor, followed without polling."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager
+
+from debug_server.model import Event
+from debug_server.service import messages as m
+from debug_server.service import views
+from debug_server.service.caller import ADMIN, Caller
+from debug_server.service.verbs import Verbs
+from debug_server.service.wakeups import ANYTHING, Subject
+
+
+class EventVerbs(Verbs):
+    """Durable events."""
+
+    async def read(self, caller: Caller, request: m.ReadEvents) -> m.EventList:
+        """Events after a cursor that the caller may see."""
+        rows = await self._call(self._events, request)
+        visible = [row for row in rows if await self._sees(caller, row)]
+        following = rows[-1].seq if rows else request.after
+        return m.EventList(items=[views.event(row) for row in visible], next_after=following)
+
+    def _events(self, request: m.ReadEvents) -> list[Event]:
+        return self._store.events.read(
+            request.after,
+            request.limit,
+            kind=request.kind,
+            session_id=request.session_id,
+            command_id=request.command_id,
+        )
+
+    async def follow(self, caller: Caller, request: m.ReadEvents) -> AsyncGenerator[m.EventReply, None]:
+        """History, then live; ends only when the caller leaves or the server does."""
+        async with self._wakeups.of(_subject(request)) as woken:
+            while not self._shared.draining:
+                woken.clear()
+                page = await self.read(caller, request)
+                for item in page.items:
+                    yield item
+                moved = page.next_after > request.after
+                request = request.model_copy(update={"after": page.next_after})
+                if not moved:
+                    await woken.wait()
+
+    async def _sees(self, caller: Caller, event: Event) -> bool:
+        if caller.is_admin:
+            return True
+        if event.session_id is None:
+            return False
+        return await self._access.may_see(caller, event.session_id)
+
+    async def about(self, caller: Caller, subject: str, after: int, limit: int) -> list[Event]:
+        """A part's events by number, as they are stored."""
+        caller.require((ADMIN,))
+        return await self._read(self._store.events.read, after, limit, subject=subject)
+
+    def changes(self) -> AbstractAsyncContextManager[asyncio.Event]:
+        """An event that is set after each change of anything; clear it before each look."""
+        return self._wakeups.of(ANYTHING)
+
+    async def last(self, caller: Caller) -> int:
+        """The number of the newest event."""
+        caller.require((ADMIN,))
+        return await self._read(self._store.events.last)
+
+
+def _subject(request: m.ReadEvents) -> Subject:
+    if request.command_id is not None:
+        return ("command", request.command_id)
+    return ANYTHING if request.session_id is None else ("session", request.session_id)

@@ -1,0 +1,18 @@
+"""The verbs of leases."""
+
+from __future__ import annotations
+
+from debug_server.service import messages as m
+from debug_server.service import views
+from debug_server.service.caller import Caller
+from debug_server.service.verbs import Verbs
+
+
+class LeaseVerbs(Verbs):
+    """Workspaces and who holds each."""
+
+    async def page(self, caller: Caller, request: m.Page) -> m.LeaseList:
+        """The workspaces and who holds each."""
+        rows = await self._call(self._store.worktrees.page, after=request.after, limit=request.limit + 1)
+        rows, following = views.one_page(rows, request.limit, lambda row: row.id)
+        return m.LeaseList(items=[views.lease(row) for row in rows], next_after=following)

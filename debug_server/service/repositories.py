@@ -1,0 +1,79 @@
+"""The verbs of repositories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from debug_server.errors import ConflictError, NotFoundError
+from debug_server.model import Repository, check_name
+from debug_server.service import messages as m
+from debug_server.service import views
+from debug_server.service.caller import ADMIN, Caller
+from debug_server.service.verbs import Verbs
+from debug_server.worktrees.mirror import check_remote_url, default_branch
+from debug_server.worktrees.opening import check_repository_settings
+
+_ASK_SECONDS = 20.0  # for a remote's default branch: whoever registers it waits
+_BRANCH = "main"  # of a remote that cannot be asked
+
+
+class RepositoryVerbs(Verbs):
+    """Registered git remotes."""
+
+    async def register(self, caller: Caller, request: m.RegisterRepository) -> m.RepositoryReply:
+        """Register a git remote; the same registration again is the one that is there."""
+        check_name(request.name, what="repository name")
+        return views.repository(await self._call_git(self._registered, request))
+
+    def _registered(self, request: m.RegisterRepository) -> Repository:
+        remote = check_remote_url(request.remote_url)
+        bound = check_repository_settings(request.settings).get("fetch_timeout", _ASK_SECONDS)
+        if (known := self._known_as(request)) is not None:
+            return known
+        branch = (
+            request.default_branch
+            or default_branch(remote, timeout=min(bound, _ASK_SECONDS), trust=self._sessions.trust)
+            or _BRANCH
+        )
+        try:
+            return self._store.repositories.create(
+                request.name,
+                request.remote_url,
+                default_branch=branch,
+                description=request.description,
+                settings=request.settings,
+            )
+        except ConflictError:  # somebody else registered it meanwhile
+            if (known := self._known_as(request)) is None:
+                raise
+            return known
+
+    def _known_as(self, request: m.RegisterRepository) -> Repository | None:
+        """What is registered under the name; ConflictError when it is something else than is asked for."""
+        try:
+            row = self._store.repositories.by_name(request.name)
+        except NotFoundError:
+            return None
+        asked = {"remote_url": request.remote_url, "settings": request.settings}
+        asked |= {name: value for name in ("default_branch", "description") if (value := getattr(request, name))}
+        if differs := [name for name, value in asked.items() if getattr(row, name) != value]:
+            raise ConflictError(
+                f"the repository {request.name!r} is registered with another {' and '.join(differs)},"
+                " which cannot be changed: choose another name"
+            )
+        return row
+
+    async def get(self, caller: Caller, request: m.RepositoryName) -> m.RepositoryReply:
+        """One repository."""
+        return views.repository(await self._call(self._store.repositories.by_name, request.name))
+
+    async def page(self, caller: Caller, request: m.Page) -> m.RepositoryList:
+        """A page of them."""
+        rows = await self._call(self._store.repositories.page, after=request.after, limit=request.limit + 1)
+        rows, following = views.one_page(rows, request.limit, lambda row: row.id)
+        return m.RepositoryList(items=[views.repository(row) for row in rows], next_after=following)
+
+    async def register_directory(self, caller: Caller, directory: Path, name: str) -> int:
+        """The number of the repository in a directory of this machine, registered if it is new."""
+        caller.require((ADMIN,))
+        return (await self._call(self._sessions.register, str(directory), name=name)).id

@@ -1,0 +1,71 @@
+"""What the members of the service share: the layers below, the bridge to threads, and what is known of callers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+
+from debug_server.engine import LocalEngine, Sessions
+from debug_server.errors import UnavailableError
+from debug_server.runner.settings import RunnerPaths
+from debug_server.service.access import Access
+from debug_server.service.audience import Audience
+from debug_server.service.bridge import Bridge
+from debug_server.service.disk_room import require_room
+from debug_server.service.quotas import Quotas
+from debug_server.service.turns import Turns
+from debug_server.service.wakeups import Wakeups
+from debug_server.store import MetadataStore
+
+
+class Shared:
+    """Made once for a service and given to each of its members."""
+
+    def __init__(
+        self, *, store: MetadataStore, engine: LocalEngine, sessions: Sessions, paths: RunnerPaths, shell: str
+    ) -> None:
+        self.store = store
+        self.engine = engine
+        self.sessions = sessions
+        self.paths = paths
+        self.shell = shell  # for commands given as one text
+        self.bridge = Bridge(reads_at_once=store.reads_at_once)
+        self.access = Access(store, self.bridge)
+        read = self.bridge.read
+        self.wakeups = Wakeups(store, read=partial(read, store.events.read), last=partial(read, store.events.last))
+        self.quotas = Quotas(store, read)
+        self.turns = Turns()
+        self.audience = Audience(revoked=self._revoked)
+        self.draining = False
+
+    async def _revoked(self, token_ids: Collection[int]) -> list[int]:
+        rows = [await self.bridge.read(self.store.tokens.get, number) for number in token_ids]
+        return [row.id for row in rows if row.revoked_at is not None]
+
+    def require_accepting(self) -> None:
+        """UnavailableError while new work is refused; what ends work or only reads is never refused."""
+        if self.draining:
+            raise UnavailableError("the server is shutting down: try again in a moment", retry_after=2.0)
+        require_room(self.paths.artifacts_root)
+
+    def close(self) -> None:
+        """Let go of threads and listeners."""
+        self.wakeups.close()
+        self.access.close()
+        self.bridge.close()
+
+
+class Verbs:
+    """Base of the members of ``Service``: short names for what they share."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._store = shared.store
+        self._engine = shared.engine
+        self._sessions = shared.sessions
+        self._access = shared.access
+        self._quotas = shared.quotas
+        self._wakeups = shared.wakeups
+        self._call = shared.bridge.call
+        self._call_git = shared.bridge.call_git
+        self._read = shared.bridge.read
