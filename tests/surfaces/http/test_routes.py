@@ -425,7 +425,7 @@ def test_a_defect_shows_nothing(base: Path, monkeypatch: pytest.MonkeyPatch, cap
     async def broken(caller: object, request: object) -> None:
         raise ZeroDivisionError("inner secret")
 
-    monkeypatch.setattr(served.local.service, "who_am_i", broken)
+    monkeypatch.setattr(served.local.service.tokens, "who_am_i", broken)
     answer = served.admin.get("/whoami")
     error = refused(answer, 500, "internal_error")
     assert "secret" not in answer.text and answer.headers["x-request-id"] in error["message"]
