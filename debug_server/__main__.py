@@ -56,11 +56,11 @@ def mcp() -> int:
     return 0
 
 
-def mcp_bridge(base_url: str, token: str | None, *, verify_tls: bool) -> int:
+def mcp_bridge(base_url: str, token: str | None, *, verify_tls: bool, server_uid: int | None) -> int:
     """The same protocol, answered by a server elsewhere."""
     from debug_server.surfaces.mcp.bridge import run_bridge
 
-    run_bridge(base_url, token, verify_tls=verify_tls)
+    run_bridge(base_url, token, verify_tls=verify_tls, server_uid=server_uid)
     return 0
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import gc
+import json
 import logging
 import math
 import os
@@ -53,6 +54,7 @@ _FOLDER_MARK = "folder"  # in the artifacts folder
 _SWITCH_SECONDS = 0.0005
 _GRPC_SHARE = 4  # gRPC holds its connections itself: one in so many is its
 ADMIN_NAME = "admin"
+ADDRESSES = "server.json"  # beside the server's lock, which says whether it is still true
 OWN_SOCKET = "server.sock"  # beside the server's lock; HTTP for the server's own user
 
 
@@ -316,12 +318,14 @@ class _Run:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
         host, port = self._listener.getsockname()[:2]
-        say(f"serving on {self._options.scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+        shown = f"[{host}]" if ":" in host else host
+        say(f"serving on {self._options.scheme}://{shown}:{port}")
         serving = loop.create_task(self._serve())
         grpc = None
         try:
             if self._options.grpc_port is not None:
                 grpc = await self._start_grpc(self._options.grpc_port)
+                self._note_addresses(f"{self._options.scheme}://{shown}:{port}", grpc.port)
                 if await self._parts_live(serving):
                     say(f"serving gRPC on port {grpc.port}")
         finally:
@@ -330,6 +334,11 @@ class _Run:
             if grpc is not None:
                 await grpc.stop(max(0.0, self._deadline() - time.monotonic()) / 2)
         return self._deadline()
+
+    def _note_addresses(self, http: str, grpc_port: int) -> None:
+        """For command lines of this user: they must not send a token to a port that only looks like ours."""
+        path = self._local.server_lock_path.with_name(ADDRESSES)
+        path.write_text(json.dumps({"pid": os.getpid(), "grpc_port": grpc_port, "http": http}))
 
     async def _serve(self) -> None:
         async with running(self._app):

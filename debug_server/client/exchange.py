@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -26,8 +27,13 @@ RETRIED = frozenset({429, 502, 503, 504})
 _FILE_TYPES = "text/x-patch, application/octet-stream, */*"
 
 
-def client_options(base_url: str, token: str | None, *, verify_tls: bool, timeout: float) -> dict[str, Any]:
-    """How either httpx client is made."""
+def client_options(
+    base_url: str, token: str | None, *, verify_tls: bool, timeout: float, before: Callable[[Any], Any]
+) -> dict[str, Any]:
+    """How either httpx client is made; ``before`` is called for each request with a token to a server without proof.
+
+    A certificate that is verified is one.
+    """
     if not base_url.startswith(("http://", "https://")):
         raise InvalidInputError(f"base URL {base_url!r} must start with http:// or https://")
     headers = {"User-Agent": f"debug-server-client/{__version__}"}
@@ -35,7 +41,14 @@ def client_options(base_url: str, token: str | None, *, verify_tls: bool, timeou
         if not token.isascii() or not token.isprintable():
             raise InvalidInputError("the token holds characters that no token has: copy it again")
         headers["Authorization"] = f"Bearer {token}"
-    return {"base_url": base_url, "headers": headers, "verify": verify_tls, "timeout": timeout}
+    hooks = [] if not token or (verify_tls and base_url.startswith("https://")) else [before]
+    return {
+        "base_url": base_url,
+        "headers": headers,
+        "verify": verify_tls,
+        "timeout": timeout,
+        "event_hooks": {"request": hooks},
+    }
 
 
 def delay_before(attempt: int, *, asked: float = 0.0) -> float:

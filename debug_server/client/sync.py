@@ -14,6 +14,7 @@ from debug_server.client import calls
 from debug_server.client.calls import Call
 from debug_server.client.exchange import Exchange, Pause, client_options
 from debug_server.client.following import EventStream, Lines, LogStream, Resumed
+from debug_server.client.listener import TrustedServer
 from debug_server.client.replies import EventReply, LogPage, LogPiece
 from debug_server.client.session_logs import session_pieces
 from debug_server.client.target import replacing
@@ -27,11 +28,20 @@ class DebugServerClient:
     """Speaks to one server; safe to share between threads. A context manager."""
 
     def __init__(
-        self, *, base_url: str, token: str | None = None, verify_tls: bool = True, timeout: float = 30.0
+        self,
+        *,
+        base_url: str,
+        token: str | None = None,
+        verify_tls: bool = True,
+        timeout: float = 30.0,
+        server_uid: int | None = None,
     ) -> None:
+        """``server_uid`` is the user of a server on this machine that is neither yours nor root's."""
         self.base_url = base_url
         self._timeout = timeout
-        self._http = httpx.Client(**client_options(base_url, token, verify_tls=verify_tls, timeout=timeout))
+        before = TrustedServer(uid=server_uid).before_request
+        options = client_options(base_url, token, verify_tls=verify_tls, timeout=timeout, before=before)
+        self._http = httpx.Client(**options)
 
     register_repository = initialize_repository = Verb(calls.register_repository)
     get_repository = Verb(calls.get_repository)

@@ -26,7 +26,7 @@ _CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
 _REMEMBERED = 4096  # connections whose processes were looked at
 _HOW = (
     "send `Authorization: Bearer TOKEN`; the server's user makes a token with `debug-server token create NAME`, and "
-    "`debug-server configure --base-url URL --token TOKEN` remembers it"
+    "`debug-server configure --base-url URL --token -` remembers it"
 )
 _ELSEWHERE = "the caller is not on this machine"
 _INDIRECT = "the request names another host than this machine, or comes from a web page or through a proxy"

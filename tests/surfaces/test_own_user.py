@@ -115,7 +115,7 @@ def test_another_user_needs_a_token(process: ServerProcess) -> None:
     strange = ["401", "401", "403", "401", "UNAUTHENTICATED"]
     found = called(NOBODY, *attacks(process), ["unix", str(process.root / ".artifacts/data/server.sock")])
     assert statuses(found[:5]) == strange
-    assert "debug-server configure --base-url URL --token TOKEN" in found[0]
+    assert "debug-server configure --base-url URL --token -" in found[0]
     assert found[5] in ("PermissionError", "OSError")  # the second where the path is too long for an address
     mapped = attacks(process, "::ffff:127.0.0.1", f"127.0.0.1:{process.grpc_port}")
     assert statuses(called(NOBODY, *mapped)) == strange

@@ -60,4 +60,6 @@ def open_backend(connection: Connection, open_local: OpenLocal) -> Backend:
         return LocalBackend(open_local)
     from debug_server.surfaces.cli.remote_backend import RemoteBackend
 
-    return RemoteBackend(connection.server, connection.token, verify_tls=connection.verify_tls)
+    return RemoteBackend(
+        connection.server, connection.token, verify_tls=connection.verify_tls, server_uid=connection.server_uid
+    )

@@ -74,7 +74,6 @@ def start(places: Places, arguments: Sequence[str]) -> dict[str, object]:
         if found := _SERVING.search(said):
             web = _HTTP.search(said)
             state: dict[str, object] = {"pid": process.pid, "grpc_port": int(found[1]), "http": web[1] if web else None}
-            places.state.write_text(json.dumps(state))
             return state
         if process.poll() is not None:
             raise ConfigurationError(f"the server did not start: {_last_words(said, places.log)}")
@@ -106,7 +105,7 @@ def stop(places: Places) -> int | None:
 
 
 def known_state(places: Places) -> dict[str, object]:
-    """Where the running server answers, as far as its starter noted it."""
+    """Where the running server answers, as it noted itself."""
     pid = holder(places.lock)
     if pid is None:
         return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from debug_server.errors import InvalidInputError
 from debug_server.surfaces.cli.connection import GRPC_SCHEME, save_connection
 from debug_server.surfaces.cli.invocation import invocation
+from debug_server.surfaces.cli.token_input import TokenFileOption, TokenOption, given_token
 
 app = typer.Typer(add_completion=False)
 
@@ -19,19 +21,37 @@ def configure(
     base_url: Annotated[
         str | None, typer.Option(help="of the server; grpc://HOST:PORT only remembers a token for gRPC there")
     ] = None,
-    token: Annotated[str | None, typer.Option(help="sent to that address only")] = None,
+    token: TokenOption = None,
+    token_file: TokenFileOption = None,
+    server_user: Annotated[
+        str | None, typer.Option(help="whose server on this machine it is, if not yours or root's: a name or a number")
+    ] = None,
     insecure: Annotated[
         bool | None, typer.Option("--insecure/--verify", help="whether any certificate of the server's will do")
     ] = None,
 ) -> None:
     """Remember a server, in a file that only you can read; without one, commands run on this machine."""
     call = invocation(context)
-    given = {"base_url": base_url, "token": token, "verify_tls": None if insecure is None else not insecure}
+    given = {
+        "base_url": base_url,
+        "token": given_token(token, token_file),
+        "verify_tls": None if insecure is None else not insecure,
+        "server_uid": None if server_user is None else _uid(server_user),
+    }
     changes = {**call.flags, **{name: value for name, value in given.items() if value is not None}}
     if all(value is None for value in changes.values()):
-        raise InvalidInputError("nothing to remember: give --base-url, --token or --insecure")
+        raise InvalidInputError("nothing to remember: give --base-url, --token -, --server-user or --insecure")
     url = changes.get("base_url")
     if url is not None and not url.startswith(("http://", "https://", GRPC_SCHEME)):
         raise InvalidInputError(f"--base-url {url!r} must start with http://, https:// or grpc://")
     path = save_connection(changes)
     call.output().say(f"saved in {path}", {"path": str(path)})
+
+
+def _uid(user: str) -> int:
+    if user.isascii() and user.isdigit():
+        return int(user)
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise InvalidInputError(f"--server-user {user!r} is no user of this machine: give a name or a number") from None

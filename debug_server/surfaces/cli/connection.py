@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from debug_server.client.listener import TrustedServer
 from debug_server.config import load, setting
 from debug_server.config.kinds import TEXT, Kind
 from debug_server.config.load import read_table
@@ -21,7 +22,8 @@ from debug_server.errors import ConfigurationError
 DEFAULT_BASE_URL = "http://127.0.0.1:8000"
 HOME_VARIABLE = "DEBUG_SERVER_HOME"
 GRPC_SCHEME = "grpc://"
-_PORTS = {"http": 80, "https": 443, "grpc": 50051}
+DEFAULT_GRPC_PORT = 50051
+_PORTS = {"http": 80, "https": 443, "grpc": DEFAULT_GRPC_PORT}
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
@@ -38,7 +40,14 @@ def _truth(value: Any) -> bool:
     return value
 
 
+def _uid(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(value)
+    return value
+
+
 _TRUTH = Kind(expected="true or false", check=_truth, read=_word)
+_UID = Kind(expected="a user's number", check=_uid, read=int)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +59,26 @@ class Connection:
     verify_tls: bool = setting(
         "Whether the server's certificate must be valid.", _TRUTH, default=True, variable="DEBUG_SERVER_VERIFY_TLS"
     )
+    server_uid: int | None = setting(
+        "The user of a server on this machine that is neither yours nor root's.",
+        _UID,
+        default=None,
+        variable="DEBUG_SERVER_UID",
+    )
 
     @property
     def server(self) -> str | None:
         """The server's address; a token alone means the usual one; None means this machine, without a server."""
         return self.base_url or (DEFAULT_BASE_URL if self.token else None)
+
+    @property
+    def trusted(self) -> TrustedServer:
+        """Whose server on this machine may be sent the token."""
+        return TrustedServer(uid=self.server_uid)
+
+    def needs_proof(self, url: str) -> bool:
+        """Whether a token is sent there, and no certificate proves who gets it."""
+        return self.token is not None and not (self.verify_tls and url.startswith("https://"))
 
 
 def config_file(environ: Mapping[str, str] = os.environ) -> Path:
@@ -70,23 +94,36 @@ def find_connection(flags: Mapping[str, Any], environ: Mapping[str, str] = os.en
     """From flags, variables and the file; a token of the file is used for the address that it was saved for only."""
     saved = _read(config_file(environ))
     loaded = load(Connection, tables=saved.tables, environ=environ, flags=flags)
+    used = address(loaded.value.base_url or DEFAULT_BASE_URL)
+    found = replace(loaded.value, server_uid=loaded.value.server_uid or saved.users.get(used))
     if loaded.source("token") not in ("default", saved.source):
-        return loaded.value
-    return replace(loaded.value, token=saved.tokens.get(address(loaded.value.base_url or DEFAULT_BASE_URL)))
+        return found
+    return replace(found, token=saved.tokens.get(used))
 
 
-def grpc_token(target: str, flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> str | None:
-    """The token for the gRPC server at ``host:port``.
+def grpc_token(
+    target: str, flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ, *, own_port: int = DEFAULT_GRPC_PORT
+) -> str | None:
+    """The token for the gRPC server at ``host:port``; AccessError when a user serves it who is not trusted with it.
 
-    One that was saved for an HTTP address is good for the usual gRPC port of the same host as well.
+    One that was saved for an HTTP address of this machine is good for ``own_port``, the gRPC port of its server.
     """
     saved = _read(config_file(environ))
     loaded = load(Connection, tables=saved.tables, environ=environ, flags=flags)
-    if loaded.source("token") not in ("default", saved.source):
-        return loaded.value.token
     wanted = address(f"{GRPC_SCHEME}{target}")
-    usual = {_grpc_address(known): token for known, token in saved.tokens.items()}
-    return saved.tokens.get(wanted) or usual.get(_grpc_address(wanted) if _is_usual(wanted) else "")
+    names = [wanted]
+    if _is_loopback(wanted) and urlsplit(wanted).port == own_port:
+        used = address(loaded.value.base_url or DEFAULT_BASE_URL)
+        names += filter(_is_loopback, (used, *saved.tokens, *saved.users))
+    if loaded.source("token") in ("default", saved.source):
+        names = [name for name in names if name in saved.tokens][:1]
+        token = saved.tokens[names[0]] if names else None
+    else:
+        token = loaded.value.token
+    if token is not None:
+        uid = next((saved.users[name] for name in (wanted, *names) if name in saved.users), None)
+        TrustedServer(uid=loaded.value.server_uid or uid).require(wanted)
+    return token
 
 
 def save_connection(changes: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Path:
@@ -100,15 +137,19 @@ def save_connection(changes: Mapping[str, Any], environ: Mapping[str, str] = os.
     is_grpc = url is not None and url.startswith(GRPC_SCHEME)
     kept = load(Connection, tables=saved.tables, flags={**changes, "base_url": None} if is_grpc else changes).value
     base_url = kept.base_url or DEFAULT_BASE_URL
-    tokens = dict(saved.tokens)
+    tokens, users = dict(saved.tokens), dict(saved.users)
     if changes.get("token") is not None:
         tokens[address(url or base_url)] = changes["token"]
+    if changes.get("server_uid") is not None:
+        users[address(url or base_url)] = changes["server_uid"]
     own = tokens.pop(address(base_url), None)
     values = {"base_url": base_url, "token": own, "verify_tls": kept.verify_tls}
     # A JSON text or truth value is one of TOML, too.
     lines = [f"{name} = {json.dumps(value)}\n" for name, value in values.items() if value is not None]
     if tokens:
         lines += ["\n[tokens]\n", *(f"{json.dumps(known)} = {json.dumps(token)}\n" for known, token in tokens.items())]
+    if users:
+        lines += ["\n[server_users]\n", *(f"{json.dumps(known)} = {uid}\n" for known, uid in users.items())]
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write(path, "".join(lines))
@@ -128,14 +169,8 @@ def address(url: str) -> str:
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _grpc_address(known: str) -> str:
-    """Where the server at an address has gRPC, if it is where it usually is; loopback has several names."""
-    host = urlsplit(known).hostname or ""
-    return f"{GRPC_SCHEME}{'localhost' if host in _LOOPBACK else host}:{_PORTS['grpc']}"
-
-
-def _is_usual(known: str) -> bool:
-    return urlsplit(known).port == _PORTS["grpc"]
+def _is_loopback(known: str) -> bool:
+    return urlsplit(known).hostname in _LOOPBACK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +180,7 @@ class _Saved:
     source: str
     tables: list[tuple[str, Mapping[Any, Any]]]
     tokens: Mapping[str, str]
+    users: Mapping[str, int]  # of servers on this machine that are another user's
 
 
 def _read(path: Path) -> _Saved:
@@ -152,11 +188,15 @@ def _read(path: Path) -> _Saved:
     others = table.pop("tokens", {})
     if not isinstance(others, Mapping) or not all(isinstance(token, str) for token in others.values()):
         raise ConfigurationError(f'{path}: tokens must be texts by address: "http://host:8000" = "TOKEN"')
+    users = table.pop("server_users", {})
+    if not isinstance(users, Mapping) or not all(type(uid) is int for uid in users.values()):
+        raise ConfigurationError(f'{path}: server_users must be numbers by address: "http://localhost:8000" = 1000')
     tokens = {address(url): token for url, token in others.items()}
     if isinstance(own := table.get("token"), str):
         base_url = table.get("base_url")
         tokens[address(base_url if isinstance(base_url, str) else DEFAULT_BASE_URL)] = own
-    return _Saved(source=str(path), tables=[(str(path), table)], tokens=tokens)
+    known = {address(url): uid for url, uid in users.items()}
+    return _Saved(source=str(path), tables=[(str(path), table)], tokens=tokens, users=known)
 
 
 def _write(path: Path, text: str) -> None:

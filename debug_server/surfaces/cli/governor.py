@@ -9,11 +9,11 @@ from typing import Any
 
 from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError, UnavailableError
 from debug_server.surfaces.cli import background
+from debug_server.surfaces.cli.connection import DEFAULT_GRPC_PORT as _DEFAULT_PORT
 from debug_server.surfaces.cli.connection import grpc_token
 from debug_server.surfaces.cli.grpc import places_of
 from debug_server.surfaces.cli.invocation import Invocation
 
-_DEFAULT_PORT = 50051
 CALL_SECONDS = 30.0
 
 
@@ -23,7 +23,13 @@ def target_of(call: Invocation, target: str | None) -> str:
         return target if ":" in target else f"{target}:{_DEFAULT_PORT}"
     if port := os.environ.get("GOVERNOR_GRPC_PORT"):
         return f"127.0.0.1:{port}"
-    return f"127.0.0.1:{background.known_state(places_of(call)).get('grpc_port', _DEFAULT_PORT)}"
+    return f"127.0.0.1:{_own_port(call)}"
+
+
+def _own_port(call: Invocation) -> int:
+    """Of the server that runs here, which notes it; of one that does not run, or has none, the usual one."""
+    port = background.known_state(places_of(call)).get("grpc_port")
+    return port if isinstance(port, int) else _DEFAULT_PORT
 
 
 @contextmanager
@@ -40,7 +46,7 @@ def channel_to(target: str) -> Iterator[Any]:
 
 def credentials(call: Invocation, target: str) -> tuple[tuple[str, str], ...]:
     """The token for that address as metadata, if there is one."""
-    token = grpc_token(target, call.flags)
+    token = grpc_token(target, call.flags, own_port=_own_port(call))
     return (("authorization", f"Bearer {token}"),) if token else ()
 
 

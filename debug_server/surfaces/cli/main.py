@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from debug_server.errors import DebugServerError
 from debug_server.surfaces.cli.invocation import Invocation, Programs
 from debug_server.surfaces.cli.output import tell
+from debug_server.surfaces.cli.token_input import TokenFileOption, TokenOption, given_token
 
 # name -> (module, sentence)
 COMMANDS = {
@@ -46,7 +47,7 @@ or 123 over a limit, 124 too long or too silent, 125 a failure of ours, 127 not 
 INTERRUPTED = 130
 # What follows these commands may be another program's flag.
 _TAKE_ARGV = {("run",), ("command", "run"), ("command", "submit"), ("tasks", "submit")}
-_ROOT_VALUES = ("--base-url", "--token")  # options before the command whose next word is their value
+_ROOT_VALUES = ("--base-url", "--token", "--token-file")  # options before the command whose next word is their value
 
 
 class LazyCommands(TyperGroup):
@@ -97,7 +98,8 @@ def run_cli(programs: Programs, argv: Sequence[str] | None = None, *, name: str 
     def root(
         context: typer.Context,
         base_url: Annotated[str | None, typer.Option(help="of the server; left out: as configured, or none")] = None,
-        token: Annotated[str | None, typer.Option(help="sent with every request; left out: as configured")] = None,
+        token: TokenOption = None,
+        token_file: TokenFileOption = None,
         insecure: Annotated[
             bool | None, typer.Option("--insecure/--verify", help="whether any certificate of the server's will do")
         ] = None,
@@ -105,8 +107,9 @@ def run_cli(programs: Programs, argv: Sequence[str] | None = None, *, name: str 
     ) -> None:
         """Runs commands for people and coding agents, and never loses them."""
         verify = None if insecure is None else not insecure
-        flags = {"base_url": base_url, "token": token, "verify_tls": verify}
+        flags = {"base_url": base_url, "verify_tls": verify}
         context.obj = Invocation(programs=programs, flags=flags, as_json=as_json)
+        context.obj.flags["token"] = given_token(token, token_file)
 
     app(prog_name=name, args=hoisted(sys.argv[1:] if argv is None else argv))
 

@@ -16,4 +16,8 @@ def mcp(context: typer.Context) -> None:
     connection = call.connection()
     if connection.server is None:
         raise typer.Exit(call.programs.mcp())
-    raise typer.Exit(call.programs.mcp_bridge(connection.server, connection.token, verify_tls=connection.verify_tls))
+    raise typer.Exit(
+        call.programs.mcp_bridge(
+            connection.server, connection.token, verify_tls=connection.verify_tls, server_uid=connection.server_uid
+        )
+    )

@@ -23,8 +23,8 @@ T = TypeVar("T")
 class RemoteBackend:
     """Sends every operation to one server."""
 
-    def __init__(self, base_url: str, token: str | None, *, verify_tls: bool) -> None:
-        self._client = DebugServerClient(base_url=base_url, token=token, verify_tls=verify_tls)
+    def __init__(self, base_url: str, token: str | None, *, verify_tls: bool, server_uid: int | None) -> None:
+        self._client = DebugServerClient(base_url=base_url, token=token, verify_tls=verify_tls, server_uid=server_uid)
         self.place = base_url
 
     def send(self, call: Call[T]) -> T:

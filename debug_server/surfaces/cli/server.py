@@ -51,6 +51,6 @@ def init(
 def _remember(call: Invocation) -> None:
     connection = call.connection()
     if connection.server is None or connection.token is None:
-        raise InvalidInputError("--save-token needs a server and its token: give --base-url and --token")
+        raise InvalidInputError("--save-token needs a server and its token: give --base-url and --token -")
     changes = {"base_url": connection.server, "token": connection.token, "verify_tls": connection.verify_tls}
     tell(f"saved in {save_connection(changes)}")

@@ -244,6 +244,8 @@ def _client(call: Invocation) -> Iterator[_Client]:
     timeout = httpx.Timeout(30.0, read=None)  # cancel and logs answer when there is something to say
     try:
         with httpx.Client(base_url=url, headers=headers, verify=found.verify_tls, timeout=timeout) as http:
+            if found.needs_proof(url):
+                http.event_hooks = {"request": [found.trusted.before_request]}
             yield _Client(http)
     except httpx.InvalidURL as error:
         raise InvalidInputError(f"the server's address {url!r} is no URL: {error}") from error

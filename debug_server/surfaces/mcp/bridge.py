@@ -16,7 +16,8 @@ from mcp.server.mcpserver import Context
 from pydantic import AnyUrl
 
 from debug_server import __version__
-from debug_server.errors import UnavailableError
+from debug_server.client.listener import TrustedServer
+from debug_server.errors import AccessError, UnavailableError
 from debug_server.surfaces.mcp.calls import as_mcp
 from debug_server.surfaces.mcp.http import PATH
 from debug_server.surfaces.mcp.refusal import failed
@@ -30,7 +31,7 @@ _RETRY_SECONDS = 2.0
 class Bridge(MCPServer[Any]):
     """Every tool and resource of one server. Each request is a connection of its own: the server may come and go."""
 
-    def __init__(self, base_url: str, token: str | None, *, verify_tls: bool) -> None:
+    def __init__(self, base_url: str, token: str | None, *, verify_tls: bool, server_uid: int | None = None) -> None:
         super().__init__(
             "debug-server",
             title="Debug Server",
@@ -42,6 +43,8 @@ class Bridge(MCPServer[Any]):
         self._base_url = base_url.rstrip("/")
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._verify_tls = verify_tls
+        self._trusted = TrustedServer(uid=server_uid)
+        self._is_proven = token is None or (verify_tls and base_url.startswith("https://"))
 
     async def list_tools(self) -> list[types.Tool]:
         """The server's."""
@@ -62,7 +65,7 @@ class Bridge(MCPServer[Any]):
             return await self._reach(
                 lambda client: client.session.send_request(request, types.CallToolResult, progress_callback=tell)
             )
-        except UnavailableError as error:
+        except (UnavailableError, AccessError) as error:
             return failed(error)
 
     async def list_resource_templates(self) -> list[types.ResourceTemplate]:
@@ -79,11 +82,13 @@ class Bridge(MCPServer[Any]):
     async def _ask(self, work: Callable[[Client], Awaitable[T]]) -> T:
         try:
             return await self._reach(work)
-        except UnavailableError as error:
+        except (UnavailableError, AccessError) as error:
             raise as_mcp(error) from error
 
     async def _reach(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """UnavailableError when the server is not there; what it refuses itself is handed on as it is."""
+        if not self._is_proven:
+            await asyncio.to_thread(self._trusted.require, self._base_url)
         try:
             async with httpx2.AsyncClient(headers=self._headers, verify=self._verify_tls, timeout=_TIMEOUT) as http:
                 # The server bounds its answers itself.
@@ -114,6 +119,6 @@ def _contents(item: types.TextResourceContents | types.BlobResourceContents) -> 
     return ReadResourceContents(content=data, mime_type=item.mime_type, meta=item.meta)
 
 
-def run_bridge(base_url: str, token: str | None, *, verify_tls: bool) -> None:
+def run_bridge(base_url: str, token: str | None, *, verify_tls: bool, server_uid: int | None) -> None:
     """Serve whoever started this process, over its stdin and stdout, until stdin ends."""
-    asyncio.run(Bridge(base_url, token, verify_tls=verify_tls).run_stdio_async())
+    asyncio.run(Bridge(base_url, token, verify_tls=verify_tls, server_uid=server_uid).run_stdio_async())

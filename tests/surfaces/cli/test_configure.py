@@ -15,6 +15,8 @@ from debug_server.surfaces.cli.connection import (
     grpc_token,
     save_connection,
 )
+from tests.client.serving import ServerProcess
+from tests.surfaces.cli.conftest import Terminal
 
 
 @pytest.fixture
@@ -95,12 +97,39 @@ def test_a_file_of_before_is_read(home: dict[str, str]) -> None:
 
 
 def test_a_token_for_grpc(home: dict[str, str]) -> None:
-    """A server's token goes to gRPC on the same host and the usual port; another port's is saved by itself."""
+    """A token of this machine's server goes to that server's gRPC port; any other port's is saved by itself."""
+    save_connection({"base_url": "http://other:8000", "token": "elsewhere"}, home)
     save_connection({"base_url": "http://localhost:8000", "token": "first"}, home)
     save_connection({"base_url": "grpc://127.0.0.1:6000", "token": "other"}, home)
     assert find_connection({}, home) == Connection(base_url="http://localhost:8000", token="first")
-    assert grpc_token("127.0.0.1:50051", {}, home) == "first"
-    assert grpc_token("127.0.0.1:6000", {}, home) == "other"
-    assert grpc_token("127.0.0.1:6001", {}, home) is None
-    assert grpc_token("evil:50051", {}, home) is None
+    assert grpc_token("127.0.0.1:6001", {}, home, own_port=6001) == "first"
+    assert grpc_token("127.0.0.1:6000", {}, home, own_port=6001) == "other"
+    assert grpc_token("127.0.0.1:6002", {}, home, own_port=6001) is None
+    assert grpc_token("other:50051", {}, home) is None, "nobody knows whose port that is"
     assert grpc_token("evil:50051", {}, {**home, "DEBUG_SERVER_TOKEN": "given"}) == "given"
+
+
+def test_a_token_that_others_do_not_see(alone: Terminal, server: ServerProcess) -> None:
+    """From stdin, of which one line is taken, or a file. Two ways at once, or nothing, are refused."""
+    file = alone.folder / "token"
+    file.write_text(f"{server.token}\n")
+    url = ("--base-url", server.base_url)
+    known = alone("--json", *url, "--token", "-", "status", stdin=f"{server.token}\nrest")
+    assert known.json["you"] is not None, known
+    assert alone("--json", *url, "--token-file", file, "status").json == known.json
+    assert alone("configure", *url, "--token", "-", stdin=f"{server.token}\n").status == 0
+    assert alone("--json", "status").json == known.json
+    for words in (("--token", "-"), ("--token-file", file, "--token", "x"), ("--token-file", alone.folder / "none")):
+        refused = alone(*words, "status")
+        assert refused.status == 2, refused
+        assert "--token" in refused.err
+
+
+def test_whose_server_it_is(alone: Terminal) -> None:
+    """By number or name; a name of nobody is refused."""
+    url = ("--base-url", "http://127.0.0.1:8000")
+    assert alone("configure", *url, "--server-user", "root").status == 0
+    assert alone("configure", *url, "--server-user", 20001).status == 0
+    assert "20001" in (alone.folder / "home/config.toml").read_text()
+    refused = alone("configure", "--server-user", "no such user")
+    assert (refused.status, "no such user" in refused.err) == (2, True)

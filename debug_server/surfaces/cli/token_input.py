@@ -1,0 +1,57 @@
+"""A token that is given to the program, by ways that other users of the machine cannot see."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from debug_server.errors import InvalidInputError
+
+_MOST_BYTES = 4096
+
+TokenOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="-",
+        help="- asks for it, or reads a line of stdin; the token itself works, but other users see it in `ps`",
+    ),
+]
+TokenFileOption = Annotated[Path | None, typer.Option(help="a file that holds the token")]
+
+
+def given_token(token: str | None, file: Path | None) -> str | None:
+    """The token that the two options mean; None when neither was given."""
+    if token is not None and file is not None:
+        raise InvalidInputError("--token and --token-file are two ways to say the same: leave one out")
+    if file is not None:
+        return _checked(_read(file), f"--token-file {file}")
+    return _checked(_asked(), "--token -") if token == "-" else token
+
+
+def _checked(token: str, source: str) -> str:
+    if not token.strip():
+        raise InvalidInputError(f"{source} holds no token")
+    return token.strip()
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"--token-file {str(file)!r} cannot be read: {error}") from error
+
+
+def _asked() -> str:
+    """From the terminal without an echo; else one line of stdin, the rest of which is left to the command."""
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        return getpass("Token: ")
+    line = b""
+    while len(line) < _MOST_BYTES and (byte := os.read(0, 1)) not in (b"", b"\n"):
+        line += byte
+    return line.decode("ascii", "replace")
