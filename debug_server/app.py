@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from debug_server.config import GatewayConfig, Loaded, Place, find_place, load, load_runner, load_workers
+from debug_server.disk import check_trusted
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
@@ -61,7 +62,7 @@ class Local:
         for note in placed.notes(environ):
             sys.stderr.write(f"debug-server: {note}\n")
         return cls(
-            RunnerSettings.from_config(placed.loaded.value),
+            RunnerSettings.from_config(placed.loaded.value, owners=placed.place.owners),
             database_url or default_url(environ, placed.data),
             environ=environ,
             worker_specs=lambda: _declared_workers(placed.place, environ),
@@ -73,6 +74,11 @@ class Local:
         """The metadata store, migrated."""
         paths = self.settings.paths
         paths.prepare()
+        if not self.shares_database:
+            file = sqlite_path(self._database_url)
+            for path in (file.parent, file):
+                if path.exists():
+                    check_trusted(path, paths.owners)
         store = open_store(self._database_url, data_folder=paths.artifacts_root)
         store.folder.make_paths_absolute(paths.artifacts_root)
         return store

@@ -69,8 +69,10 @@ def has_gateway(local: Local) -> bool:
 def _gateway(local: Local) -> Part | None:
     if not has_gateway(local):
         return None
+    from debug_server.disk import owners_of
     from debug_server.gateway import gateway_part
 
+    named = local.gateway_config.source("codex.home").startswith("variable")
     return gateway_part(
         local.gateway_config.value,
         workers=local.workers,
@@ -78,6 +80,7 @@ def _gateway(local: Local) -> Part | None:
         telemetry=local.telemetry,
         render_metrics=local.telemetry.render,
         environ=local.environ,
+        owners=owners_of(local.gateway_config.value.codex.home) if named else local.place.owners,
     )
 
 

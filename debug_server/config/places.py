@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from debug_server.config.cloned import check_cloned
 from debug_server.config.load import Loaded, base_of, load
 from debug_server.config.runner import RunnerConfig
-from debug_server.disk import owners_of, this_user, why_distrusted
+from debug_server.disk import check_trusted, owners_of, this_user, why_distrusted
 from debug_server.errors import ConfigurationError
 
 CONFIG_FOLDER, DATA_FOLDER = "config", ".artifacts"
@@ -130,13 +130,19 @@ def user_data_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
         return None
 
 
-def make_data_folder(path: Path) -> None:
-    """Make the folder, closed to others, with a ``.gitignore`` of everything; one that is there keeps its mode."""
+def make_data_folder(path: Path, owners: Collection[int] | None = None) -> None:
+    """Make the folder, closed to others, with a ``.gitignore`` of everything; one that is there keeps its mode.
+
+    ConfigurationError when it is not trusted: whoever can write to it can plant a database with a token of their own.
+    """
     try:
         path.mkdir(mode=0o700, parents=True)
     except FileExistsError:
+        check_trusted(path, owners)
         if path.name != DATA_FOLDER:  # a folder that was named may hold more than our data
             return
+    else:
+        check_trusted(path, owners)
     try:
         descriptor = os.open(path / ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     except OSError:  # it has one, or it is no folder of ours to write: whoever needs it says so

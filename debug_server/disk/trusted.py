@@ -7,7 +7,8 @@ trusted when
   operator named (``owners_of``), and
 - nobody else may write to it or to a folder above it. A sticky folder such as ``/tmp`` may be above it: there, only
   the owner of an entry can replace it. Group write is accepted for a group with no other members, as the private
-  group of a user is where the umask is 002.
+  group of a user is where the umask is 002, and in root's folders above it (``/var/log``) for a
+  group of system accounts.
 
 Each entry is opened without following links and judged by its descriptor, so nothing can be exchanged between the
 judgement and the use.
@@ -30,7 +31,8 @@ from debug_server.errors import ConfigurationError
 
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_LINKS = 40  # as the kernel's own bound
-_ACL = "system.posix_acl_access"
+_FIRST_PERSON = 1000  # UID_MIN of login.defs: accounts below it are of the system
+_NOBODY_KNOWN = 1 << 32  # for a member that has no number
 
 
 class _Distrust(Exception):
@@ -108,7 +110,7 @@ def _walk(path: Path, owners: Collection[int]) -> int:
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
                     left += reversed(PurePosixPath(os.readlink("", dir_fd=below)).parts)
                     continue
-                shared = _is_shared(below, found, owners)
+                shared = _is_shared(below, found, owners, above=bool(left))
                 if shared and not (left and found.st_mode & stat.S_ISVTX):
                     raise _writable(found, what, place)
                 here, below, where = below, here, place
@@ -131,10 +133,16 @@ def _judge_owner(found: os.stat_result, what: str, owners: Collection[int], *, a
     )
 
 
-def _is_shared(descriptor: int, found: os.stat_result, owners: Collection[int]) -> bool:
+def _is_shared(descriptor: int, found: os.stat_result, owners: Collection[int], *, above: bool) -> bool:
     """Whether others than the owners may write to it."""
-    mode = found.st_mode
-    return bool(mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _only_owners_in(found.st_gid, descriptor, owners)))
+    if not found.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
+        return False
+    if found.st_mode & stat.S_IWOTH or _has_acl(descriptor):
+        return True
+    members = _members(found.st_gid)
+    if above and found.st_uid == 0 and all(user < _FIRST_PERSON for user in members):
+        return False
+    return not members <= set(owners) or (not members and found.st_gid != os.getegid())
 
 
 def _writable(found: os.stat_result, what: str, place: Path) -> _Distrust:
@@ -143,18 +151,28 @@ def _writable(found: os.stat_result, what: str, place: Path) -> _Distrust:
     return _Distrust(f"other users may write to {what} ({mode})", advice)
 
 
-def _only_owners_in(group: int, descriptor: int, owners: Collection[int]) -> bool:
-    """Whether nobody but the owners may write by way of a group."""
-    with suppress(OSError):  # with an access control list, the group's bits bound what other users may
-        os.getxattr(f"/proc/self/fd/{descriptor}", _ACL)
-        return False
-    users = {entry.pw_uid for entry in pwd.getpwall() if entry.pw_gid == group}
+def _has_acl(descriptor: int) -> bool:
+    """With an access control list, the group's bits bound what other users may do."""
     try:
-        users |= {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(group).gr_mem}
-    except KeyError:  # a container's user need not be in its files
-        if not users:
-            return group == os.getegid()
-    return bool(users) and users <= set(owners)
+        os.getxattr(f"/proc/self/fd/{descriptor}", "system.posix_acl_access")
+    except OSError:
+        return False
+    return True
+
+
+def _members(group: int) -> set[int]:
+    """The users in a group; a container's group need not be in its files, and has none."""
+    users = {entry.pw_uid for entry in pwd.getpwall() if entry.pw_gid == group}
+    with suppress(KeyError):
+        users |= {_number(name) for name in grp.getgrgid(group).gr_mem}
+    return users
+
+
+def _number(name: str) -> int:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return _NOBODY_KNOWN
 
 
 @cache

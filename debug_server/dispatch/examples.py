@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Collection
 from pathlib import Path
 
+from debug_server.disk import check_trusted
 from debug_server.dispatch.configuration import Configuration
 from debug_server.dispatch.folder import REPOS, RUNNERS
 from debug_server.dispatch.repos_file import Repo
@@ -43,17 +46,24 @@ def _files(repo: Repo) -> dict[str, str]:
     return {"README.md": readme, ".gitignore": ".env\n", **_EXTRA.get(repo.role, {})}
 
 
-def ensure_configuration(folder: Path) -> bool:
-    """Put the shipped files into a folder that has neither; True if they were."""
+def ensure_configuration(folder: Path, owners: Collection[int] | None = None) -> bool:
+    """Put the shipped files into a folder that has neither; True if they were.
+
+    ConfigurationError when the folder is not trusted: others than the owners may write there.
+    """
     if (folder / RUNNERS).exists() or (folder / REPOS).exists():
         return False
     source = next((place for place in _SHIPPED if (place / RUNNERS).is_file()), None)
     if source is None:
         raise ConfigurationError(f"{folder / RUNNERS} does not exist: write it, see docs/dispatch.md")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        check_trusted(folder, owners)
         for name in (RUNNERS, REPOS):
-            (folder / name).write_bytes((source / name).read_bytes())
+            # Not through a link, dangling or not, that would have us write elsewhere.
+            descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write((source / name).read_bytes())
     except OSError as error:
         raise ConfigurationError(f"{folder} cannot be filled: {error.strerror}") from error
     return True

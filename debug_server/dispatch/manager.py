@@ -101,7 +101,7 @@ class RunnerManager:
         if toml.is_file():
             check_trusted(toml, self._configuration.owners)
         placed = load_runner(toml if toml.is_file() else None, cwd=self._configuration.folder.absolute().parent)
-        settings = RunnerSettings.from_config(placed.loaded.value)
+        settings = RunnerSettings.from_config(placed.loaded.value, owners=placed.place.owners)
         with open_store(default_url(os.environ, placed.data), data_folder=placed.data) as store:
             supervisor = WorkerSupervisor.from_settings(metadata_store=store, settings=settings)
             sessions = Sessions(store=store, paths=settings.paths, process=lambda: supervisor.owner)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 
 from debug_server.config import load_worker
@@ -33,6 +33,7 @@ def gateway_part(
     telemetry: Telemetry,
     render_metrics: Callable[[], str],
     environ: Mapping[str, str],
+    owners: Collection[int] | None = None,
 ) -> GatewayPart:
     """The part; declares its worker unless one of that name is declared already. Call it before workers start."""
 
@@ -42,11 +43,11 @@ def gateway_part(
         return caller.name
 
     since = datetime.now(UTC)
-    _, workdir = prepare_folders(config.codex)
+    _, workdir = prepare_folders(config.codex, owners)
     path = config.observation.protocol_log
     protocol_log = ProtocolLog(path) if path is not None else None
     if config.codex.enabled:
-        _declare(config, workers, environ, protocol_log)
+        _declare(config, workers, environ, protocol_log, owners)
     return GatewayPart(
         config,
         Surroundings(
@@ -72,7 +73,11 @@ def _replace(worker: SupervisedWorker) -> None:
 
 
 def _declare(
-    config: GatewayConfig, workers: Workers, environ: Mapping[str, str], protocol_log: ProtocolLog | None
+    config: GatewayConfig,
+    workers: Workers,
+    environ: Mapping[str, str],
+    protocol_log: ProtocolLog | None,
+    owners: Collection[int] | None,
 ) -> None:
     workers.handshakes[PROTOCOL] = codex_handshake(
         CodexOptions(
@@ -83,4 +88,4 @@ def _declare(
     )
     if not workers.declares(NAME):
         timing = WorkerTiming.from_config(load_worker(NAME, {}, source="variables", environ=environ).value)
-        workers.add(worker_spec(config.codex, timing))
+        workers.add(worker_spec(config.codex, timing, owners))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from debug_server.config.gateway import CodexConfig, GatewayConfig
+from debug_server.disk import check_trusted
 from debug_server.errors import ConfigurationError
 from debug_server.runner.program_probe import ask_program, find_program
 from debug_server.workers.codex import PROTOCOL
@@ -45,9 +46,9 @@ def worker_argv(config: CodexConfig) -> list[str]:
     return [config.bin, "app-server", *given]
 
 
-def worker_spec(config: CodexConfig, timing: WorkerTiming) -> WorkerSpec:
+def worker_spec(config: CodexConfig, timing: WorkerTiming, owners: Collection[int] | None = None) -> WorkerSpec:
     """Its declaration, for the supervisor; makes its folders."""
-    home, workdir = prepare_folders(config)
+    home, workdir = prepare_folders(config, owners)
     return WorkerSpec(
         name=NAME,
         argv=worker_argv(config),
@@ -59,8 +60,11 @@ def worker_spec(config: CodexConfig, timing: WorkerTiming) -> WorkerSpec:
     )
 
 
-def prepare_folders(config: CodexConfig) -> tuple[Path, Path]:
-    """Its own folder and where it works, both made; ConfigurationError where that cannot be."""
+def prepare_folders(config: CodexConfig, owners: Collection[int] | None = None) -> tuple[Path, Path]:
+    """Its own folder and where it works, both made; ConfigurationError where that cannot be.
+
+    Its folder holds settings that name programs, and a login: others than the owners must not have written there.
+    """
     home = config.home.absolute()
     workdir = (config.workdir or home / "workspace").absolute()
     for path in (home, workdir):
@@ -68,6 +72,7 @@ def prepare_folders(config: CodexConfig) -> tuple[Path, Path]:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(f"the folder {path} cannot be made ({error.strerror}): set CODEX_HOME") from error
+    check_trusted(home, owners)
     return home, workdir
 
 

@@ -17,7 +17,7 @@ from debug_server.config import (
 )
 from debug_server.config.places import DATA_FOLDER
 from debug_server.config.runner import DEFAULT_SHELL
-from debug_server.disk import tighten
+from debug_server.disk import check_trusted, this_user, tighten
 from debug_server.model import Limits
 
 # Ours whatever folder holds them; made by earlier versions with the permissions of the umask.
@@ -25,6 +25,7 @@ _FOLDERS = (
     *("repos", "worktrees", "envs", "scratch", "logs", "patches", "keepers", "owners", "locks", "collected"),
     *("containers", "data"),
 )
+_FILES = ("data/metadata.db", "data/metadata.db-wal", "data/seal.key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class RunnerPaths:
     logs_dir: Path
     environments_dir: Path
     patches_dir: Path
+    owners: frozenset[int] = field(default_factory=this_user, kw_only=True, compare=False)  # whose folders are trusted
 
     @classmethod
     def from_root(cls, root: Path) -> RunnerPaths:
@@ -43,8 +45,15 @@ class RunnerPaths:
         return cls(root, root / "logs", root / "envs", root / "patches")
 
     def prepare(self) -> None:
-        """Make the folder of them all, closed to others and ignored by git."""
-        make_data_folder(self.artifacts_root)
+        """Make the folder of them all, closed to others and ignored by git.
+
+        ConfigurationError when others may have put something into it, or into a part of it.
+        """
+        make_data_folder(self.artifacts_root, self.owners)
+        elsewhere = (self.logs_dir, self.environments_dir, self.patches_dir)
+        for path in (*elsewhere, *(self.artifacts_root / name for name in (*_FOLDERS, *_FILES))):
+            if os.path.lexists(path):
+                check_trusted(path, self.owners)
         if self.artifacts_root.name == DATA_FOLDER:  # a folder that was named may hold more than our data
             tighten(self.artifacts_root)
         for name in _FOLDERS:
@@ -96,14 +105,15 @@ class RunnerSettings:
         Relative paths of ``config/runner.toml`` begin at the folder that holds ``config/``, those of another file in
         its own folder.
         """
-        return cls.from_config(load_runner(path, environ=_without_settings(os.environ)).loaded.value)
+        placed = load_runner(path, environ=_without_settings(os.environ))
+        return cls.from_config(placed.loaded.value, owners=placed.place.owners)
 
     @classmethod
-    def from_config(cls, config: RunnerConfig) -> RunnerSettings:
-        """From settings that were loaded already."""
+    def from_config(cls, config: RunnerConfig, *, owners: frozenset[int] | None = None) -> RunnerSettings:
+        """From settings that were loaded already; ``owners``: whose folders are trusted."""
         paths, runner = config.paths, config.runner
         return cls(
-            RunnerPaths(paths.artifacts, paths.logs, paths.environments, paths.patches),
+            RunnerPaths(paths.artifacts, paths.logs, paths.environments, paths.patches, owners=owners or this_user()),
             runner.default_shell,
             kill_grace=runner.kill_grace,
             containment=runner.containment,

@@ -9,6 +9,7 @@ import pytest
 
 from debug_server.config import find_place
 from debug_server.dispatch.configuration import LiveConfiguration
+from debug_server.dispatch.examples import ensure_configuration
 from debug_server.dispatch.folder import configuration_folder, load_dispatch
 from debug_server.dispatch.programs import find_program
 from debug_server.errors import ConfigurationError
@@ -88,3 +89,21 @@ def test_a_runner_program_of_another_user_is_not_started(project: Path, tmp_path
     give_away(project / given)
     with pytest.raises(ConfigurationError, match=f"hers.sh is not used: .*uid {OTHER}"):
         find_program(runner, tmp_path, project, "/bin/bash", owners=configuration.owners)
+
+
+def test_the_shipped_files_are_not_written_through_links(tmp_path: Path) -> None:
+    """A dangling link in the folder leads nowhere."""
+    folder, elsewhere = tmp_path / "config", tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "runners.yml").symlink_to(elsewhere)
+    with pytest.raises(ConfigurationError, match=f"{folder} cannot be filled: File exists"):
+        ensure_configuration(folder)
+    assert not elsewhere.exists()
+
+
+@as_root
+def test_the_shipped_files_are_not_written_into_a_folder_of_another_user(tmp_path: Path) -> None:
+    """Whoever owns it could exchange them."""
+    give_away(tmp_path)
+    with pytest.raises(ConfigurationError, match=f"uid {OTHER}"):
+        ensure_configuration(tmp_path / "config")

@@ -77,9 +77,9 @@ def _ensure_configuration(output: Output) -> None:
     from debug_server.dispatch.examples import ensure_configuration
     from debug_server.dispatch.folder import configuration_folder
 
-    folder = configuration_folder().path
-    if ensure_configuration(folder):
-        output.say(f"wrote runners.yml and repos.yml into {folder}", {"wrote": str(folder)})
+    folder = configuration_folder()
+    if ensure_configuration(folder.path, folder.owners):
+        output.say(f"wrote runners.yml and repos.yml into {folder.path}", {"wrote": str(folder.path)})
 
 
 def _prepare(call: Invocation, output: Output) -> None:
