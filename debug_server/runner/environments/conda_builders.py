@@ -68,6 +68,10 @@ class RattlerBuilder:
             raise EnvironmentBuildError("py-rattler did not end before the deadline: allow more build time") from error
         _install_pip_section(plan, bench, self.uv)
 
+    def sources(self) -> str:
+        """Not known: the tool's own settings choose."""
+        return ""
+
     def forget(self, packages: list[str], bench: Workbench) -> None:
         """Remove the unpacked packages from rattler's cache."""
         for package in packages:
@@ -95,6 +99,10 @@ class CondaProgramBuilder:
         if not explicit and (python := _python_spec(plan)):
             argv.append(python)
         bench.run(argv, cwd=plan.manifests.root)
+
+    def sources(self) -> str:
+        """Not known: the tool's own settings choose."""
+        return ""
 
     def forget(self, packages: list[str], bench: Workbench) -> None:
         """Let the program drop what it has unpacked."""

@@ -30,5 +30,9 @@ class HookBuilder:
         }
         bench.run(["/bin/sh", "-c", self.command], cwd=plan.manifests.root, env=variables)
 
+    def sources(self) -> str:
+        """Not known: the tool's own settings choose."""
+        return ""
+
     def forget(self, packages: list[str], bench: Workbench) -> None:
         """Nothing to do: what the command keeps is its own affair."""

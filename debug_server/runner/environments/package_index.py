@@ -6,7 +6,9 @@ Standard library only, and no import of ours: ``scripts/bootstrap.py`` loads thi
 from __future__ import annotations
 
 import configparser
+import json
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +20,7 @@ HINT = (
 )
 _SOURCES = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX")
 _TOML_SOURCES = ("index", "index-url", "extra-index-url", "find-links", "no-index")
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@\"]+@")
 _TRUE = ("1", "true", "yes", "on", "y", "t")
 
 
@@ -66,6 +69,33 @@ def names_default_index(folder: Path) -> bool:
     """Whether a project tells uv its own default index, which a variable of ours would overrule."""
     tables = [*_tables(folder / "uv.toml"), *_tables(folder / "pyproject.toml", "tool", "uv")]
     return any("index-url" in table or _has_default(table.get("index")) for table in tables)
+
+
+def settings_variables(environ: Mapping[str, str], folder: Path, root: Path) -> dict[str, str]:
+    """What keeps uv, started in ``folder``, from reading settings above the project's ``root``.
+
+    uv takes the first ``uv.toml`` or ``[tool.uv]`` from its working directory upwards, whoever wrote it. Where the
+    project has none, uv is told the user's file, or else the system's, by name.
+    """
+    if environ.get("UV_NO_CONFIG") or environ.get("UV_CONFIG_FILE") or has_settings(folder, root):
+        return {}
+    files = [str(path) for path in _uv_files(environ) if path.is_file()]
+    return {"UV_CONFIG_FILE": files[-1]} if files else {"UV_NO_CONFIG": "1"}
+
+
+def has_settings(folder: Path, root: Path) -> bool:
+    """Whether the project has settings for uv of its own, in ``folder`` or above it up to its ``root``."""
+    inside = [path for path in (folder, *folder.parents) if path.is_relative_to(root)]
+    return any((path / "uv.toml").is_file() or _tables(path / "pyproject.toml", "tool", "uv") for path in inside)
+
+
+def chosen_sources(environ: Mapping[str, str], *, prefix: Path | None = None) -> str:
+    """Where packages come from, as one text without passwords: another source may have other packages of a name."""
+    variables = {**environ, **uv_variables(environ, prefix=prefix)}
+    found = {name: variables[name] for name in (*_SOURCES, "UV_INDEX_STRATEGY") if variables.get(name)}
+    tables = [{name: table[name] for name in _TOML_SOURCES if name in table} for table in uv_tables(environ)]
+    text = json.dumps([found, [table for table in tables if table]], sort_keys=True, default=str)
+    return _CREDENTIALS.sub("", text)
 
 
 def _has_default(indexes: Any) -> bool:

@@ -41,6 +41,9 @@ class Builder(Protocol):
     def build(self, plan: BuildPlan, bench: Workbench) -> None:
         """Fill ``bench.target`` or raise EnvironmentBuildError."""
 
+    def sources(self) -> str:
+        """Where it takes packages from, as far as manifests do not say: part of the fingerprint."""
+
     def forget(self, packages: list[str], bench: Workbench) -> None:
         """Drop these packages from the tool's own cache, where a tampered file may be linked to."""
 
@@ -76,6 +79,7 @@ def make_plan(
         "interpreter": "of the packages" if builder.brings_python else interpreter.identity(),
         "platform": f"{platform.system()} {platform.machine()}",
         "tool": builder.tool,
+        "sources": hashlib.sha256(builder.sources().encode()).hexdigest(),
         "options": json.dumps(options, sort_keys=True),
     }
     fingerprint = hashlib.sha256(json.dumps(components, sort_keys=True).encode()).hexdigest()

@@ -9,12 +9,14 @@ import re
 import select
 import signal
 import subprocess
+import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from debug_server.disk import remove_tree
 from debug_server.errors import EnvironmentBuildError
 from debug_server.ports import LogSink
 from debug_server.runner.cancelling import Cancellation
@@ -72,8 +74,16 @@ class Workbench:
     def run(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None, hint: str = "") -> None:
         """Run one tool to its end; a failure is an EnvironmentBuildError with ``hint`` and its last lines."""
         self.remaining()
+        # Of its own: uv locks files of known names there, which in a shared folder anybody can hold.
+        temporary = tempfile.mkdtemp(prefix="debug-server-build-")
+        try:
+            self._run(argv, cwd, {**tool_environment(), **(env or {}), "TMPDIR": temporary}, hint)
+        finally:
+            remove_tree(Path(temporary))
+
+    def _run(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], hint: str) -> None:
         listener = _Listener(self.log)
-        process = _spawn(argv, cwd, {**tool_environment(), **(env or {}), VARIABLE: self.target.name})
+        process = _spawn(argv, cwd, {**env, VARIABLE: self.target.name})
         in_time = False
         try:
             in_time = _follow(process, listener, self.deadline, self.cancellation)

@@ -11,8 +11,16 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
+from debug_server.disk import why_distrusted
+from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environments.manifests import ManifestKind
-from debug_server.runner.environments.package_index import HINT, uv_variables
+from debug_server.runner.environments.package_index import (
+    HINT,
+    chosen_sources,
+    has_settings,
+    settings_variables,
+    uv_variables,
+)
 from debug_server.runner.environments.plan import BuildPlan
 from debug_server.runner.environments.processes import Workbench
 from debug_server.runner.environments.requirements import without_local_projects
@@ -43,6 +51,7 @@ class UvBuilder:
 
     def build(self, plan: BuildPlan, bench: Workbench) -> None:
         """A virtual environment with what the manifests list, and never the project itself."""
+        _refuse_workspace_above(plan)
         locks = plan.manifests.of(ManifestKind.UV_LOCK)
         for lock in locks:
             self._sync(plan, bench, lock.parent)
@@ -53,14 +62,20 @@ class UvBuilder:
         if sources:
             self._install(plan, bench, sources)
 
+    def sources(self) -> str:
+        """The indexes that are configured on this machine."""
+        return chosen_sources(os.environ, prefix=Path(sys.prefix))
+
     def forget(self, packages: list[str], bench: Workbench) -> None:
         """Clean these packages out of uv's cache, whose files ours are hard links to."""
-        bench.run([self.program, "cache", "clean", *packages], cwd=bench.target.parent)
+        folder = bench.target.parent
+        settings = settings_variables(os.environ, folder, folder)
+        bench.run([self.program, "cache", "clean", *packages], cwd=folder, env=settings)
 
     def install_into(self, plan: BuildPlan, python: Path, arguments: list[str], bench: Workbench, cwd: Path) -> None:
         """``uv pip install`` into an environment that exists."""
         argv = [self.program, "pip", "install", "--python", str(python), *arguments]
-        bench.run(argv, cwd=cwd, env=_variables(bench, plan), hint=HINT)
+        bench.run(argv, cwd=cwd, env=_variables(bench, plan, cwd), hint=HINT)
 
     def _sync(self, plan: BuildPlan, bench: Workbench, folder: Path) -> None:
         # Local packages stay out: they would be shared with workspaces that hold other versions of them.
@@ -68,7 +83,7 @@ class UvBuilder:
         argv += ["--no-editable", "--inexact", "--python", plan.interpreter.path]
         argv += [word for group in plan.request.groups for word in ("--group", group)]
         argv += [word for extra in plan.request.extras for word in ("--extra", extra)]
-        variables = {**_variables(bench, plan), "UV_PROJECT_ENVIRONMENT": str(bench.target)}
+        variables = {**_variables(bench, plan, folder), "UV_PROJECT_ENVIRONMENT": str(bench.target)}
         bench.run([self.program, *argv], cwd=folder, env=variables, hint=HINT)
 
     def _install(self, plan: BuildPlan, bench: Workbench, sources: list[Path]) -> None:
@@ -90,7 +105,8 @@ class UvBuilder:
 
     def _run(self, bench: Workbench, argv: list[str], plan: BuildPlan) -> None:
         hint = "" if argv[0] == "venv" else HINT
-        bench.run([self.program, *argv], cwd=plan.manifests.root, env=_variables(bench, plan), hint=hint)
+        root = plan.manifests.root
+        bench.run([self.program, *argv], cwd=root, env=_variables(bench, plan, root), hint=hint)
 
 
 def _source_arguments(plan: BuildPlan, sources: list[Path]) -> list[str]:
@@ -105,13 +121,29 @@ def _source_arguments(plan: BuildPlan, sources: list[Path]) -> list[str]:
     return arguments
 
 
-def _variables(bench: Workbench, plan: BuildPlan) -> Mapping[str, str]:
+def _refuse_workspace_above(plan: BuildPlan) -> None:
+    """A project in a uv workspace takes its root's settings and sources: another user's must not be that root.
+
+    The nearest ``pyproject.toml`` above decides whether there is one.
+    """
+    root = plan.manifests.root
+    if not (plan.manifests.of(ManifestKind.PROJECT, ManifestKind.UV_LOCK) or has_settings(root, root)):
+        return  # uv is given no project and no settings of a folder
+    above = next((path for folder in root.parents if (path := folder / "pyproject.toml").is_file()), None)
+    if above is not None and (reason := why_distrusted(above)) is not None:
+        raise EnvironmentBuildError(
+            f"uv would read {above}, but {reason}: remove it, or keep the data folder elsewhere"
+        )
+
+
+def _variables(bench: Workbench, plan: BuildPlan, cwd: Path) -> Mapping[str, str]:
     indexes = uv_variables(os.environ, prefix=Path(sys.prefix))
     if plan.manifests.own_index:
         indexes.pop("UV_DEFAULT_INDEX", None)
     # A real interpreter is always named, so a download could only be a surprise.
     return {
         **indexes,
+        **settings_variables(os.environ, cwd, plan.manifests.root),
         **({"UV_NO_CACHE": "1"} if bench.past_cache else {}),
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_LINK_MODE": os.environ.get("UV_LINK_MODE", "hardlink"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any, ClassVar
 
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environments.manifests import ManifestKind
+from debug_server.runner.environments.package_index import chosen_sources
 from debug_server.runner.environments.plan import BuildPlan
 from debug_server.runner.environments.processes import Workbench
 
@@ -37,6 +40,10 @@ class VenvBuilder:
             pip = [str(bench.target / "bin" / "python"), "-m", "pip", "install", "--no-input", "--no-compile"]
             pip += ["--no-cache-dir"] if bench.past_cache else []
             bench.run([*pip, "--disable-pip-version-check", *arguments], cwd=root)
+
+    def sources(self) -> str:
+        """pip's settings that choose an index."""
+        return chosen_sources(os.environ, prefix=Path(sys.prefix))
 
     def forget(self, packages: list[str], bench: Workbench) -> None:
         """Nothing to do: pip copies, so its cache cannot be reached through an environment."""
