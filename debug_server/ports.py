@@ -20,7 +20,7 @@ class CommandRows(Protocol):
     """Commands on their way to their one terminal state."""
 
     def add(self, *, session_id: int, **asked: Unpack[NewCommand]) -> Command:
-        """Insert a pending command; with ``claim_owner`` it is born claimed (attempt 1)."""
+        """Insert a pending command; with ``claim_owner`` it is claimed from the start (attempt 1)."""
 
     def get(self, command_id: int) -> Command:
         """The row, or NotFoundError."""

@@ -28,6 +28,6 @@ class NewCommand(TypedDict, total=False):
     subject: str | None  # carried by its events
     plan: CommandPlan | None
     metadata: Mapping[str, Any] | None
-    claim_owner: str | None  # born claimed, attempt 1
+    claim_owner: str | None  # claimed from the start, attempt 1
     in_turn: bool  # claimed only if nobody waits and nothing of its own is to be waited for
     max_pending: int | None  # how many may wait in all

@@ -22,7 +22,7 @@ class Draft:
     first: tuple[object, ...]
     queue_key: str | None
     rest: tuple[object, ...]
-    bound: int | None  # on those that wait; None for one that is born claimed
+    bound: int | None  # on those that wait; None for one that is claimed from the start
     key_bound: int | None
     in_turn: bool  # claimed only if it is its turn
     key_limit: int

@@ -73,10 +73,10 @@ class Commands(Table):
     """Adding, starting, finishing and cancelling commands."""
 
     def add(self, *, session_id: int, **asked: Unpack[NewCommand]) -> Command:
-        """Insert a pending command; with ``claim_owner`` it is born claimed (attempt 1).
+        """Insert a pending command; with ``claim_owner`` it is claimed from the start (attempt 1).
 
         A repeated ``idempotency_key`` of the session returns the first command. ``max_pending`` and ``key_bound`` do
-        not concern one that is born claimed.
+        not concern one that is claimed from the start.
         """
         draft = Draft.of(**asked)
         with self._database.write() as transaction:

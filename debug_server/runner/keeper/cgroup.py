@@ -184,7 +184,7 @@ class Version2:
             if not os.path.exists(f"{path}/cgroup.kill"):
                 raise CgroupError("this kernel has no cgroup.kill")
         except OSError as error:
-            raise CgroupError(f"a process cannot be born into {path}: {error.strerror}") from error
+            raise CgroupError(f"a process cannot be started in {path}: {error.strerror}") from error
         finally:
             os.rmdir(path)
 

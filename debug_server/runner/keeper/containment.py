@@ -1,4 +1,4 @@
-"""Which mechanism holds process trees here, and the nest that it gives each command.
+"""Which mechanism holds process trees here, and the slot that it gives each command.
 
 Probed once by the fork server, by doing it; ``capabilities`` says what was found.
 """
@@ -12,7 +12,7 @@ import socket
 import struct
 from collections.abc import Callable
 
-from debug_server.runner.keeper import cgroup, embryo
+from debug_server.runner.keeper import cgroup, prefork
 from debug_server.runner.keeper.group_tree import Version1Tree, Version2Tree
 from debug_server.runner.keeper.linux import (
     CLONE_NEWPID,
@@ -25,7 +25,7 @@ from debug_server.runner.keeper.linux import (
     start_time,
 )
 from debug_server.runner.keeper.mounts import Mounts, find_mounts
-from debug_server.runner.keeper.nest import Nest, Version1Nest, bear
+from debug_server.runner.keeper.slot import Slot, Version1Slot, fork_child
 from debug_server.runner.keeper.tree import NamespaceTree, SessionTree, Tree
 
 TYPE_CHECKING = False
@@ -57,10 +57,10 @@ class Containment:
             "controllers": self.controllers,
             "namespaces": self.namespaces,
             "root": os.geteuid() == 0,
-            "hard": embryo.hard_limits(),
+            "hard": prefork.hard_limits(),
         }
 
-    def prepare(self, stdio: embryo.Stdio) -> Nest:
+    def prepare(self, stdio: prefork.Stdio) -> Slot:
         """Make a tree for the next command."""
         raise NotImplementedError
 
@@ -88,8 +88,8 @@ class Version1Containment(Containment):
         self.groups = cgroup.Version1()
         self.name, self.controllers = self.groups.name, self.groups.controllers
 
-    def prepare(self, stdio: embryo.Stdio) -> Nest:
-        return Version1Nest(Version1Tree(self.groups.make(_group_name())), self.groups.parents, self.mounts)
+    def prepare(self, stdio: prefork.Stdio) -> Slot:
+        return Version1Slot(Version1Tree(self.groups.make(_group_name())), self.groups.parents, self.mounts)
 
     def left_by(self, pid: int, started: int) -> list[Tree]:
         names = {name for parent in self.groups.parents.values() for name in _groups_of(parent, pid, started)}
@@ -105,22 +105,22 @@ class Version1Containment(Containment):
 
 
 class Version2Containment(Containment):
-    """A version 2 group; the embryo is born in it."""
+    """A version 2 group; the child is forked into it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.groups = cgroup.Version2()
         self.name, self.controllers = self.groups.name, self.groups.controllers
 
-    def prepare(self, stdio: embryo.Stdio) -> Nest:
+    def prepare(self, stdio: prefork.Stdio) -> Slot:
         path = self.groups.make(_group_name())[""]
-        nest = Nest(Version2Tree(path))
+        slot = Slot(Version2Tree(path))
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            nest.pid, nest.orders = bear(stdio, self.mounts, lambda: clone(cgroup_fd=fd))
+            slot.pid, slot.orders = fork_child(stdio, self.mounts, lambda: clone(cgroup_fd=fd))
         finally:
             os.close(fd)
-        return nest
+        return slot
 
     def left_by(self, pid: int, started: int) -> list[Tree]:
         parent = self.groups.parent
@@ -139,7 +139,7 @@ class NamespaceContainment(Containment):
     def __init__(self) -> None:
         privileged = cap_sys_admin()
         self.flags = CLONE_NEWPID | (0 if privileged else CLONE_NEWUSER)
-        # Entered by the embryo when it has its orders: a copy that was made ahead would lack the command's workspace.
+        # Entered by the child when it has its orders: a copy that was made ahead would lack the command's workspace.
         self.mounts: Mounts | None = Mounts(proc=True, cgroups=privileged)
         self._probe()
 
@@ -170,7 +170,7 @@ class NamespaceContainment(Containment):
             cgroup.write("/proc/self/uid_map", f"{uid} {uid} 1")
             cgroup.write("/proc/self/gid_map", f"{gid} {gid} 1")
 
-    def prepare(self, stdio: embryo.Stdio) -> Nest:
+    def prepare(self, stdio: prefork.Stdio) -> Slot:
         uid, gid = os.geteuid(), os.getegid()
         status_read, status_write = os.pipe2(os.O_CLOEXEC)
         ours, theirs = socket.socketpair()
@@ -184,11 +184,11 @@ class NamespaceContainment(Containment):
                 os._exit(127)
         theirs.close()
         os.close(status_write)
-        nest = Nest(NamespaceTree(pid, start_time(pid) or 0))
-        nest.pid, nest.orders, nest.status_pipe = pid, ours, status_read
-        return nest
+        slot = Slot(NamespaceTree(pid, start_time(pid) or 0))
+        slot.pid, slot.orders, slot.status_pipe = pid, ours, status_read
+        return slot
 
-    def _init(self, uid: int, gid: int, orders: socket.socket, stdio: embryo.Stdio, status: int) -> NoReturn:
+    def _init(self, uid: int, gid: int, orders: socket.socket, stdio: prefork.Stdio, status: int) -> NoReturn:
         set_parent_death_signal(signal.SIGKILL)
         set_process_name("ds-init")
         try:
@@ -200,7 +200,7 @@ class NamespaceContainment(Containment):
             try:
                 os.close(status)
                 stdio.keep_child_ends()
-                embryo.live(orders, stdio, self.mounts)
+                prefork.run(orders, stdio, self.mounts)
             finally:
                 os._exit(127)
         orders.close()
@@ -226,11 +226,11 @@ class SessionContainment(Containment):
 
     name = "session"
 
-    def prepare(self, stdio: embryo.Stdio) -> Nest:
+    def prepare(self, stdio: prefork.Stdio) -> Slot:
         marker = f"{os.getpid()}-{start_time(os.getpid())}"
-        nest = Nest(SessionTree(os.getpid(), marker))
-        nest.pid, nest.orders = bear(stdio, self.mounts)
-        return nest
+        slot = Slot(SessionTree(os.getpid(), marker))
+        slot.pid, slot.orders = fork_child(stdio, self.mounts)
+        return slot
 
 
 def choose(wanted: str) -> Containment:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from debug_server.runner.keeper.classify import Stop
 from debug_server.runner.keeper.ladder import HOOK_SECONDS
-from debug_server.runner.keeper.verdict import Stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def passed(keeper: Keeper, now: float) -> Stop | None:
     """Why it is over, as far as the keeper has heard; None when it is not, or is ending already."""
     if keeper.leader_ended is not None or keeper.ladder.active:
         return None
-    if keeper.attendance.over(now):
+    if keeper.orphan_timer.over(now):
         return Stop("cancelled", "nobody has supervised it for a while")
     return _limit_passed(keeper, now) if keeper.limits else None
 
@@ -45,7 +45,7 @@ def _limit_passed(keeper: Keeper, now: float) -> Stop | None:
 
 def nearest(keeper: Keeper, now: float) -> float:
     """When to look again."""
-    until = min(now + _FOR_EVER, keeper.attendance.until)
+    until = min(now + _FOR_EVER, keeper.orphan_timer.until)
     if (wall := keeper.asked("wall_seconds")) is not None:
         until = min(until, keeper.started + wall)
     if (idle := keeper.asked("idle_seconds")) is not None and not keeper.streams.deaf:

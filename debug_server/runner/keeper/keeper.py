@@ -15,17 +15,17 @@ import signal
 import time
 
 from debug_server.runner.keeper import deadlines, hook, limits, record, redaction, verbs
-from debug_server.runner.keeper.attendance import Attendance
+from debug_server.runner.keeper.classify import Stop
 from debug_server.runner.keeper.containment import STATUS
 from debug_server.runner.keeper.control import Control
-from debug_server.runner.keeper.embryo import explain
 from debug_server.runner.keeper.ladder import Ladder
 from debug_server.runner.keeper.loop import Loop
+from debug_server.runner.keeper.orphan_timer import OrphanTimer
 from debug_server.runner.keeper.output import Output, RelayBuffer
+from debug_server.runner.keeper.prefork import explain
 from debug_server.runner.keeper.stdin import Stdin
 from debug_server.runner.keeper.streams import DISK_RETRY, Streams
 from debug_server.runner.keeper.tree import MARKER
-from debug_server.runner.keeper.verdict import Stop
 from debug_server.runner.log_format import STDERR, STDOUT, LogWriter
 
 TYPE_CHECKING = False
@@ -47,7 +47,7 @@ class Keeper:
         self.orders = orders
         self._last = last  # this process serves no other command after this one
         self.limits: limits.Plan = orders["limits"]
-        self.nest, self.tree, self.stdio, self.loop = spare.nest, spare.nest.tree, spare.stdio, Loop()
+        self.slot, self.tree, self.stdio, self.loop = spare.slot, spare.slot.tree, spare.stdio, Loop()
         self.handle = {
             "command_id": orders["command_id"],
             "attempt": orders["attempt"],
@@ -64,7 +64,7 @@ class Keeper:
         )
         self.launcher = self.control.add(spare.connection)
         self.relay = RelayBuffer() if orders["relay"] else None
-        self.attendance = Attendance(self.control, orders["orphan_seconds"])
+        self.orphan_timer = OrphanTimer(self.control, orders["orphan_seconds"])
         self.output = Output(LogWriter(orders["log_path"]), self.asked("output_bytes"), orders["disk_reserve"])
         self.streams = Streams(self.loop, self.control, self.output, self.relay, redaction.filters(orders))
         self.streams.over_cap = self._over_cap
@@ -76,7 +76,7 @@ class Keeper:
         self.status: int | None = None
         self.stop: Stop | None = None
         self.spawn_error: str | None = None
-        self._unborn = False
+        self._never_started = False
         self.started = 0.0
         self.leader_ended: float | None = None
         self.evidence: dict[str, Any] = {"namespaces": spare.namespaces} if spare.namespaces else {}
@@ -86,8 +86,8 @@ class Keeper:
         self.loop.watch(self.wakeup, self._reap)
         # A handler may run in the middle of a write to the log: it only leaves a mark, and its byte wakes the loop.
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "asked_to_end", True))
-        if self.nest.status_pipe is not None:
-            self.loop.watch(self.nest.status_pipe, self._read_status)
+        if self.slot.status_pipe is not None:
+            self.loop.watch(self.slot.status_pipe, self._read_status)
 
     def asked(self, name: str) -> Any:
         """The value of a limit, None where there is none."""
@@ -126,7 +126,7 @@ class Keeper:
         if self.streams.terminal is not None:
             for fd in (self.stdio.stdin, self.stdio.stdout, self.stdio.stderr):
                 os.close(fd)
-        elif self.stdin is None:  # not before: an embryo is born with all six ends and closes the keeper's three
+        elif self.stdin is None:  # not before: a preforked child has all six ends and closes the keeper's three
             os.close(self.stdio.stdin)
         if self.spawn_error is not None:
             self.started = self.leader_ended = time.monotonic()
@@ -168,22 +168,22 @@ class Keeper:
         }
         self.started = self.streams.last_output = time.monotonic()
         self.tree.include_below(os.getpid())
-        self.nest.hatch(message, self.stdio)
+        self.slot.spawn(message, self.stdio)
         limits.tighten(self.tree, self.limits)
-        if self.nest.orders is not None:
-            self.loop.watch(self.nest.orders.fileno(), self._on_embryo)
+        if self.slot.orders is not None:
+            self.loop.watch(self.slot.orders.fileno(), self._on_child)
 
-    def _on_embryo(self, fd: int, _: int) -> None:
+    def _on_child(self, fd: int, _: int) -> None:
         """The orders socket closes when exec has happened, and speaks when it could not."""
-        assert self.nest.orders is not None
+        assert self.slot.orders is not None
         try:
-            data = self.nest.orders.recv(1 << 16)
+            data = self.slot.orders.recv(1 << 16)
         except OSError:  # it ended before it had read its orders; if by a signal, that is the reason
-            data, self._unborn = b"", True
+            data, self._never_started = b"", True
         if data:
             self.spawn_error = data.decode()
         self.loop.unwatch(fd)
-        self.nest.orders.close()
+        self.slot.orders.close()
         if self.streams.terminal is not None:
             os.close(self._follower)
 
@@ -268,7 +268,7 @@ class Keeper:
     def cancel(self, message: str) -> None:
         """Somebody asked; what has ended by itself, noticed or not, was not cancelled."""
         self._reap(self.wakeup, 0)
-        status = self.nest.status_pipe
+        status = self.slot.status_pipe
         if self.leader_ended is None and status is not None and select.select([status], [], [], 0)[0]:
             self._read_status(status, 0)
         if self.leader_ended is None:
@@ -278,10 +278,10 @@ class Keeper:
 
     def leader(self) -> int:
         """The command's first process; in a namespace it is the first one below init."""
-        if self.nest.status_pipe is None:
-            return self.nest.pid
+        if self.slot.status_pipe is None:
+            return self.slot.pid
         below = self.tree.pids()
-        return below[0] if below else self.nest.pid
+        return below[0] if below else self.slot.pid
 
     def _reap(self, fd: int, _: int) -> None:
         try:
@@ -299,7 +299,7 @@ class Keeper:
             self.usage.add(usage)
             if pid == self.ladder.hook_pid:
                 self.ladder.hook_ended(time.monotonic())
-            elif pid == self.nest.pid:
+            elif pid == self.slot.pid:
                 ended = status
         if ended is not None:  # when all are reaped: a zombie would count as left behind
             self._leader_gone(ended)
@@ -326,12 +326,12 @@ class Keeper:
     def _finish(self) -> None:
         self._bury_init()
         self.streams.flush(idle=False)
-        if self._unborn and self.stop is None and not os.WIFSIGNALED(self.status or 0):
+        if self._never_started and self.stop is None and not os.WIFSIGNALED(self.status or 0):
             self.spawn_error = "it ended before it could be started"
         exit_record = record.assemble(self, time.monotonic())
         self._publish(exit_record)
         self._announce(exit_record)
-        self.nest.vacate(self.limits, spotless=not self.ladder.active and "counters" not in exit_record["evidence"])
+        self.slot.release(self.limits, spotless=not self.ladder.active and "counters" not in exit_record["evidence"])
         self._reap(self.wakeup, 0)
         deadline = time.monotonic() + 1.0
         while not self.control.settled and time.monotonic() < deadline:
@@ -340,17 +340,17 @@ class Keeper:
         if self.stdin is not None:
             self.stdin.discard()
         self.streams.close()
-        if self.nest.status_pipe is not None:
-            os.close(self.nest.status_pipe)
+        if self.slot.status_pipe is not None:
+            os.close(self.slot.status_pipe)
         self.loop.close()
 
     def _bury_init(self) -> None:
         """What a namespace's processes have used is known once its init, which waited for them, is waited for."""
-        if self.nest.status_pipe is None or self.ladder.gave_up:
+        if self.slot.status_pipe is None or self.ladder.gave_up:
             return
         self.tree.remove()
         try:
-            self.usage.add(os.wait4(self.nest.pid, 0)[2])
+            self.usage.add(os.wait4(self.slot.pid, 0)[2])
         except ChildProcessError:
             pass  # killed with its tree, and reaped
 

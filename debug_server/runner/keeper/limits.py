@@ -24,7 +24,7 @@ _CPU_PERIOD = 100_000  # the kernel's default
 
 
 def rlimits(plan: Plan) -> dict[str, float]:
-    """What the embryo sets on itself."""
+    """What the preforked child sets on itself."""
     return {name: item["asked"] for name, item in plan.items() if item["by"] == "rlimit"}
 
 
@@ -83,7 +83,7 @@ def lift(groups: dict[str, str], plan: Plan) -> bool:
 
 
 def tighten(tree: Tree, plan: Plan) -> None:
-    """Once the command has been born: its exact number of processes."""
+    """Once the command has started: its exact number of processes."""
     if isinstance(tree, Version1Tree) and "pids" in plan:
         cgroup.write(tree.groups["pids"] + "/pids.max", str(plan["pids"]["asked"]))
 

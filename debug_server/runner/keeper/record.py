@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from debug_server.runner.keeper import redaction
+from debug_server.runner.keeper.classify import Observations, classify
 from debug_server.runner.keeper.linux import stat_fields
-from debug_server.runner.keeper.verdict import Sight, judge
 from debug_server.runner.log_format import STDERR, STDOUT
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ _LISTS = ("processes_at_kill", "leftovers", "survivors")
 def assemble(keeper: Keeper, ended: float) -> dict[str, Any]:
     """The verdict, what was used, and what proves both."""
     oom_kills = keeper.meter.oom_kills()
-    sight = Sight(
+    seen = Observations(
         status=keeper.status,
         stop=keeper.stop,
         oom_kills=oom_kills,
@@ -28,7 +28,7 @@ def assemble(keeper: Keeper, ended: float) -> dict[str, Any]:
         file_size_limit=keeper.asked("file_size_bytes"),
         cpu_limit=keeper.asked("cpu_seconds"),
     )
-    return judge(sight) | {
+    return classify(seen) | {
         "wall_seconds": round(ended - (keeper.started or ended), 6),
         "cpu_seconds": round(keeper.meter.cpu_seconds() or keeper.usage.cpu_seconds, 6),
         "peak_memory_bytes": keeper.meter.peak_memory() or keeper.usage.peak_memory,

@@ -9,11 +9,11 @@ import socket
 
 from debug_server.runner.keeper import frames
 from debug_server.runner.keeper.containment import Containment
-from debug_server.runner.keeper.embryo import Stdio
 from debug_server.runner.keeper.keeper import Keeper
 from debug_server.runner.keeper.linux import become_subreaper, set_process_name, start_time
-from debug_server.runner.keeper.nest import Nest
+from debug_server.runner.keeper.prefork import Stdio
 from debug_server.runner.keeper.rundir import RefusedError, RunDir
+from debug_server.runner.keeper.slot import Slot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class Spare:
         self.connection = connection
         self._containment = containment
         self.namespaces = containment.namespaces
-        self._last: Nest | None = None
-        self.nest: Nest  # of the next command, once ``prepare`` has made one
+        self._last: Slot | None = None
+        self.slot: Slot  # of the next command, once ``prepare`` has made one
         self._buffer = frames.FrameBuffer()
         own = os.getpid()
         self.identity = {"pid": own, "start_time": start_time(own), "boot_id": boot}
@@ -52,7 +52,7 @@ class Spare:
         last = self._last
         try:
             self.stdio = Stdio()
-            self.nest = self._last = self._containment.prepare(self.stdio) if last is None or last.spent else last
+            self.slot = self._last = self._containment.prepare(self.stdio) if last is None or last.spent else last
         except OSError as error:  # no process can be created, or no file opened: perhaps when the command comes
             return error
         return None
@@ -90,7 +90,7 @@ class Spare:
 
     def give_up(self, message: str) -> None:
         """End whatever there is of the command, and tell the server that it was not started here."""
-        self.nest.abandon()
+        self.slot.abandon()
         self.refuse(message)
 
     def refuse(self, message: str) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 
 from debug_server.runner.keeper import frames
 from debug_server.runner.keeper.control import Control
-from debug_server.runner.keeper.embryo import READ_SIZE
 from debug_server.runner.keeper.loop import Loop
 from debug_server.runner.keeper.output import Output, RelayBuffer
+from debug_server.runner.keeper.prefork import READ_SIZE
 from debug_server.runner.log_format import STDOUT
 
 TYPE_CHECKING = False

@@ -7,7 +7,7 @@ import math
 from debug_server.runner.keeper.control import Control
 
 
-class Attendance:
+class OrphanTimer:
     """Notices when no client has been attached for too long."""
 
     def __init__(self, control: Control, patience: float | None) -> None:

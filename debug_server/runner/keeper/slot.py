@@ -1,8 +1,8 @@
-"""Where a command is born: a prepared tree, and the two ways to start a program inside it.
+"""A slot: a prepared process tree for one command, and the two ways to start a program inside it.
 
-An *embryo* is forked ahead of time, inside its namespace or group, and calls exec when its orders come. Where the
+An *prefork* is forked ahead of time, inside its namespace or group, and calls exec when its orders come. Where the
 keeper itself can step into the groups (version 1), nothing is forked ahead: the keeper enters, spawns and leaves, which
-costs a third (0.9 ms against 2.9 ms for a start); a terminal or a per-process limit still takes an embryo.
+costs a third (0.9 ms against 2.9 ms for a start); a terminal or a per-process limit still takes a preforked child.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 
-from debug_server.runner.keeper import cgroup, embryo, limits
+from debug_server.runner.keeper import cgroup, limits, prefork
 from debug_server.runner.keeper.group_tree import Version1Tree
 from debug_server.runner.keeper.linux import clone
 from debug_server.runner.keeper.tree import Tree
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from debug_server.runner.keeper.mounts import Mounts
 
 
-class Nest:
+class Slot:
     """A tree that is ready for its first process."""
 
     def __init__(self, tree: Tree) -> None:
@@ -34,14 +34,14 @@ class Nest:
         self.orders: socket.socket | None = None  # closes when exec has happened, speaks when it could not
         self.status_pipe: int | None = None  # in a namespace: where the command's wait status comes from
 
-    def hatch(self, orders: dict[str, Any], stdio: embryo.Stdio) -> None:
+    def spawn(self, orders: dict[str, Any], stdio: prefork.Stdio) -> None:
         """Start the command; an OSError or LookupError says why it could not be."""
         assert self.orders is not None
         self.spent = True
         self.orders.sendall(marshal.dumps(orders))
         self.orders.shutdown(socket.SHUT_WR)
 
-    def vacate(self, plan: limits.Plan, *, spotless: bool) -> None:
+    def release(self, plan: limits.Plan, *, spotless: bool) -> None:
         """The command is over and its tree empty: give that back."""
         self.tree.remove()
 
@@ -58,22 +58,24 @@ class Nest:
         self.tree.remove()
 
 
-def bear(stdio: embryo.Stdio, mounts: Mounts | None, fork: Callable[[], int] = clone) -> tuple[int, socket.socket]:
-    """Fork an embryo; returns its pid and the socket for its orders."""
+def fork_child(
+    stdio: prefork.Stdio, mounts: Mounts | None, fork: Callable[[], int] = clone
+) -> tuple[int, socket.socket]:
+    """Fork a child that waits for its orders; returns its pid and the socket for them."""
     ours, theirs = socket.socketpair()
     pid = fork()
     if pid == 0:
         try:
             ours.close()
             stdio.keep_child_ends()
-            embryo.live(theirs, stdio, mounts)
+            prefork.run(theirs, stdio, mounts)
         finally:
             os._exit(127)  # whatever goes wrong, it must not go on as a second keeper
     theirs.close()
     return pid, ours
 
 
-class Version1Nest(Nest):
+class Version1Slot(Slot):
     """Groups that the keeper can enter and leave."""
 
     tree: Version1Tree
@@ -84,19 +86,19 @@ class Version1Nest(Nest):
         # The count of processes last: from then on until `limits.tighten` there is room in it for one too many.
         self._leave = [f"{parents[name]}/tasks" for name in sorted(parents, key="pids".__eq__)]
 
-    def vacate(self, plan: limits.Plan, *, spotless: bool) -> None:
+    def release(self, plan: limits.Plan, *, spotless: bool) -> None:
         """The next command has the groups, where nothing of this one shows in them."""
         self.spent = not (spotless and limits.lift(self.tree.groups, plan) and self.tree.renew())
         if self.spent:
             self.tree.remove()
 
-    def hatch(self, orders: dict[str, Any], stdio: embryo.Stdio) -> None:
+    def spawn(self, orders: dict[str, Any], stdio: prefork.Stdio) -> None:
         self.spent, self.orders = True, None
         enter = [f"{path}/tasks" for path in self.tree.groups.values()]
         if orders["tty"] or orders["rlimits"]:
             orders["enter"] = enter
-            self.pid, self.orders = bear(stdio, self._mounts)
-            super().hatch(orders, stdio)
+            self.pid, self.orders = fork_child(stdio, self._mounts)
+            super().spawn(orders, stdio)
             return
         here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         processors = os.sched_getaffinity(0)
@@ -115,7 +117,7 @@ class Version1Nest(Nest):
             os.fchdir(here)
             os.close(here)
 
-    def _spawn(self, orders: dict[str, Any], stdio: embryo.Stdio) -> int:
+    def _spawn(self, orders: dict[str, Any], stdio: prefork.Stdio) -> int:
         if self._mounts is None:
             os.chdir(orders["cwd"])
             return _spawn(orders, stdio)
@@ -127,7 +129,7 @@ class Version1Nest(Nest):
             self._mounts.leave()
 
 
-def _spawn(orders: dict[str, Any], stdio: embryo.Stdio) -> int:
+def _spawn(orders: dict[str, Any], stdio: prefork.Stdio) -> int:
     actions: list[tuple[Any, ...]] = [
         (os.POSIX_SPAWN_DUP2, stdio.child_out, 1),
         (os.POSIX_SPAWN_DUP2, stdio.child_err, 2),
@@ -145,7 +147,7 @@ def _spawn(orders: dict[str, Any], stdio: embryo.Stdio) -> int:
             file_actions=actions,
             setsid=True,
             setsigmask=(),
-            setsigdef=embryo.RESTORED_SIGNALS,
+            setsigdef=prefork.RESTORED_SIGNALS,
         )
 
-    return embryo.find_and(start, orders["argv"][0], orders["env"])
+    return prefork.find_and(start, orders["argv"][0], orders["env"])

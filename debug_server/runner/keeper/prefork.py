@@ -1,6 +1,6 @@
 """The process that becomes the command.
 
-It is born ahead of time, waits for its orders on a socket, enters its groups, sets its limits and calls exec. Nothing
+It is forked ahead of time, waits for its orders on a socket, enters its groups, sets its limits and calls exec. Nothing
 has to be forked when a command starts. If exec fails it sends one JSON line back; success is the closed socket.
 """
 
@@ -73,7 +73,7 @@ class Stdio:
             os.close(fd)
 
     def keep_child_ends(self) -> None:
-        """Called in the embryo: with the keeper's ends open it would keep itself alive."""
+        """Called in the preforked child: with the keeper's ends open it would keep itself alive."""
         for fd in (self.stdin, self.stdout, self.stderr):
             os.close(fd)
 
@@ -86,7 +86,7 @@ def _widen(pipe: int) -> None:
         pass
 
 
-def live(orders_socket: socket.socket, stdio: Stdio, mounts: Mounts | None) -> NoReturn:
+def run(orders_socket: socket.socket, stdio: Stdio, mounts: Mounts | None) -> NoReturn:
     """Do what needs no orders, wait for them, then become the command; never returns."""
     set_parent_death_signal(signal.SIGKILL)
     os.setsid()

@@ -19,7 +19,7 @@ class Stop:
         self.reason, self.message, self.limit = reason, message, limit
 
 
-class Sight:
+class Observations:
     """Everything the verdict rests on."""
 
     __slots__ = ("cpu_limit", "file_size_limit", "oom_kills", "spawn_error", "status", "stop")
@@ -38,43 +38,43 @@ class Sight:
         self.file_size_limit, self.cpu_limit = file_size_limit, cpu_limit
 
 
-def judge(sight: Sight) -> dict[str, Any]:
+def classify(seen: Observations) -> dict[str, Any]:
     """The reason, exit code, signal and sentence of an exit record.
 
     The order is the rule: what made it impossible to start, then what the kernel's counter proves, then what we
     did, then what the program did. A shell that returns 0 after its child was killed for memory did not succeed.
     """
-    if sight.spawn_error is not None:
-        return _record("spawn_failed", sight.spawn_error)
-    if sight.oom_kills and (sight.stop is None or sight.stop.reason != "cancelled"):
-        count = "a process" if sight.oom_kills == 1 else f"{sight.oom_kills} processes"
-        return _ending(sight, "out_of_memory", f"the kernel killed {count} of it for memory", "memory_bytes")
-    if sight.stop is not None:
-        return _record(sight.stop.reason, sight.stop.message, sight.stop.limit)
-    return _own_end(sight)
+    if seen.spawn_error is not None:
+        return _record("spawn_failed", seen.spawn_error)
+    if seen.oom_kills and (seen.stop is None or seen.stop.reason != "cancelled"):
+        count = "a process" if seen.oom_kills == 1 else f"{seen.oom_kills} processes"
+        return _ending(seen, "out_of_memory", f"the kernel killed {count} of it for memory", "memory_bytes")
+    if seen.stop is not None:
+        return _record(seen.stop.reason, seen.stop.message, seen.stop.limit)
+    return _own_end(seen)
 
 
-def _own_end(sight: Sight) -> dict[str, Any]:
-    status = sight.status or 0
+def _own_end(seen: Observations) -> dict[str, Any]:
+    status = seen.status or 0
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        if number == signal.SIGXCPU and sight.cpu_limit is not None:
-            return _ending(sight, "limit_exceeded", f"used more than {sight.cpu_limit:g} cpu seconds", "cpu_seconds")
-        if number == signal.SIGXFSZ and sight.file_size_limit is not None:
-            message = f"wrote a file larger than {sight.file_size_limit} bytes"
-            return _ending(sight, "limit_exceeded", message, "file_size_bytes")
-        return _ending(sight, "signaled", f"ended by {_signal_name(number)}")
+        if number == signal.SIGXCPU and seen.cpu_limit is not None:
+            return _ending(seen, "limit_exceeded", f"used more than {seen.cpu_limit:g} cpu seconds", "cpu_seconds")
+        if number == signal.SIGXFSZ and seen.file_size_limit is not None:
+            message = f"wrote a file larger than {seen.file_size_limit} bytes"
+            return _ending(seen, "limit_exceeded", message, "file_size_bytes")
+        return _ending(seen, "signaled", f"ended by {_signal_name(number)}")
     code = os.WEXITSTATUS(status)
-    return _ending(sight, "nonzero_exit" if code else "exited", f"exited with status {code}")
+    return _ending(seen, "nonzero_exit" if code else "exited", f"exited with status {code}")
 
 
-def _ending(sight: Sight, reason: str, message: str, limit: str | None = None) -> dict[str, Any]:
+def _ending(seen: Observations, reason: str, message: str, limit: str | None = None) -> dict[str, Any]:
     record = _record(reason, message, limit)
-    if sight.status is not None:
-        if os.WIFSIGNALED(sight.status):
-            record["signal"] = os.WTERMSIG(sight.status)
+    if seen.status is not None:
+        if os.WIFSIGNALED(seen.status):
+            record["signal"] = os.WTERMSIG(seen.status)
         else:
-            record["exit_code"] = os.WEXITSTATUS(sight.status)
+            record["exit_code"] = os.WEXITSTATUS(seen.status)
     return record
 
 
