@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from debug_server.errors import DebugServerError
-from debug_server.workers.life import Life
 from debug_server.workers.readiness import Probe, ProbeFailedError
 from debug_server.workers.spec import Recycling, WorkerTiming
+from debug_server.workers.worker_run import WorkerRun
 
 _MEMORY_SECONDS = 5.0  # between two looks at a figure that grows slowly
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Logged:
-    """How much a life has written into its log."""
+    """How much a run has written into its log."""
 
     def __init__(self, *, most: int) -> None:
         self.most = most
@@ -43,20 +43,20 @@ class Replacement:
 
 
 class NotReadyError(Exception):
-    """It did not become ready, and will not in this life; the sentence says why."""
+    """It did not become ready, and will not in this run; the sentence says why."""
 
     def __init__(self, message: str, *, late: bool) -> None:
         super().__init__(message)
         self.late = late
 
 
-async def become_ready(life: Life, probe: Probe, seconds: float) -> Mapping[str, Any] | None:
+async def become_ready(run: WorkerRun, probe: Probe, seconds: float) -> Mapping[str, Any] | None:
     """What its probe has to say once it is ready; None at the first sign of its end; NotReadyError else."""
-    asking = asyncio.ensure_future(probe.ready(life.channel))
-    ending = asyncio.ensure_future(life.failing.wait())
+    asking = asyncio.ensure_future(probe.ready(run.channel))
+    ending = asyncio.ensure_future(run.failing.wait())
     try:
         await asyncio.wait([asking, ending], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        over, asked = life.failing.is_set(), asking.done()
+        over, asked = run.failing.is_set(), asking.done()
     finally:
         asking.cancel()
         ending.cancel()
@@ -73,20 +73,20 @@ async def become_ready(life: Life, probe: Probe, seconds: float) -> Mapping[str,
 
 
 async def attend(
-    life: Life, probe: Probe, timing: WorkerTiming, recycling: Recycling, logged: Logged
+    run: WorkerRun, probe: Probe, timing: WorkerTiming, recycling: Recycling, logged: Logged
 ) -> Replacement | None:
     """Wait for the first sign of its end (None), or find a reason to replace it."""
     chores = [_watch_log(logged, timing.stable_uptime)]
     if recycling.age is not None:
         chores.append(_grow_old(recycling.age))
     if recycling.memory_bytes is not None:
-        chores.append(_watch_memory(life, recycling.memory_bytes))
+        chores.append(_watch_memory(run, recycling.memory_bytes))
     if timing.watchdog_interval is not None:
         chores.append(
             _watch_answers(probe, timing.watchdog_interval, timing.watchdog_timeout, timing.watchdog_failures)
         )
-    found = await first(_until(life.failing), *chores)
-    return None if life.failing.is_set() else found
+    found = await first(_until(run.failing), *chores)
+    return None if run.failing.is_set() else found
 
 
 async def first(*work: Coroutine[Any, Any, T]) -> T:
@@ -110,11 +110,11 @@ async def _grow_old(age: float) -> Replacement:
     return Replacement(sentence=f"it is older than {age:g} s", failure=False)
 
 
-async def _watch_memory(life: Life, most: int) -> Replacement:
+async def _watch_memory(run: WorkerRun, most: int) -> Replacement:
     while True:
         await asyncio.sleep(_MEMORY_SECONDS)
         with contextlib.suppress(DebugServerError):  # it ends at this moment, or its keeper is connected to again
-            used = (await life.channel.ask({"op": "usage"}))["memory_bytes"]
+            used = (await run.channel.ask({"op": "usage"}))["memory_bytes"]
             if used > most:
                 return Replacement(sentence=f"it uses {used} bytes of memory, more than {most}", failure=False)
 

@@ -33,7 +33,7 @@ class Changes:
                 listener(change)
 
 
-class Flights:
+class RequestCount:
     """How many requests a worker has under way."""
 
     def __init__(self) -> None:
@@ -50,6 +50,6 @@ class Flights:
         if self.count == 0:
             self._none.set()
 
-    async def landed(self) -> None:
+    async def wait_for_none(self) -> None:
         """Until there are none."""
         await self._none.wait()

@@ -2,7 +2,7 @@
 
     supervisor --starts--> generation --channel--> handshake --returns--> conversation --borrowed by--> requests
 
-A worker is the thing that is declared and always there; a generation is one life of its process.
+A worker is the thing that is declared and always there; a generation is one run of its process.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Handshake = Callable[[WorkerChannel], Awaitable[Conversation]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """One life of a worker that became ready."""
+    """One run of a worker that became ready."""
 
     number: int  # 1, 2, 3 for one worker
     pid: int

@@ -1,4 +1,4 @@
-"""Ends one life of a worker within its grace; shutdown, restart and replacement all do it this way.
+"""Ends one run of a worker within its grace; shutdown, restart and replacement all do it this way.
 
 requests finish --all over, or grace nearly over--> TERM --grace over--> KILL --> empty tree
 """
@@ -11,27 +11,27 @@ import logging
 from collections.abc import Callable
 
 from debug_server.workers.attending import first
-from debug_server.workers.changes import Flights
+from debug_server.workers.changes import RequestCount
 from debug_server.workers.interface import WorkerExit
-from debug_server.workers.life import Life
 from debug_server.workers.reporting import Reporter
+from debug_server.workers.worker_run import WorkerRun
 
 SHORT_GRACE = 0.25  # seconds from TERM to KILL for one that is not ready in time, or has used up its grace
 END_SECONDS = 30.0  # beside the grace: what the kernel does not let die at once, a keeper that gets no processor
 
 
 class Retirement:
-    """What was done to end the present life, and what had to be told of it."""
+    """What was done to end the present run, and what had to be told of it."""
 
-    def __init__(self, *, grace: float, flights: Flights, report: Reporter) -> None:
-        self._grace, self._flights, self._report = grace, flights, report
+    def __init__(self, *, grace: float, requests: RequestCount, report: Reporter) -> None:
+        self._grace, self._requests, self._report = grace, requests, report
         self._asked = self._told = False
 
     def reset(self) -> None:
-        """A new life begins."""
+        """A new run begins."""
         self._asked = self._told = False
 
-    async def retire(self, life: Life, reason: str, *, stopping: Callable[[], None]) -> None:
+    async def retire(self, run: WorkerRun, reason: str, *, stopping: Callable[[], None]) -> None:
         """Let requests finish, then have the tree ended; ``stopping`` is called in between.
 
         The process is gone when the grace is over, so requests get a little less than all of it.
@@ -39,22 +39,22 @@ class Retirement:
         self._asked = True
         began = asyncio.get_running_loop().time()
         least = min(SHORT_GRACE, self._grace / 2)
-        if not life.ended.done() and not await self._finished(life, self._grace - least):
+        if not run.ended.done() and not await self._finished(run, self._grace - least):
             self._exceeded()
         stopping()
         left = self._grace - (asyncio.get_running_loop().time() - began)
-        life.end(grace=max(least, left), message=reason)
+        run.end(grace=max(least, left), message=reason)
 
-    async def _finished(self, life: Life, seconds: float) -> bool:
+    async def _finished(self, run: WorkerRun, seconds: float) -> bool:
         """Whether every request came to an end in time; with the process, every one does."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await first(self._flights.landed(), life.failing.wait())
+                await first(self._requests.wait_for_none(), run.failing.wait())
                 return True
         return False
 
     def report_exit(self, exit: WorkerExit) -> None:
-        """Tell what TERM or KILL did not achieve; nothing of a life that nobody asked to end."""
+        """Tell what TERM or KILL did not achieve; nothing of a run that nobody asked to end."""
         if not self._asked:
             return
         if exit.killed:
@@ -65,4 +65,4 @@ class Retirement:
     def _exceeded(self) -> None:
         if not self._told:
             self._told = True
-            self._report.say("shutdown_grace_exceeded", level=logging.WARNING, in_flight=self._flights.count)
+            self._report.say("shutdown_grace_exceeded", level=logging.WARNING, in_flight=self._requests.count)

@@ -20,24 +20,24 @@ from debug_server.runner.recovery import Adopted
 from debug_server.runner.spec import CommandSpec
 from debug_server.workers.attending import Logged, NotReadyError, attend, become_ready
 from debug_server.workers.backoff import Backoff, RestartBudget
-from debug_server.workers.changes import Changes, Flights
+from debug_server.workers.changes import Changes, RequestCount
 from debug_server.workers.clock import Clock
 from debug_server.workers.interface import Generation, WorkerChange, WorkerExit
-from debug_server.workers.life import Life, LifeOrder
-from debug_server.workers.readiness import Probe, ProbeFailedError, Surroundings, open_probe
+from debug_server.workers.readiness import Probe, ProbeContext, ProbeFailedError, open_probe
 from debug_server.workers.reporting import Reporter
 from debug_server.workers.retirement import END_SECONDS, SHORT_GRACE, Retirement
 from debug_server.workers.state import GiveUp, Machine, Phase, ReadinessReason, Restart
 from debug_server.workers.status import worker_status
+from debug_server.workers.worker_run import RunOrder, WorkerRun
 
 
 @dataclass(slots=True)
-class _Wishes:
+class _Requested:
     """What was asked of it and not yet done."""
 
     closing: bool = False  # the server leaves
     halted: bool = False  # an operator wants it to rest
-    successor: bool = False  # its present life is to make room for the next
+    successor: bool = False  # its present run is to make room for the next
 
 
 class ServiceSupervisor:
@@ -45,14 +45,14 @@ class ServiceSupervisor:
 
     def __init__(
         self,
-        around: Surroundings,
+        context: ProbeContext,
         *,
         session_id: int,
         clock: Clock,
         make_reporter: Callable[[Machine], Reporter],
     ) -> None:
-        timing = around.spec.timing
-        self._around, self._spec, self._timing = around, around.spec, timing
+        timing = context.spec.timing
+        self._context, self._spec, self._timing = context, context.spec, timing
         self.session_id = session_id
         self.machine = Machine(
             backoff=Backoff(initial=timing.backoff_initial, maximum=timing.backoff_maximum),
@@ -61,13 +61,13 @@ class ServiceSupervisor:
             clock=clock,
         )
         self._report = make_reporter(self.machine)
-        self._wishes = _Wishes()
-        self._life: Life | None = None
+        self._requested = _Requested()
+        self._present: WorkerRun | None = None
         self._generation: Generation | None = None
         self._task: asyncio.Task[None] | None = None
         self._changes = Changes()
-        self._flights = Flights()
-        self._retirement = Retirement(grace=timing.shutdown_grace, flights=self._flights, report=self._report)
+        self._requests = RequestCount()
+        self._retirement = Retirement(grace=timing.shutdown_grace, requests=self._requests, report=self._report)
         self._leaving: asyncio.Task[None] | None = None
         self._leave_by = 0.0  # of the loop's clock
         self._go = asyncio.Event()  # wakes one that waits for its next start
@@ -82,7 +82,7 @@ class ServiceSupervisor:
     @property
     def instance(self) -> int:
         """0, 1, 2 among those of one name."""
-        return self._around.instance
+        return self._context.instance
 
     @property
     def is_ready(self) -> bool:
@@ -97,7 +97,7 @@ class ServiceSupervisor:
     @property
     def in_flight(self) -> int:
         """How many borrow it now."""
-        return self._flights.count
+        return self._requests.count
 
     def status(self) -> dict[str, Any]:
         """The status object."""
@@ -105,7 +105,7 @@ class ServiceSupervisor:
             self.machine,
             name=self.name,
             instance=self.instance,
-            in_flight=self._flights.count,
+            in_flight=self._requests.count,
             sample=self._report.sample,
         )
 
@@ -130,7 +130,7 @@ class ServiceSupervisor:
                 status=self.status(),
                 retry_after=max(1.0, delay),
             )
-        with self._flights:
+        with self._requests:
             yield generation
 
     def subscribe(self, listener: Callable[[WorkerChange], None]) -> Callable[[], None]:
@@ -140,31 +140,33 @@ class ServiceSupervisor:
     # -- for its operators ----------------------------------------------------------------------------------------
 
     def start(self, adopted: Adopted | None = None) -> None:
-        """Begin; with a life that another process had started, go on with that."""
+        """Begin; with a run that another process had started, go on with that."""
         self._task = asyncio.get_running_loop().create_task(self._run(adopted), name=f"worker {self.name}")
 
     def reset(self) -> None:
         """Forget its failures; one that gave up, waits or rests starts now."""
-        self._wishes.halted = False
+        self._requested.halted = False
         self.machine.reset()
         self._go.set()
         self._tell()
 
     async def restart(self) -> None:
         """Replace its process: let it finish what it has, end it, start the next. One that is down starts now."""
-        if self._life is None:
+        if self._present is None:
             self.reset()
         else:
-            await self._retire(self._life, "an operator asked for a restart", successor=True)
+            await self._retire(self._present, "an operator asked for a restart", successor=True)
 
     async def halt(self) -> None:
         """Drain and end it; it rests until ``restart`` or ``reset``. WorkerTimeoutError if it does not end in time."""
-        self._wishes.halted = True
+        self._requested.halted = True
         seconds = self._timing.shutdown_grace + END_SECONDS
         try:
             async with asyncio.timeout(seconds):
                 await self._end("an operator asked it to stop")
-                while self._wishes.halted and self.machine.phase is not Phase.STOPPED and not self._wishes.closing:
+                while (
+                    self._requested.halted and self.machine.phase is not Phase.STOPPED and not self._requested.closing
+                ):
                     await self._changes.wait()
         except TimeoutError:
             raise WorkerTimeoutError(
@@ -174,7 +176,7 @@ class ServiceSupervisor:
 
     def drain(self, reason: str = "the server is shutting down") -> None:
         """Begin the shutdown: nothing new is taken, the process ends within its grace and has no successor."""
-        self._wishes.closing = True
+        self._requested.closing = True
         self._drain()
         self._go.set()
         if self._leaving is None:
@@ -208,28 +210,28 @@ class ServiceSupervisor:
     async def _end(self, reason: str) -> None:
         self._drain()
         self._go.set()
-        if self._life is not None:
-            await self._retire(self._life, reason, successor=False)
+        if self._present is not None:
+            await self._retire(self._present, reason, successor=False)
 
-    async def _retire(self, life: Life, reason: str, *, successor: bool) -> None:
-        self._wishes.successor |= successor
+    async def _retire(self, run: WorkerRun, reason: str, *, successor: bool) -> None:
+        self._requested.successor |= successor
         if successor:
             self.machine.failing(ReadinessReason.SHUTDOWN_INITIATED)
             self._tell()
-        await self._retirement.retire(life, reason, stopping=lambda: None if successor else self._stopping())
+        await self._retirement.retire(run, reason, stopping=lambda: None if successor else self._stopping())
 
     def _stopping(self) -> None:
         self.machine.stopping()
         self._tell()
 
-    # -- its life -------------------------------------------------------------------------------------------------
+    # -- its runs -------------------------------------------------------------------------------------------------
 
     async def _run(self, adopted: Adopted | None) -> None:
-        while not self._wishes.closing:
-            if not self._wishes.halted:
+        while not self._requested.closing:
+            if not self._requested.halted:
                 await self._once(adopted)
                 adopted = None
-            if self._wishes.halted and not self._wishes.closing:
+            if self._requested.halted and not self._requested.closing:
                 self._go.clear()  # it was set to end a wait
                 self.machine.stopped()
                 self._tell()
@@ -240,14 +242,14 @@ class ServiceSupervisor:
         self._tell()
 
     async def _once(self, adopted: Adopted | None) -> None:
-        """One life, and the wait that follows it."""
+        """One run, and the wait that follows it."""
         self._go.clear()
         self._retirement.reset()
         self.machine.launching()
         self._report.say("worker_launch", generation=self.machine.generation)
         self._tell()
         found = await self._live(adopted)
-        wanted, self._wishes.successor = self._wishes.successor, False
+        wanted, self._requested.successor = self._requested.successor, False
         following = self.machine.exited(found, wanted=wanted)
         self._report_exit(found)
         self._tell(kind="exit", exit=found)
@@ -261,7 +263,7 @@ class ServiceSupervisor:
             await self._pause(following.delay)
 
     async def _pause(self, seconds: float | None) -> None:
-        if seconds == 0.0 or self._wishes.closing:
+        if seconds == 0.0 or self._requested.closing:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -269,31 +271,31 @@ class ServiceSupervisor:
 
     async def _live(self, adopted: Adopted | None) -> WorkerExit:
         try:
-            probe = open_probe(replace(self._around, adopted=adopted is not None))
+            probe = open_probe(replace(self._context, adopted=adopted is not None))
         except (ProbeFailedError, OSError) as error:
             return _never_started(str(error))
         self._logged = Logged(most=self._spec.recycling.log_bytes)
         first_byte = None if adopted else 0
-        life = Life(self._around.runner, on_output=self._on_output, on_failing=self._on_failing, offset=first_byte)
-        self._life = life
+        run = WorkerRun(self._context.runner, on_output=self._on_output, on_failing=self._on_failing, offset=first_byte)
+        self._present = run
         listening: asyncio.Task[None] | None = None
         try:
             if adopted is not None:
                 probe.was_ready()
-                life.adopt(adopted)
+                run.adopt(adopted)
             else:
-                life.begin(self._order(probe))
-            if await self._spawned(life):
-                listening = asyncio.ensure_future(probe.listen(life.channel))
-                await self._attend(life, probe)
-            return await self._last_words(life, probe)
+                run.begin(self._order(probe))
+            if await self._spawned(run):
+                listening = asyncio.ensure_future(probe.listen(run.channel))
+                await self._attend(run, probe)
+            return await self._last_words(run, probe)
         finally:
-            self._life = self._generation = None
+            self._present = self._generation = None
             probe.close()
             if listening is not None:
                 listening.cancel()
 
-    def _order(self, probe: Probe) -> LifeOrder:
+    def _order(self, probe: Probe) -> RunOrder:
         spec = self._spec
         command = CommandSpec(
             list(spec.argv),
@@ -306,35 +308,35 @@ class ServiceSupervisor:
             orphan_seconds=self._timing.orphan_timeout,
         )
         mark = WorkerMark(name=spec.name, instance=self.instance, fingerprint=spec.fingerprint())
-        return LifeOrder(session_id=self.session_id, spec=command, cwd=spec.cwd, mark=mark)
+        return RunOrder(session_id=self.session_id, spec=command, cwd=spec.cwd, mark=mark)
 
-    async def _spawned(self, life: Life) -> bool:
-        await asyncio.wait([life.spawned])  # cancelled, when it comes to its end before
-        if life.spawned.cancelled():
+    async def _spawned(self, run: WorkerRun) -> bool:
+        await asyncio.wait([run.spawned])  # cancelled, when it comes to its end before
+        if run.spawned.cancelled():
             return False
-        self.machine.spawned(life.spawned.result())
-        self._report.say("worker_spawned", command_id=life.command_id)
-        self._report.record("spawned", life.command_id, pid=life.spawned.result())
+        self.machine.spawned(run.spawned.result())
+        self._report.say("worker_spawned", command_id=run.command_id)
+        self._report.record("spawned", run.command_id, pid=run.spawned.result())
         self._tell(kind="spawn")
         return True
 
-    async def _attend(self, life: Life, probe: Probe) -> None:
+    async def _attend(self, run: WorkerRun, probe: Probe) -> None:
         """Until the first sign of its end."""
-        if not await self._became_ready(life, probe):
+        if not await self._became_ready(run, probe):
             return
         self._generation = Generation(
             number=self.machine.generation,
             pid=self.machine.pid or 0,
-            channel=life.channel,
+            channel=run.channel,
             conversation=probe.conversation,
-            ended=life.ended,
-            failing=life.failing,
+            ended=run.ended,
+            failing=run.failing,
         )
-        (self._around.folder / "ready").write_text(str(life.command_id))
+        (self._context.folder / "ready").write_text(str(run.command_id))
         self._report.say("worker_ready", latency_ms=self.machine.startup_ms)
-        self._report.record("ready", life.command_id, latency_ms=self.machine.startup_ms)
+        self._report.record("ready", run.command_id, latency_ms=self.machine.startup_ms)
         self._tell(kind="ready")
-        why = await attend(life, probe, self._timing, self._spec.recycling, self._logged)
+        why = await attend(run, probe, self._timing, self._spec.recycling, self._logged)
         if why is not None:
             self._report.say(
                 "worker_recycle", level=logging.WARNING if why.failure else logging.INFO, reason=why.sentence
@@ -342,31 +344,31 @@ class ServiceSupervisor:
             if why.failure:
                 self.machine.failing(ReadinessReason.WORKER_EXIT, why.sentence)
                 self._tell()
-                life.end(grace=SHORT_GRACE, message=why.sentence)
+                run.end(grace=SHORT_GRACE, message=why.sentence)
             else:
-                await self._retire(life, why.sentence, successor=True)
+                await self._retire(run, why.sentence, successor=True)
 
-    async def _became_ready(self, life: Life, probe: Probe) -> bool:
+    async def _became_ready(self, run: WorkerRun, probe: Probe) -> bool:
         try:
-            details = await become_ready(life, probe, self._timing.startup_timeout)
+            details = await become_ready(run, probe, self._timing.startup_timeout)
         except NotReadyError as error:
             self._report.say("worker_ready_timeout" if error.late else "worker_not_ready", level=logging.WARNING)
             self.machine.failing(ReadinessReason.HANDSHAKE_FAILED, str(error))
             self._tell()
-            life.end(grace=SHORT_GRACE, message=str(error))
+            run.end(grace=SHORT_GRACE, message=str(error))
             return False
         if details is not None:
             self.machine.ready(details)
         return self.machine.is_ready
 
-    async def _last_words(self, life: Life, probe: Probe) -> WorkerExit:
+    async def _last_words(self, run: WorkerRun, probe: Probe) -> WorkerExit:
         """From the first sign of its end to the empty tree."""
         if probe.conversation is not None:
             try:
                 await probe.conversation.close()
             except (DebugServerError, OSError) as error:
                 self._report.say("worker_conversation_error", level=logging.WARNING, error=str(error))
-        found = await life.ended
+        found = await run.ended
         return found if self.machine.error is None or found.error else _explained(found, self.machine.error)
 
     def _on_failing(self) -> None:

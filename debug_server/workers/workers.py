@@ -19,7 +19,7 @@ from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 from debug_server.workers.clock import Clock, SystemClock
 from debug_server.workers.interface import Handshake
-from debug_server.workers.readiness import Surroundings
+from debug_server.workers.readiness import ProbeContext
 from debug_server.workers.reporting import Reporter
 from debug_server.workers.retirement import SHORT_GRACE
 from debug_server.workers.spec import HandshakeReadiness, WorkerSpec
@@ -97,7 +97,7 @@ class Workers:
         """Every status object."""
         return [worker.status() for worker in self.all()]
 
-    # -- life -----------------------------------------------------------------------------------------------------
+    # -- start and end --------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
@@ -152,14 +152,14 @@ class Workers:
                 clock=self._clock,
             )
 
-        around = Surroundings(
+        context = ProbeContext(
             runner=self._runner,
             spec=spec.numbered(number),
             instance=number,
             folder=folder,
             handshakes=self.handshakes,
         )
-        worker = ServiceSupervisor(around, session_id=session_id, clock=self._clock, make_reporter=reporter)
+        worker = ServiceSupervisor(context, session_id=session_id, clock=self._clock, make_reporter=reporter)
         worker.start(adopted)
         return worker
 

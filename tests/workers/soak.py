@@ -60,7 +60,7 @@ async def campaign(bench: Bench, kills: int, seed: int) -> Tally:
 
 
 async def _kill(worker: ServiceSupervisor, chance: random.Random, tally: Tally) -> None:
-    """One life, ended at a moment between its spawn and some work."""
+    """One run, ended at a moment between its spawn and some work."""
     generation = worker.machine.generation
     pid = await until(lambda: worker.machine.generation > tally.kills and worker.machine.pid, 60, "a process")
     if chance.random() < _WORKING:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from debug_server.workers import spec as declared
-from debug_server.workers.readiness import Probe, Surroundings, open_probe
+from debug_server.workers.readiness import Probe, ProbeContext, open_probe
 from debug_server.workers.spec import Readiness, WorkerSpec
 from tests.running import Bench, lasting_port
 from tests.workers.supervising import argv, shake_hands, supervised, timing, until
@@ -129,7 +129,7 @@ def test_one_that_stops_answering_is_replaced(bench: Bench, kind: Kind) -> None:
 def _notify_probe(folder: Path, *, adopted: bool = False) -> Probe:
     spec = WorkerSpec(name="w", argv=["true"], readiness=declared.NotifyReadiness())
     nobody: Any = None  # this probe needs no runner
-    return open_probe(Surroundings(runner=nobody, spec=spec, instance=0, folder=folder, handshakes={}, adopted=adopted))
+    return open_probe(ProbeContext(runner=nobody, spec=spec, instance=0, folder=folder, handshakes={}, adopted=adopted))
 
 
 def test_nobody_can_take_the_notify_socket_beforehand(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_nobody_can_take_the_notify_socket_beforehand(tmp_path: Path) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as taken:
             if address.startswith("@"):
                 taken.bind("\0" + address[1:])
-            successor = _notify_probe(folder)  # the next life is not kept from its start
+            successor = _notify_probe(folder)  # the next run is not kept from its start
             again = successor.env["NOTIFY_SOCKET"]
             successor.close()
         assert (again == address) is not address.startswith("@")

@@ -20,18 +20,18 @@ class FdProbe(Probe):
     @property
     def env(self) -> Mapping[str, str]:
         """Where the pipe lies."""
-        return {_VARIABLE: str(self._around.folder / "ready.pipe")}
+        return {_VARIABLE: str(self._context.folder / "ready.pipe")}
 
     @property
     def wrapper(self) -> Sequence[str]:
         """Opens the descriptor and becomes the worker: the pid stays the same."""
-        readiness = self._around.spec.readiness
+        readiness = self._context.spec.readiness
         assert isinstance(readiness, FdReadiness)
         return ("/bin/sh", "-c", f'exec "$0" "$@" {readiness.fd}>"${_VARIABLE}"')
 
     def open(self) -> None:
-        """A pipe of this life alone: nothing of an earlier one is in it."""
-        path = self._around.folder / "ready.pipe"
+        """A pipe of this run alone: nothing of an earlier one is in it."""
+        path = self._context.folder / "ready.pipe"
         path.unlink(missing_ok=True)
         os.mkfifo(path, 0o600)
         self._fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -47,4 +47,4 @@ class FdProbe(Probe):
             asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)
             self._fd = -1
-            (self._around.folder / "ready.pipe").unlink(missing_ok=True)
+            (self._context.folder / "ready.pipe").unlink(missing_ok=True)

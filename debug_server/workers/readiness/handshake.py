@@ -18,11 +18,11 @@ class HandshakeProbe(Probe):
 
     async def ready(self, channel: WorkerChannel) -> Mapping[str, Any]:
         """Shake hands."""
-        readiness = self._around.spec.readiness
+        readiness = self._context.spec.readiness
         assert isinstance(readiness, HandshakeReadiness)
-        handshake = self._around.handshakes.get(readiness.protocol)
+        handshake = self._context.handshakes.get(readiness.protocol)
         if handshake is None:
-            known = ", ".join(sorted(self._around.handshakes)) or "none is known here"
+            known = ", ".join(sorted(self._context.handshakes)) or "none is known here"
             raise ProbeFailedError(f"nobody speaks the protocol {readiness.protocol!r}: use one of {known}")
         self.conversation = await handshake(channel)
         return self.conversation.details

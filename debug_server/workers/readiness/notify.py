@@ -26,7 +26,7 @@ _MAX_PATH = 107  # bytes of a unix socket's path
 
 
 class NotifyProbe(Probe):
-    """A datagram socket of one life."""
+    """A datagram socket of one run."""
 
     _socket: socket.socket | None = None
     _address = ""
@@ -37,7 +37,7 @@ class NotifyProbe(Probe):
     def env(self) -> Mapping[str, str]:
         """Where to send, and how often."""
         found = {"NOTIFY_SOCKET": self._address}
-        if (interval := self._around.spec.timing.watchdog_interval) is not None:
+        if (interval := self._context.spec.timing.watchdog_interval) is not None:
             found["WATCHDOG_USEC"] = str(round(interval * 1_000_000))
         return found
 
@@ -59,11 +59,11 @@ class NotifyProbe(Probe):
         asyncio.get_running_loop().add_reader(self._socket, self._read)
 
     def _choose_address(self) -> str:
-        path = (self._around.folder / "notify.sock").absolute()  # a worker has a working directory of its own
+        path = (self._context.folder / "notify.sock").absolute()  # a worker has a working directory of its own
         if len(os.fsencode(path)) <= _MAX_PATH:
             return str(path)
-        kept = self._around.folder / "notify.name"
-        if not self._around.adopted or not kept.exists():
+        kept = self._context.folder / "notify.name"
+        if not self._context.adopted or not kept.exists():
             kept.write_text(f"@debug-server/{secrets.token_hex(16)}")
         return kept.read_text()
 
@@ -99,7 +99,7 @@ class NotifyProbe(Probe):
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
             self._socket = None
-            (self._around.folder / "notify.sock").unlink(missing_ok=True)
+            (self._context.folder / "notify.sock").unlink(missing_ok=True)
 
 
 def _is_ours(kind: int, blob: bytes) -> bool:

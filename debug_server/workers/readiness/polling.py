@@ -45,7 +45,7 @@ class HttpProbe(_PollingProbe):
 
     @property
     def _readiness(self) -> HttpReadiness:
-        readiness = self._around.spec.readiness
+        readiness = self._context.spec.readiness
         assert isinstance(readiness, HttpReadiness)
         return readiness
 
@@ -75,13 +75,13 @@ class ExecProbe(_PollingProbe):
 
     @property
     def _readiness(self) -> ExecReadiness:
-        readiness = self._around.spec.readiness
+        readiness = self._context.spec.readiness
         assert isinstance(readiness, ExecReadiness)
         return readiness
 
     @property
     def _folder(self) -> Any:
-        return self._around.folder / "probes"
+        return self._context.folder / "probes"
 
     async def check(self) -> None:
         """Status 0 is yes."""
@@ -99,7 +99,7 @@ class ExecProbe(_PollingProbe):
             raise ProbeFailedError(f"the probe {self._readiness.argv[0]!r} says no: {what}")
 
     def _run(self, started: list[RunningCommand]) -> ExitRecord:
-        around = self._around
+        context = self._context
         number = next(self._numbers)
         limits = Limits(wall_seconds=self._readiness.timeout, output_bytes=_OUTPUT_BYTES)
         log_path = self._folder / f"probe-{number}.log"
@@ -111,15 +111,15 @@ class ExecProbe(_PollingProbe):
             env=child_environment.build(
                 child_environment.default_base(os.environ),
                 environment={},
-                overrides=around.spec.environment(),
+                overrides=context.spec.environment(),
                 limits=limits,
             ),
-            cwd=around.spec.cwd,
-            limits=plan_limits(limits, around.runner.pool.capabilities),
+            cwd=context.spec.cwd,
+            limits=plan_limits(limits, context.runner.pool.capabilities),
             log_path=log_path,
             kill_grace=0.0,
         )
-        running = launch(around.runner.pool, self._folder, order)
+        running = launch(context.runner.pool, self._folder, order)
         started.append(running)
         record = running.wait()
         running.clean()

@@ -18,7 +18,7 @@ class ProbeFailedError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class ProbeContext:
     """What a probe may use."""
 
     runner: WorkerSupervisor
@@ -30,10 +30,10 @@ class Surroundings:
 
 
 class Probe:
-    """Of one life; the base reads stdout away and finds nothing in it."""
+    """Of one run; the base reads stdout away and finds nothing in it."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, context: ProbeContext) -> None:
+        self._context = context
         self._signal = asyncio.Event()  # given by whatever the worker does to say that it is ready
         self.conversation: Conversation | None = None
 

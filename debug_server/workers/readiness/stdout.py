@@ -27,7 +27,7 @@ class StdoutProbe(Probe):
         self._partial += rest[: _MAX_LINE - len(self._partial)]
 
     def _look(self, line: bytes) -> None:
-        readiness = self._around.spec.readiness
+        readiness = self._context.spec.readiness
         assert isinstance(readiness, StdoutReadiness)
         if readiness.line.encode() in line if readiness.line is not None else says_ready(line):
             self._signal.set()

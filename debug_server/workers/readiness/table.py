@@ -7,7 +7,7 @@ from debug_server.workers.readiness.descriptor import FdProbe
 from debug_server.workers.readiness.handshake import HandshakeProbe
 from debug_server.workers.readiness.notify import NotifyProbe
 from debug_server.workers.readiness.polling import ExecProbe, HttpProbe
-from debug_server.workers.readiness.probe import Probe, Surroundings
+from debug_server.workers.readiness.probe import Probe, ProbeContext
 from debug_server.workers.readiness.stdout import StdoutProbe
 
 _KINDS: dict[type, type[Probe]] = {
@@ -20,8 +20,8 @@ _KINDS: dict[type, type[Probe]] = {
 }
 
 
-def open_probe(around: Surroundings) -> Probe:
-    """A probe for one life, listening."""
-    probe = _KINDS[type(around.spec.readiness)](around)
+def open_probe(context: ProbeContext) -> Probe:
+    """A probe for one run, listening."""
+    probe = _KINDS[type(context.spec.readiness)](context)
     probe.open()
     return probe

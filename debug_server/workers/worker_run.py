@@ -1,4 +1,4 @@
-"""One life of a worker: a command of the store under a keeper, seen from the event loop.
+"""One run of a worker: a command of the store under a keeper, seen from the event loop.
 
 The row, the log, the exit record and their recovery are the runner's; a thread of its own waits for the end, as for
 any command. What is added here is the channel, and the word that comes before the end.
@@ -27,7 +27,7 @@ from debug_server.workers.interface import WorkerExit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LifeOrder:
+class RunOrder:
     """What to start, and under which name it is found again."""
 
     session_id: int
@@ -41,7 +41,7 @@ class _Place:
     path: Path
 
 
-class Life:
+class WorkerRun:
     """From the start of one process to the empty tree; made and used in the loop."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Life:
         self.channel = RelayChannel(listener, offset=offset)
         self._opening: asyncio.Task[None] | None = None
 
-    def begin(self, order: LifeOrder) -> None:
+    def begin(self, order: RunOrder) -> None:
         """Start it; ``spawned`` or ``ended`` tells how that went."""
         self._in_thread(lambda: self._run(order))
 
@@ -103,7 +103,7 @@ class Life:
 
         threading.Thread(target=body, name="worker", daemon=True).start()
 
-    def _run(self, order: LifeOrder) -> ExitRecord:
+    def _run(self, order: RunOrder) -> ExitRecord:
         store, spec = self._runner.store, order.spec
         command = store.commands.add(
             session_id=order.session_id,
