@@ -17,6 +17,7 @@ from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore, default_url, open_store
 from debug_server.store.address import is_postgres, sqlite_path
+from debug_server.surfaces.cli.output import harmless
 from debug_server.surfaces.cli.sessions import print_plan, work_off
 from debug_server.telemetry import configure_logging, open_telemetry
 
@@ -60,7 +61,7 @@ class Local:
         configure_logging(log_level)
         placed = load_runner(config, environ=environ)
         for note in placed.notes(environ):
-            sys.stderr.write(f"debug-server: {note}\n")
+            sys.stderr.write(harmless(f"debug-server: {note}") + "\n")
         return cls(
             RunnerSettings.from_config(placed.loaded.value, owners=placed.place.owners),
             database_url or default_url(environ, placed.data),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from debug_server.client import calls
+from debug_server.errors import InvalidInputError
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column, progress
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
@@ -41,6 +43,18 @@ def show(context: typer.Context, session: SessionArgument, artifact: ArtifactArg
         call.output().record(backend.send(calls.get_artifact(session, artifact)))
 
 
+def target_of(name: str, output: Path | None) -> Path:
+    """The file to write; the server chooses the name, so only ``--output FILE`` may replace a file or be hidden."""
+    if output is not None and not output.is_dir():
+        return output
+    own = Path(name).name
+    target = (output or Path()) / own
+    if not own or own.startswith(".") or os.path.lexists(target):
+        reason = "exists already" if own and not own.startswith(".") else "is no name for a file that a server chose"
+        raise InvalidInputError(f"{str(target)!r} {reason}: name the file to write by --output FILE")
+    return target
+
+
 @app.command()
 def download(
     context: typer.Context,
@@ -52,8 +66,7 @@ def download(
     call = invocation(context)
     with call.backend() as backend:
         row = backend.send(calls.get_artifact(session, artifact))
-        name = Path(row.name).name
-        target = Path(name) if output is None else output / name if output.is_dir() else output
+        target = target_of(row.name, output)
         progress(f"fetching {row.name}")
         backend.download(session, artifact, target)
     size = target.stat().st_size

@@ -11,7 +11,7 @@ import typer
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.outcome import size_text
-from debug_server.surfaces.cli.output import write_line
+from debug_server.surfaces.cli.output import harmless, write_line
 
 if TYPE_CHECKING:
     from debug_server.engine.purge import Survey
@@ -40,7 +40,7 @@ def purge(
     found = survey(folder)
     if not call.as_json:
         for line in _lines(found):
-            write_line(line)
+            write_line(harmless(line))
     if not yes and not sys.stdin.isatty():
         raise InvalidInputError("nothing was removed: give --yes to remove it")
     if not yes and not typer.confirm("End and remove all this?"):

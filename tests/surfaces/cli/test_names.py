@@ -1,0 +1,37 @@
+"""Names that others chose neither replace files nor steer the terminal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from debug_server.errors import InvalidInputError
+from debug_server.surfaces.cli.artifact import target_of
+from tests.running import ROOT
+
+
+@pytest.mark.parametrize("name", ["out/.bashrc", "there", "..", ""])
+def test_a_server_chooses_no_hidden_or_existing_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Unless the user names the file."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").symlink_to("nowhere")
+    for output in (None, tmp_path):
+        with pytest.raises(InvalidInputError, match="--output FILE"):
+            target_of(name, output)
+    assert target_of("out/new", None) == Path("new") and target_of(name, Path("mine")) == Path("mine")
+
+
+def test_the_name_of_a_folder_does_not_steer_the_terminal(tmp_path: Path) -> None:
+    """It stands in the line that says which place was taken."""
+    folder = tmp_path / "\x1b]0;owned\x07"
+    (folder / ".artifacts").mkdir(parents=True)
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8"}
+    argv = [sys.executable, "-m", "debug_server", "run", "--quiet", "--", "true"]
+    done = subprocess.run(argv, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert "using the data folder" in done.stderr and "\x1b" not in done.stderr
