@@ -29,7 +29,7 @@ from debug_server.runner.environments.collector import GRACE_SECONDS, Collection
 from debug_server.runner.environments.handle import BuildReport, EnvironmentHandle
 from debug_server.runner.environments.interpreters import Interpreter, Interpreters
 from debug_server.runner.environments.inventory import Inventory, owners, take_inventory
-from debug_server.runner.environments.layout import Layout, key_of
+from debug_server.runner.environments.layout import Layout, key_of, key_of_directory
 from debug_server.runner.environments.listing import InstalledEnvironment, list_environments, note_verified
 from debug_server.runner.environments.manifests import read_manifests
 from debug_server.runner.environments.plan import BuildPlan, check_metadata, check_parts, difference, make_plan
@@ -297,7 +297,13 @@ class EnvironmentManager:
 
     def _bench(self, target: Path, log: LogSink, cancellation: Cancellation | None = None) -> Workbench:
         deadline = time.monotonic() + self._build_timeout
-        return Workbench(target=target, deadline=deadline, log=log, cancellation=cancellation or Cancellation())
+        return Workbench(
+            target=target,
+            temporary=self._layout.temporary(key_of_directory(target.name)),
+            deadline=deadline,
+            log=log,
+            cancellation=cancellation or Cancellation(),
+        )
 
     @contextmanager
     def _locked(self, fingerprint: str, log: LogSink, cancellation: Cancellation | None = None) -> Iterator[BuildLock]:

@@ -109,6 +109,7 @@ def test_killed_builder_is_collected(tmp_path: Path) -> None:
     assert len(manager.collect_garbage().removed) == 1
     assert ended(tool)
     assert environments(manager) == []
+    assert list((tmp_path / "envs" / ".tmp").iterdir()) == []
 
 
 def test_kill_at_any_moment(tmp_path: Path) -> None:

@@ -84,13 +84,13 @@ def test_a_workspace_s_own_settings_and_the_user_s_count(tmp_path: Path) -> None
     assert chosen_sources(environ) != chosen_sources({**environ, "UV_DEFAULT_INDEX": "https://two.example"})
 
 
-def test_builds_have_a_temporary_folder_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """uv locks files of known names there, which another user could hold in a shared one; nothing is left of it."""
-    shared = tmp_path / "tmp"
-    shared.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(shared))
-    bench = Workbench(target=tmp_path / "target", deadline=time.monotonic() + 60, log=Silent())
-    say = 'printf "%s" "$TMPDIR" > seen; stat -c %a "$TMPDIR" >> seen; touch "$TMPDIR/file"'
+def test_builds_have_a_temporary_folder_of_their_own(tmp_path: Path) -> None:
+    """uv locks files of known names there, which another user could hold in a shared one; nothing is left of it, and
+    nothing that a killed builder left is seen in it."""
+    own = tmp_path / "tmp"
+    own.mkdir()
+    (own / "left").touch()
+    bench = Workbench(target=tmp_path / "target", temporary=own, deadline=time.monotonic() + 60, log=Silent())
+    say = 'printf "%s" "$TMPDIR" > seen; stat -c %a "$TMPDIR" >> seen; ls "$TMPDIR" >> seen; touch "$TMPDIR/file"'
     bench.run(["/bin/sh", "-c", say], cwd=tmp_path)
-    seen = (tmp_path / "seen").read_text()
-    assert seen.startswith(f"{shared}/") and seen.endswith("700\n") and list(shared.iterdir()) == []
+    assert (tmp_path / "seen").read_text() == f"{own}700\n" and not own.exists()

@@ -200,7 +200,7 @@ def _disk(place: Path, size: str) -> Iterator[Path]:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small filesystem")
     place.mkdir()
-    argv = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
+    argv = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "tmpfs", str(place)]
     mounted = subprocess.run(argv, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
         pytest.skip(f"a tmpfs cannot be mounted here: {mounted.stderr.strip()}")

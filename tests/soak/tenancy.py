@@ -107,3 +107,4 @@ class Tenancy:
         for directory in layout.environments.iterdir():
             if directory.name.rpartition("-")[0] not in sealed:
                 yield f"{directory} is half an environment"
+        yield from (f"{path} is left" for path in layout.temporaries())

@@ -47,6 +47,7 @@ def collect(layout: Layout, *, max_idle: float | None, max_bytes: int | None, gr
             removed.append(item.directory.name)
             freed, kept = freed + size, kept - size
     _remove_dangling(layout)
+    _remove_temporaries(layout)
     return Collection(removed=tuple(removed), freed_bytes=freed, kept_bytes=kept)
 
 
@@ -113,6 +114,15 @@ def _remove_dangling(layout: Layout) -> None:
     for lease in layout.leases.iterdir():
         if not (layout.environments / lease.name.partition("@")[0]).exists():
             lease.unlink(missing_ok=True)
+
+
+def _remove_temporaries(layout: Layout) -> None:
+    """The temporary folders of killed build tools."""
+    for folder in layout.temporaries():
+        with idle_build_lock(layout.lock(folder.name)) as lock:
+            if lock is not None:
+                lock.end_predecessor()
+                delete_tree(folder)
 
 
 def _remove_drafts(layout: Layout) -> None:

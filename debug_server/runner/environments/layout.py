@@ -6,6 +6,7 @@
 .seals/<key>-<id>.<sha>.json  every file of that environment, with size and digest
 .seals/<key>.damaged          why the last seal was withdrawn
 .locks/<key>                  held by the one who builds, and what he is at
+.tmp/<key>/                   the TMPDIR of the build tool that runs under that lock
 .leases/<key>-<id>            shared by those who use it; its time is that of the last use
 .leases/<key>-<id>@<pid>      one process that uses it, kept beyond our own life
 .projects/<sha>/               name, version and scripts of a project under test
@@ -75,6 +76,14 @@ class Layout:
     def lock(self, key: str) -> Path:
         """The build lock of a fingerprint."""
         return self.root / ".locks" / key
+
+    def temporary(self, key: str) -> Path:
+        """The temporary folder of a fingerprint's build tools."""
+        return self.root / ".tmp" / key
+
+    def temporaries(self) -> list[Path]:
+        """The temporary folders that are there: of builds that run, or were killed."""
+        return sorted((self.root / ".tmp").glob("*"))
 
     def new_directory(self, key: str) -> Path:
         """A path that no environment ever had: a builder that was left behind cannot write into a later one."""

@@ -9,14 +9,13 @@ import re
 import select
 import signal
 import subprocess
-import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from debug_server.disk import remove_tree
+from debug_server.disk import make_private, remove_tree
 from debug_server.errors import EnvironmentBuildError
 from debug_server.ports import LogSink
 from debug_server.runner.cancelling import Cancellation
@@ -54,6 +53,7 @@ class Workbench:
     """What a builder works with: where the environment is to be, until when, who listens."""
 
     target: Path
+    temporary: Path  # the tools' TMPDIR, for the holder of the build lock alone
     deadline: float  # of time.monotonic()
     log: LogSink
     past_cache: bool = False  # take nothing from the tool's own cache
@@ -75,11 +75,12 @@ class Workbench:
         """Run one tool to its end; a failure is an EnvironmentBuildError with ``hint`` and its last lines."""
         self.remaining()
         # Of its own: uv locks files of known names there, which in a shared folder anybody can hold.
-        temporary = tempfile.mkdtemp(prefix="debug-server-build-")
+        remove_tree(self.temporary)  # a killed builder's
+        make_private(self.temporary)
         try:
-            self._run(argv, cwd, {**tool_environment(), **(env or {}), "TMPDIR": temporary}, hint)
+            self._run(argv, cwd, {**tool_environment(), **(env or {}), "TMPDIR": str(self.temporary)}, hint)
         finally:
-            remove_tree(Path(temporary))
+            remove_tree(self.temporary)
 
     def _run(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], hint: str) -> None:
         listener = _Listener(self.log)
