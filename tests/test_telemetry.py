@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import logging
@@ -303,3 +304,17 @@ def test_an_unknown_level_is_refused() -> None:
     """A level that does not exist is named together with those that do."""
     with pytest.raises(ConfigurationError, match="'loud' must be one of DEBUG, INFO"):
         configure_logging("loud")
+
+
+def test_no_field_of_a_log_line_has_a_name_that_logging_keeps() -> None:
+    """``logging`` raises KeyError for such a field, but only where that level is logged."""
+    kept = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+    wrong = [
+        f"{path}:{key.lineno}: {key.value}"
+        for path in (ROOT / "debug_server").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.keyword) and node.arg == "extra" and isinstance(node.value, ast.Dict)
+        for key in node.value.keys
+        if isinstance(key, ast.Constant) and key.value in kept
+    ]
+    assert wrong == []

@@ -57,7 +57,7 @@ _OURS = frozenset(
             "server.json",
             "server.start.lock",
         ),
-        *(".gitignore", "CACHEDIR.TAG"),
+        *(".gitignore", "CACHEDIR.TAG", ".overlay-probe", ".overlay-probe.lock"),
     }
 )
 

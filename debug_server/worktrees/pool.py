@@ -228,7 +228,7 @@ class WorktreePool:
             if row.lease_token is not None and self._store.worktrees.renew(
                 row.id, row.lease_token, row.generation, now
             ):
-                _LOG.info("lease_abandoned", extra={"path": row.path, "process": row.process})
+                _LOG.info("lease_abandoned", extra={"path": row.path, "holder": row.process})
 
     def reclaim_stale_worktrees(self, *, max_idle_age: timedelta, max_bytes: int | None = None) -> list[Path]:
         """Remove workspaces that were idle for longer than ``max_idle_age``, and trees unused for as long.

@@ -78,8 +78,12 @@ def _recover(local: Local) -> None:
 
 
 @pytest.mark.parametrize(("way", "sessions"), [("lease", 0), ("fork", 1), ("run", 0), ("start run", 0)])
-def test_the_next_server_frees_what_a_killed_process_held(tmp_path: Path, hold: Hold, way: str, sessions: int) -> None:
-    """Leased, forked, run in or about to be: the workspace is free as soon as the next server has started."""
+def test_the_next_server_frees_what_a_killed_process_held(
+    tmp_path: Path, hold: Hold, caplog: pytest.LogCaptureFixture, way: str, sessions: int
+) -> None:
+    """Leased, forked, run in or about to be: the workspace is free as soon as the next server has started, which logs
+    everything."""
+    caplog.set_level("DEBUG")
     _kill(hold(way))
     with _serving(tmp_path) as local:
         eventually(lambda: len(_leased(local)) == sessions, what="the end of the dead process's lease")

@@ -17,7 +17,7 @@ from debug_server.surfaces.cli.token_input import TokenFileOption, TokenOption, 
 
 # name -> (module, sentence)
 COMMANDS = {
-    "run": ("run_line", "Run one command here and now: its streams and its exit status are ours."),
+    "run": ("run_line", "Run one command here and now; pass on its output and exit status."),
     "serve": ("serve", "Serve HTTP, WebSockets and gRPC."),
     "gateway": ("gateway", "The OpenAI-compatible API by itself: serve."),
     "server": ("server", "Set a server up for a repository."),

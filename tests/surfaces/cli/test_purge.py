@@ -85,6 +85,7 @@ def test_everything_of_a_killed_server_goes(tmp_path: Path, program: Program) ->
     killed.wait()
     alive = server(program)
     (data / "mine.txt").write_text("not yours")
+    assert said(program("doctor"))[0] == 0
     status, out, errors = said(program("purge"))
     assert status == 2 and "--yes" in errors
     assert f"end process {alive.pid}" in out and out.count(mark) == 2
