@@ -198,9 +198,12 @@ def test_a_crash_after_a_session_was_opened(served: Served, tmp_path: Path) -> N
     dead, out = Dead(served, "k"), tmp_path / "out"
     body = {"repository": "repo", "commit": "HEAD", "commands": [f"echo {word} >> {out}" for word in ("one", "two")]}
     first = answered(served.admin.post("/sessions", json=body, headers=keyed("k")), 201)
-    eventually(lambda: out.exists() and out.read_text() == "one\ntwo\n")
+    queued = [row["id"] for row in commands(served, first["id"])]
+    for command in queued:  # to the end: a command that is forgotten must not be under way
+        answered(served.admin.get(f"/commands/{command}/wait"), 200)
+    assert out.read_text() == "one\ntwo\n"
     dead.forget_reply()
-    dead.forget_command(commands(served, first["id"])[-1]["id"])
+    dead.forget_command(queued[-1])
     again = answered(served.admin.post("/sessions", json=body, headers=keyed("k")), 201)
     assert again["id"] == first["id"]
     assert len(answered(served.admin.get("/sessions"), 200)["items"]) == 1
