@@ -114,7 +114,8 @@ class Dead:
 
     def __init__(self, served: Served, key: str) -> None:
         self._served = served
-        self._store, self._engine = served.local.store, served.local.engine
+        self._store = served.local.store
+        self._keepers = served.local.settings.paths.keepers_dir
         caller = answered(served.admin.get("/whoami"), 200)
         self._caller, self._key = f"token-{caller['token_id']}", key
         owner = Owner(served.local.settings.paths.owners_dir)
@@ -129,8 +130,8 @@ class Dead:
             assert transaction.run(sql, (self._owner, self._key)) == 1
 
     def forget_command(self, command: int) -> None:
-        """As if it had died before the command was queued; its number is free again, so nothing may be left to do for it."""
-        eventually(lambda: not self._engine.is_at_work(command), what="the end of all work for the command")
+        """As if it had died before the command was queued; the next one gets its number, and needs its run directory."""
+        eventually(lambda: not list(self._keepers.glob(f"{command}-*")), what="removal of the run directory")
         with self._store._database.write() as transaction:
             transaction.run("DELETE FROM artifacts WHERE command_id = ?", (command,))
             transaction.run("DELETE FROM commands WHERE id = ?", (command,))
