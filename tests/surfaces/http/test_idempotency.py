@@ -130,7 +130,7 @@ class Dead:
             assert transaction.run(sql, (self._owner, self._key)) == 1
 
     def forget_command(self, command: int) -> None:
-        """As if it had died before the command was queued; the next one gets its number, and needs its run directory."""
+        """As if it had died before the command was queued; the next one gets its number and run directory."""
         eventually(lambda: not list(self._keepers.glob(f"{command}-*")), what="removal of the run directory")
         with self._store._database.write() as transaction:
             transaction.run("DELETE FROM artifacts WHERE command_id = ?", (command,))
