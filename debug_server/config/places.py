@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ RUNNER_FILE = "runner.toml"
 FILES = (RUNNER_FILE, "runners.yml", "repos.yml", "tasks.toml", "gateway.toml", "workers.toml")
 DATA_VARIABLE = "DEBUG_SERVER_PATHS_ARTIFACTS"
 _PROJECT = "debug-server"
+_ACCESS = os.R_OK | os.W_OK | os.X_OK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,32 +125,53 @@ def user_data_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
     given = environ.get("XDG_DATA_HOME", "")
     if given.startswith("/"):  # the specification: a relative one is ignored
         return Path(given) / _PROJECT
-    home = environ.get("HOME")
+    home = environ.get("HOME", "")
     try:
-        return (Path(home) if home else Path.home()).absolute() / ".local" / "share" / _PROJECT
-    except RuntimeError:
+        folder = Path(home) if home.startswith("/") else Path(pwd.getpwuid(os.geteuid()).pw_dir)
+    except KeyError:  # a user without an account
         return None
+    return folder / ".local" / "share" / _PROJECT
 
 
 def make_data_folder(path: Path, owners: Collection[int] | None = None) -> None:
     """Make the folder, closed to others, with a ``.gitignore`` of everything; one that is there keeps its mode.
 
-    ConfigurationError when it is not trusted: whoever can write to it can plant a database with a token of their own.
+    ConfigurationError when it cannot be used, or is not trusted: whoever can write to it can plant a database with a
+    token of their own.
     """
+    try:
+        made = _make(path)
+        check_trusted(path, owners)
+        if made or path.name == DATA_FOLDER:  # another folder that was there may hold more than our data
+            _ignore_in_git(path)
+    except OSError as error:
+        raise _unusable(path, error.strerror or str(error)) from error
+    if not os.access(path, _ACCESS, effective_ids=True):
+        raise _unusable(path, "this user may not read and write it")
+
+
+def _make(path: Path) -> bool:
+    """Whether it was not there before."""
     try:
         path.mkdir(mode=0o700, parents=True)
     except FileExistsError:
-        check_trusted(path, owners)
-        if path.name != DATA_FOLDER:  # a folder that was named may hold more than our data
-            return
-    else:
-        check_trusted(path, owners)
+        if not path.is_dir():
+            raise _unusable(path, "it is not a folder") from None
+        return False
+    return True
+
+
+def _ignore_in_git(path: Path) -> None:
     try:
         descriptor = os.open(path / ".gitignore", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    except OSError:  # it has one, or it is no folder of ours to write: whoever needs it says so
+    except (FileExistsError, PermissionError):
         return
     with os.fdopen(descriptor, "w") as file:
         file.write("*\n")
+
+
+def _unusable(path: Path, reason: str) -> ConfigurationError:
+    return ConfigurationError(f"the data folder {path} cannot be used: {reason}: set {DATA_VARIABLE} to another folder")
 
 
 def _search(cwd: Path | None) -> tuple[Path | None, tuple[tuple[Path, str], ...]]:
@@ -159,13 +182,20 @@ def _search(cwd: Path | None) -> tuple[Path | None, tuple[tuple[Path, str], ...]
     ignored: tuple[tuple[Path, str], ...] = ()
     for folder in (here, *here.parents):
         candidates = [folder / DATA_FOLDER, *(folder / CONFIG_FOLDER / name for name in FILES)]
-        present = {path: why_distrusted(path) for path in candidates if _is_there(path)}
+        present = {path: _why_unfit(path) for path in candidates if _is_there(path)}
         refused = tuple((path, reason) for path, reason in present.items() if reason is not None)
         if any(reason is None and (folder == here or _is_ours(path, folder)) for path, reason in present.items()):
             return folder, refused
         if folder == here:
             ignored = refused
     return None, ignored
+
+
+def _why_unfit(path: Path) -> str | None:
+    """Why a data folder or settings file that the search found does not count."""
+    if path.name == DATA_FOLDER and not os.access(path, _ACCESS, effective_ids=True):
+        return "this user may not read and write it"
+    return why_distrusted(path)
 
 
 def _is_there(path: Path) -> bool:

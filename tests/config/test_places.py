@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -147,10 +149,10 @@ def test_rows_of_earlier_versions_keep_their_files(tmp_path: Path, environ: dict
 def test_without_a_home_the_message_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A data folder that is named needs no home."""
 
-    def no_home() -> Path:
-        raise RuntimeError
+    def no_account(uid: int) -> pwd.struct_passwd:
+        raise KeyError(uid)
 
-    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(pwd, "getpwuid", no_account)
     assert user_data_folder({}) is None
     with pytest.raises(ConfigurationError, match="DEBUG_SERVER_PATHS_ARTIFACTS"):
         load_runner(environ={}, cwd=tmp_path)
@@ -188,3 +190,43 @@ def test_a_named_file_may_be_of_another_user(tmp_path: Path, environ: dict[str, 
         ConfigurationError, match=f"{named} is not used: other users may write to it .*chmod go-w {named}"
     ):
         load_runner(named, environ=environ, cwd=tmp_path)
+
+
+def test_a_data_folder_that_cannot_be_used(tmp_path: Path, environ: dict[str, str]) -> None:
+    """What stands in its place, and a file system that takes no folder, are told in one line with what to set."""
+    (tmp_path / "file").write_text("")
+    for path, reason in (
+        (tmp_path / "file", "not a folder"),
+        (Path("/proc/none"), "No such file"),
+        ("/dev/null", "not"),
+    ):
+        given = environ | {"DEBUG_SERVER_PATHS_ARTIFACTS": str(path)}
+        for command in (["run", "--", "true"], ["doctor"]):
+            done = run(given, tmp_path, *command)
+            said = done.stdout + done.stderr
+            assert done.returncode != 0 and "Traceback" not in said and "chmod" not in said
+            assert f"the data folder {path} cannot be used: " in said and reason in said
+            assert "set DEBUG_SERVER_PATHS_ARTIFACTS to another folder" in said
+
+
+@pytest.mark.parametrize("home", ["", "relative"])
+def test_a_home_that_is_no_absolute_path_is_that_of_the_account(home: str) -> None:
+    """Neither the root folder nor the current one gets a data folder."""
+    expected = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".local/share/debug-server"
+    assert user_data_folder({"HOME": home}) == expected
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_closed_folder_of_root_is_passed_over() -> None:
+    """Where root keeps data that this user may not read, this user's own data folder is used, and a line says so."""
+    with tempfile.TemporaryDirectory() as name:  # not below pytest's folders, which others may not enter
+        here = Path(name)
+        here.chmod(0o755)
+        (here / ".artifacts").mkdir(mode=0o700)
+        os.seteuid(OTHER)
+        try:
+            place = find_place(environ={"HOME": "/nowhere"}, cwd=here)
+        finally:
+            os.seteuid(0)
+    assert place.found is None and place.data == Path("/nowhere/.local/share/debug-server")
+    assert place.ignored == ((here / ".artifacts", "this user may not read and write it"),)
