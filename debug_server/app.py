@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 from debug_server.config import GatewayConfig, Loaded, Place, find_place, load, load_runner, load_workers
 from debug_server.disk import check_trusted
 from debug_server.engine import LocalEngine, Sessions
+from debug_server.engine.foreground import ForegroundEngine
 from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
+from debug_server.service.dry_runs import DryRuns
+from debug_server.service.foreground import ForegroundRuns
 from debug_server.store import MetadataStore, default_url, open_store
 from debug_server.store.address import is_postgres, sqlite_path
 from debug_server.surfaces.cli.output import harmless
-from debug_server.surfaces.cli.sessions import print_plan, work_off
+from debug_server.surfaces.cli.supervisor import print_plan, work_off
 from debug_server.telemetry import configure_logging, open_telemetry
 
 if TYPE_CHECKING:
@@ -98,31 +101,26 @@ class Local:
 
     @cached_property
     def supervisor(self) -> WorkerSupervisor:
-        """Runs commands in the calling thread, with the environments of the settings."""
+        """Runs commands on this machine."""
         return WorkerSupervisor.from_settings(
             metadata_store=self.store, settings=self.settings, telemetry=self.telemetry
         )
 
     @cached_property
-    def bare_supervisor(self) -> WorkerSupervisor:
-        """The same without virtual environments: commands see the caller's own PATH."""
-        return WorkerSupervisor(
-            metadata_store=self.store,
-            paths=self.settings.paths,
-            environment_manager=None,
-            settings=self.settings,
-            telemetry=self.telemetry,
-        )
-
-    @cached_property
     def sessions(self) -> Sessions:
         """Workspaces of registered repositories."""
-        return Sessions.of(self.store, self.settings, process=self._process)
+        return Sessions.of(self.store, self.settings, process=lambda: self.supervisor.owner)
 
-    def _process(self) -> str:
-        """The name of this process; not by way of the environments, which cost time to import."""
-        known = self.supervisor if "supervisor" in self.__dict__ else self.bare_supervisor
-        return known.owner
+    @cached_property
+    def foreground(self) -> ForegroundRuns:
+        """Runs in this process, in the thread that calls."""
+        engine = ForegroundEngine(store=self.store, supervisor=self.supervisor, sessions=self.sessions)
+        return ForegroundRuns(store=self.store, engine=engine, sessions=self.sessions, settings=self.settings)
+
+    @property
+    def dry_runs(self) -> DryRuns:
+        """What would be run."""
+        return DryRuns(settings=self.settings, open_store=lambda: self.store)
 
     @cached_property
     def engine(self) -> LocalEngine:
@@ -160,7 +158,7 @@ class Local:
 
     def close(self) -> None:
         """Close what was opened; running commands carry on."""
-        for name in ("service", "supervisor", "bare_supervisor", "store"):
+        for name in ("service", "supervisor", "store"):
             if name in self.__dict__:
                 self.__dict__[name].close()
         self.telemetry.close()

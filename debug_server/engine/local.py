@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,14 +27,13 @@ from debug_server.engine.settling import Settler
 from debug_server.engine.starting import CommandThreads
 from debug_server.errors import DebugServerError, StoreUnavailableError
 from debug_server.events import REPAIR_SECONDS, EventFeed
-from debug_server.model import Command, DueTime, NewEvent, Notice, Session, SessionStatus
+from debug_server.model import Command, CommandSpec, DueTime, NewEvent, Notice, Session, SessionStatus
 from debug_server.ports import Telemetry
 from debug_server.runner.endings import UnrecordedEndError
 from debug_server.runner.launch import DetachedError
 from debug_server.runner.launcher import KeeperConnection
 from debug_server.runner.limits import Capabilities
 from debug_server.runner.recovery import Adopted, recover
-from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 from debug_server.store.commands import STARTED
@@ -359,10 +359,7 @@ class LocalEngine:
         if self._telemetry is not None:
             self._telemetry.observe("debug_server_queue_wait_seconds", waited)
         try:
-            session = self._store.sessions.get(command.session_id)
-            spec = CommandSpec.from_command(command, *self._store.commands.inputs(command.id))
-            lease = self._sessions.prepare(session)
-            request = self._sessions.environment(session, lease.path)
+            job = self._sessions.job(command)
         except StoreUnavailableError:
             self._settler.give_back(command)
             raise
@@ -371,7 +368,7 @@ class LocalEngine:
             self._sessions.conclude_unstarted(command)
             raise
         try:
-            self._supervisor.run_claimed(command, spec, lease, env_request=request, store_seconds=_NO_WAIT)
+            self._supervisor.pipeline.run(replace(job, store_seconds=_NO_WAIT))
         finally:
             self._conclude(command)
 

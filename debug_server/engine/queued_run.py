@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from debug_server.model import Claim, NewEvent, SessionPlan
+from debug_server.model import Claim, CommandSpec, NewEvent, SessionPlan
 from debug_server.runner.settings import RunnerSettings
-from debug_server.runner.spec import CommandSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

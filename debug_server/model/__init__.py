@@ -5,7 +5,8 @@ from debug_server.model.command import Command, CommandStatus, check_transition,
 from debug_server.model.exit import ExitReason, ExitRecord
 from debug_server.model.limits import Limits, parse_size
 from debug_server.model.lists import check_argv, check_list
-from debug_server.model.names import check_name
+from debug_server.model.log_chunk import LogChunk
+from debug_server.model.names import check_name, without_credentials
 from debug_server.model.new_command import NewCommand
 from debug_server.model.plans import BranchTreePlan, CommandPlan, EnvironmentPlan, SessionPlan, WorkerMark
 from debug_server.model.records import (
@@ -25,6 +26,7 @@ from debug_server.model.records import (
     Worktree,
     WorktreeStatus,
 )
+from debug_server.model.spec import CommandResult, CommandSpec
 
 __all__ = [
     "Artifact",
@@ -34,6 +36,8 @@ __all__ = [
     "Cleanup",
     "Command",
     "CommandPlan",
+    "CommandResult",
+    "CommandSpec",
     "CommandStatus",
     "DebuggerState",
     "DueTime",
@@ -42,6 +46,7 @@ __all__ = [
     "ExitReason",
     "ExitRecord",
     "Limits",
+    "LogChunk",
     "NewCommand",
     "NewEvent",
     "Notice",
@@ -60,4 +65,5 @@ __all__ = [
     "check_transition",
     "parse_size",
     "status_for",
+    "without_credentials",
 ]

@@ -33,8 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with app.Local.open(config=options.config, database_url=options.database_url) as local:
             if options.dry_run:
-                return app.print_plan(local, options.command, session_id=options.session)
-            return app.work_off(local, options.session, add=options.command)
+                return app.print_plan(local.dry_runs.plan(options.command, session_id=options.session))
+            return app.work_off(local.foreground, options.session, add=options.command)
     except DebugServerError as error:
         return _refuse(str(error))
     except KeyboardInterrupt:

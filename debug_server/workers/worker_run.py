@@ -15,12 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from debug_server.errors import DebugServerError
-from debug_server.model import ExitReason, ExitRecord, WorkerMark
+from debug_server.model import CommandSpec, ExitReason, ExitRecord, WorkerMark
 from debug_server.runner.endings import UnrecordedEndError
 from debug_server.runner.launch import DetachedError, RunningCommand, reconnect
 from debug_server.runner.planning import Job
 from debug_server.runner.recovery import Adopted
-from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.workers.channel import ChannelListener, RelayChannel
 from debug_server.workers.interface import WorkerExit

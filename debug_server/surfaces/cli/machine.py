@@ -13,13 +13,12 @@ from pathlib import Path
 
 from debug_server.engine import SessionWorkspace
 from debug_server.errors import DebugServerError
-from debug_server.model import Limits, SessionPlan
+from debug_server.model import CommandSpec, Limits, SessionPlan
 from debug_server.model.extras import install_command
 from debug_server.runner.environments.builders import CONDA_PROGRAMS
 from debug_server.runner.environments.uv_builder import find_uv
 from debug_server.runner.limits import REQUIRE_NAMES, Capabilities, plan_limits
 from debug_server.runner.settings import RunnerPaths, RunnerSettings, shell_command
-from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import open_store
 from debug_server.surfaces.cli.parts import LocalParts
@@ -88,7 +87,7 @@ def _store(local: LocalParts) -> Iterator[Finding]:
 def _processes(local: LocalParts) -> Iterator[Finding]:
     yield _attempt("commands", "run", lambda: _trial_run(local.settings), "see the reason; nothing can run without it")
     try:
-        found = local.bare_supervisor.pool.capabilities
+        found = local.supervisor.pool.capabilities
     except DebugServerError as error:
         yield Finding(area="commands", name="containment", state="failed", detail=str(error), remedy=_DELEGATE)
         return

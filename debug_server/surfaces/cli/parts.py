@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # a command that speaks to a server, or prints help, loads no
     from debug_server.runner.settings import RunnerSettings
     from debug_server.runner.worker import WorkerSupervisor
     from debug_server.service import Service
+    from debug_server.service.foreground import ForegroundRuns
     from debug_server.store import MetadataStore
 
 
@@ -37,11 +38,11 @@ class LocalParts(Protocol):
 
     @property
     def supervisor(self) -> WorkerSupervisor:
-        """With virtual environments."""
+        """Runs commands on this machine."""
 
     @property
-    def bare_supervisor(self) -> WorkerSupervisor:
-        """Without."""
+    def foreground(self) -> ForegroundRuns:
+        """Runs in this process."""
 
     @property
     def engine(self) -> LocalEngine:
