@@ -1,4 +1,4 @@
-"""The composition root: settings in, wired parts out; the only module that sees all layers."""
+"""Everything on one machine, wired as the settings say."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from debug_server.service.foreground import ForegroundRuns
 from debug_server.store import MetadataStore, default_url, open_store
 from debug_server.store.address import is_postgres, sqlite_path
 from debug_server.surfaces.cli.output import harmless
-from debug_server.surfaces.cli.supervisor import print_plan, work_off
 from debug_server.telemetry import configure_logging, open_telemetry
 
 if TYPE_CHECKING:
     from debug_server.service import Service
+    from debug_server.service.environments import Environments
+    from debug_server.service.first_token import FirstToken
+    from debug_server.service.machine import Machine
     from debug_server.workers.spec import WorkerSpec
     from debug_server.workers.workers import Workers
-
-__all__ = ["Local", "print_plan", "work_off"]
 
 
 class Local:
@@ -116,6 +116,36 @@ class Local:
         """Runs in this process, in the thread that calls."""
         engine = ForegroundEngine(store=self.store, supervisor=self.supervisor, sessions=self.sessions)
         return ForegroundRuns(store=self.store, engine=engine, sessions=self.sessions, settings=self.settings)
+
+    @cached_property
+    def environments(self) -> Environments:
+        """Shared environments."""
+        from debug_server.service.environments import Environments  # loads what builds them
+
+        return Environments(self.settings)
+
+    @cached_property
+    def machine(self) -> Machine:
+        """What this machine can do."""
+        from debug_server.service.machine import Machine
+
+        return Machine(
+            settings=self.settings,
+            open_store=lambda: self.store,
+            capabilities=lambda: self.supervisor.pool.capabilities,
+        )
+
+    @cached_property
+    def first_token(self) -> FirstToken:
+        """The token of a new server."""
+        from debug_server.service.first_token import FirstToken
+
+        return FirstToken(self.store)
+
+    @property
+    def data_folder(self) -> Path:
+        """Where everything is kept."""
+        return self.settings.paths.artifacts_root
 
     @property
     def dry_runs(self) -> DryRuns:
