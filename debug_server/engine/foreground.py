@@ -17,11 +17,12 @@ from debug_server.engine.keeper_calls import KeeperCalls
 from debug_server.engine.sessions import SESSION_END, Sessions
 from debug_server.engine.workspace import SessionWorkspace
 from debug_server.errors import DebugServerError, InvalidInputError
-from debug_server.model import Command, CommandResult, CommandSpec, CommandStatus, Session, SessionStatus
+from debug_server.model import Command, CommandSpec, CommandStatus, Session, SessionStatus
 from debug_server.ports import Lease
 from debug_server.runner.launcher import KeeperConnection
 from debug_server.runner.log_listener import ChunkCallback, observe_log
 from debug_server.runner.recovery import Adopted, recover
+from debug_server.runner.spec import CommandResult
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch
@@ -121,7 +122,7 @@ class ForegroundEngine:
             return
         with self._workspace(session, elsewhere) as lease:
             if add is not None:
-                self._store.commands.add(session_id=session.id, argv=add.argv, limits=add.bounds)
+                self._store.commands.add(session_id=session.id, **add.columns())
             while (command := self._store.queue.claim_next(self.owner, session_id=session.id)) is not None:
                 error = self._run_claimed(command, lease, observers)
                 yield self._store.commands.get(command.id), error

@@ -2,6 +2,7 @@
 
 from debug_server.model.claims import Claim
 from debug_server.model.command import Command, CommandStatus, check_transition, status_for
+from debug_server.model.command_spec import CommandSpec
 from debug_server.model.exit import ExitReason, ExitRecord
 from debug_server.model.limits import Limits, parse_size
 from debug_server.model.lists import check_argv, check_list
@@ -9,6 +10,7 @@ from debug_server.model.log_chunk import LogChunk
 from debug_server.model.names import check_name, without_credentials
 from debug_server.model.new_command import NewCommand
 from debug_server.model.plans import BranchTreePlan, CommandPlan, EnvironmentPlan, SessionPlan, WorkerMark
+from debug_server.model.queued_run import QueuedRun
 from debug_server.model.records import (
     Artifact,
     ArtifactKind,
@@ -26,7 +28,6 @@ from debug_server.model.records import (
     Worktree,
     WorktreeStatus,
 )
-from debug_server.model.spec import CommandResult, CommandSpec
 
 __all__ = [
     "Artifact",
@@ -36,7 +37,6 @@ __all__ = [
     "Cleanup",
     "Command",
     "CommandPlan",
-    "CommandResult",
     "CommandSpec",
     "CommandStatus",
     "DebuggerState",
@@ -50,6 +50,7 @@ __all__ = [
     "NewCommand",
     "NewEvent",
     "Notice",
+    "QueuedRun",
     "Repository",
     "Schedule",
     "Session",

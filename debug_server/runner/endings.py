@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.errors import ConflictError, MetadataError, StoreUnavailableError
-from debug_server.model import Command, CommandResult, ExitRecord, status_for
+from debug_server.model import Command, ExitRecord, status_for
 from debug_server.ports import CommandStore
 from debug_server.runner.launch import RunningCommand
+from debug_server.runner.spec import CommandResult
 
 _LOG = logging.getLogger(__name__)
 STORE_SECONDS = 60.0  # how long a caller that waits for its command waits for the store

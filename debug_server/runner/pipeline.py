@@ -20,7 +20,7 @@ from debug_server.errors import (
     ResourcesExhaustedError,
     StoreUnavailableError,
 )
-from debug_server.model import Command, CommandResult, CommandStatus, ExitReason, ExitRecord
+from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord
 from debug_server.ports import CommandStore, Telemetry
 from debug_server.runner.cancelling import Cancellation, StartCancelledError
 from debug_server.runner.endings import STORE_RETRY, STORE_SECONDS, End, Endings, is_claim_of
@@ -34,6 +34,7 @@ from debug_server.runner.planning import Job, Planner, set_log_aside
 from debug_server.runner.preparation import Preparation, StageLog
 from debug_server.runner.refusals import as_refusal, defects_told, reason_of, unlogged
 from debug_server.runner.settings import RunnerPaths
+from debug_server.runner.spec import CommandResult
 from debug_server.runner.watchdog import Watchdog
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from debug_server.errors import InvalidInputError
-from debug_server.model import CommandResult, CommandSpec
+from debug_server.model import CommandSpec
 from debug_server.ports import CommandStore, Lease, Telemetry
 from debug_server.runner.interrupts import held
 from debug_server.runner.launcher import KeeperPool
@@ -20,6 +20,7 @@ from debug_server.runner.ownership import Owner
 from debug_server.runner.pipeline import Pipeline
 from debug_server.runner.planning import OBSERVER_SECONDS, Job, Planner, resolve_cwd
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
+from debug_server.runner.spec import CommandResult
 from debug_server.worktrees.patches import SessionPatch
 
 if TYPE_CHECKING:
@@ -144,13 +145,7 @@ class WorkerSupervisor:
             cwd = self.check(spec, lease)
             command = self.store.commands.add(
                 session_id=session_id,
-                argv=spec.argv,
-                cwd=str(spec.cwd) if spec.cwd is not None else None,
-                env=spec.env,
-                log_name=spec.log_name,
-                limits=spec.bounds,
-                tty=spec.tty,
-                plan=spec.plan(inline=True, artifacts=artifacts),
+                **spec.columns(inline=True, artifacts=artifacts),
                 claim_owner=self.owner,
             )
             return self.pipeline.run(

@@ -8,10 +8,9 @@ from dataclasses import replace
 from functools import partial
 
 from debug_server.config.tasks import TasksConfig
-from debug_server.engine import QueuedRun
 from debug_server.engine.own_places import PATCH_NAME
 from debug_server.errors import ConflictError, NotFoundError
-from debug_server.model import Claim, CommandSpec, Limits
+from debug_server.model import Claim, CommandSpec, Limits, QueuedRun
 from debug_server.runner.settings import RunnerPaths
 from debug_server.service import LOCAL, Caller, Operation, Service
 from debug_server.service import messages as m

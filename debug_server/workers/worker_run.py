@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -106,12 +106,7 @@ class WorkerRun:
         store, spec = self._runner.store, order.spec
         command = store.commands.add(
             session_id=order.session_id,
-            argv=spec.argv,
-            env=spec.env,
-            cwd=str(order.cwd),
-            log_name=spec.log_name,
-            limits=spec.bounds,
-            plan=spec.plan(inline=True, worker=order.mark),
+            **replace(spec, cwd=order.cwd).columns(inline=True, worker=order.mark),
             claim_owner=self._runner.owner,
         )
         self.command_id = command.id

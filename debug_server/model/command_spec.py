@@ -1,4 +1,4 @@
-"""What to run, and what came of it."""
+"""What to run: one command with its environment and limits."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from debug_server.errors import InvalidInputError
-from debug_server.model.command import Command, CommandStatus
-from debug_server.model.exit import ExitReason, ExitRecord
+from debug_server.model.command import Command
 from debug_server.model.limits import Limits
 from debug_server.model.lists import check_argv, check_list
 from debug_server.model.names import check_name
+from debug_server.model.new_command import SpecColumns
 from debug_server.model.plans import CommandPlan, WorkerMark
 
 _SHORTEST_SECRET = 4
@@ -21,24 +21,24 @@ _MAX_ARGUMENT = 131_071  # the kernel's bound on one argument or variable, less 
 
 @dataclass(frozen=True, slots=True)
 class CommandSpec:
-    """One command: program, surroundings, bounds."""
+    """One command: its program, environment, directory and limits."""
 
     argv: Sequence[str]
     env: Mapping[str, str] | None = None
     cwd: Path | None = None  # inside the workspace; relative to it, or absolute
     log_name: str = "command"
-    timeout: float | None = None  # shorthand for limits.wall_seconds
+    timeout: float | None = None  # short for limits.wall_seconds
     limits: Limits = field(default_factory=Limits, kw_only=True)
-    require: Sequence[str] = field(default=(), kw_only=True)  # limits that must really be enforced
+    require: Sequence[str] = field(default=(), kw_only=True)  # limits that must be enforced, or the command is refused
     tty: bool = field(default=False, kw_only=True)
     stdin: bool = field(default=False, kw_only=True)  # a pipe to write to; otherwise /dev/null
-    stdin_text: str | None = field(default=None, kw_only=True)  # all of its stdin, known from the start
+    stdin_text: str | None = field(default=None, kw_only=True)  # all of its stdin, known before it starts
     wrapper: Sequence[str] = field(default=(), kw_only=True)  # run the command under this program
-    pre_kill: Sequence[str] = field(default=(), kw_only=True)  # run beside the tree before it is ended
-    secrets: Sequence[str] = field(default=(), kw_only=True)  # variables of ``env`` whose values the log must not hold
-    containers: bool = field(default=False, kw_only=True)  # it makes containers: control groups stay writable for it
+    pre_kill: Sequence[str] = field(default=(), kw_only=True)  # run before its process tree is killed
+    secrets: Sequence[str] = field(default=(), kw_only=True)  # variables of ``env`` whose values are masked in the log
+    containers: bool = field(default=False, kw_only=True)  # it starts containers: its control groups stay writable
     relay: bool = field(default=False, kw_only=True)  # stdout goes to a client of the keeper instead of the log
-    orphan_seconds: float | None = field(default=None, kw_only=True)  # a relay without a client is ended after them
+    orphan_seconds: float | None = field(default=None, kw_only=True)  # end a relay that has no client for so long
 
     def __post_init__(self) -> None:
         check_argv(self.argv)
@@ -47,16 +47,16 @@ class CommandSpec:
         if not self.argv or not self.argv[0]:
             raise InvalidInputError("argv is empty: name the program to run")
         for text in [*self.argv, *self.wrapper]:
-            check_argument(text, what="argument")
+            _check_argument(text, what="argument")
         for name, value in (self.env or {}).items():
             if not name or "=" in name or "\0" in name:
-                raise InvalidInputError(f"environment variable {name!r} has no usable name")
-            check_argument(value, what=f"environment variable {name}")
+                raise InvalidInputError(f"environment variable {name!r}: must have a name, without '=' and NUL")
+            _check_argument(value, what=f"environment variable {name}")
         for name in self.secrets:
             _check_secret(name, self.env or {})
         check_name(self.log_name, what="log name")
         if self.stdin_text is not None and (self.stdin or self.tty):
-            raise InvalidInputError("stdin is a text, a pipe or a terminal: choose one")
+            raise InvalidInputError("stdin is a text, a pipe or a terminal: choose one of stdin_text, stdin, tty")
 
     @property
     def bounds(self) -> Limits:
@@ -66,22 +66,22 @@ class CommandSpec:
         return dataclasses.replace(self.limits, wall_seconds=self.timeout)
 
     def within(self, defaults: Limits) -> CommandSpec:
-        """The same with ``defaults`` for the limits that it does not set itself."""
+        """The same spec, with ``defaults`` for the limits that it does not set."""
         if not (asked := defaults.asked()):
             return self
         limits = Limits.from_json({**asked, **self.bounds.asked()})
         return dataclasses.replace(self, limits=limits, timeout=None)
 
-    def plan(
+    def columns(
         self,
         *,
         inline: bool = False,
         worker: WorkerMark | None = None,
         closes_session: bool = False,
         artifacts: Sequence[str] = (),
-    ) -> CommandPlan:
-        """What the commands table has no other column for, with what the engine has to know."""
-        return CommandPlan(
+    ) -> SpecColumns:
+        """What the store keeps of it, with what the engine needs to know; ``from_command`` is the way back."""
+        plan = CommandPlan(
             inline=inline,
             worker=worker,
             closes_session=closes_session,
@@ -95,10 +95,20 @@ class CommandSpec:
             relay=self.relay,
             orphan_seconds=self.orphan_seconds,
         )
+        return {
+            "argv": self.argv,
+            "cwd": str(self.cwd) if self.cwd is not None else None,
+            "env": self.env,
+            "log_name": self.log_name,
+            "limits": self.bounds,
+            "stdin_text": self.stdin_text,
+            "tty": self.tty,
+            "plan": plan,
+        }
 
     @classmethod
     def from_command(cls, command: Command, env: Mapping[str, str], stdin_text: str | None = None) -> CommandSpec:
-        """The spec that a stored command was made from."""
+        """The spec of a stored command."""
         plan = command.plan
         return cls(
             command.argv,
@@ -121,15 +131,15 @@ class CommandSpec:
 
 def _check_secret(name: str, env: Mapping[str, str]) -> None:
     if name not in env:
-        raise InvalidInputError(f"secret {name!r} is no variable of the command: set it in env")
+        raise InvalidInputError(f"secret {name!r} is not a variable of the command: set it in env")
     if len(env[name].encode("utf-8", "surrogateescape")) < _SHORTEST_SECRET:
         raise InvalidInputError(
-            f"secret {name!r} has fewer than {_SHORTEST_SECRET} bytes: so short a text cannot be told from other output"
+            f"secret {name!r} has fewer than {_SHORTEST_SECRET} bytes: too short to mask without masking other output"
         )
 
 
-def check_argument(text: str, *, what: str) -> None:
-    """Refuse what the kernel cannot carry."""
+def _check_argument(text: str, *, what: str) -> None:
+    """Refuse what the kernel cannot pass to a program."""
     if not isinstance(text, str):
         raise InvalidInputError(f"{what} {text!r} must be text")
     if "\0" in text:
@@ -138,19 +148,3 @@ def check_argument(text: str, *, what: str) -> None:
         raise InvalidInputError(
             f"{what} {text[:40]!r}… is longer than {_MAX_ARGUMENT} bytes: pass it in a file or on stdin"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class CommandResult:
-    """What came of a command."""
-
-    command_id: int
-    status: CommandStatus
-    exit_code: int | None
-    log_path: Path
-    exit: ExitRecord = field(kw_only=True)
-
-    @property
-    def exit_reason(self) -> ExitReason:
-        """Why it ended."""
-        return self.exit.reason
