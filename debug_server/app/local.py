@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 from debug_server.config import GatewayConfig, Loaded, Place, find_place, load, load_runner, load_workers
 from debug_server.disk import check_trusted
-from debug_server.engine import LocalEngine, Sessions
 from debug_server.engine.foreground import ForegroundEngine
+from debug_server.engine.sessions import Sessions
 from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
-from debug_server.service.dry_runs import DryRuns
 from debug_server.service.foreground import ForegroundRuns
 from debug_server.store import MetadataStore, default_url, open_store
 from debug_server.store.address import is_postgres, sqlite_path
@@ -24,7 +23,9 @@ from debug_server.surfaces.cli.output import harmless
 from debug_server.telemetry import configure_logging, open_telemetry
 
 if TYPE_CHECKING:
+    from debug_server.engine.local import LocalEngine
     from debug_server.service import Service
+    from debug_server.service.dry_runs import DryRuns
     from debug_server.service.environments import Environments
     from debug_server.service.first_token import FirstToken
     from debug_server.service.machine import Machine
@@ -150,11 +151,15 @@ class Local:
     @property
     def dry_runs(self) -> DryRuns:
         """What would be run."""
+        from debug_server.service.dry_runs import DryRuns
+
         return DryRuns(settings=self.settings, open_store=lambda: self.store)
 
     @cached_property
     def engine(self) -> LocalEngine:
         """The queue's engine, not yet started."""
+        from debug_server.engine.local import LocalEngine  # its threads and schedules are of no use to a single run
+
         return LocalEngine(
             store=self.store, supervisor=self.supervisor, sessions=self.sessions, telemetry=self.telemetry
         )
