@@ -17,9 +17,9 @@ from benchmarks.figures import Figure, Result, Samples, Size, Skipped, added, at
 from benchmarks.packages import PYTEST, requirements
 from benchmarks.repository import Amounts, generate, git
 from debug_server.errors import EnvironmentBuildError
+from debug_server.model import LogChunk
 from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
 from debug_server.runner.environments.uv_builder import find_uv
-from debug_server.runner.log_chunk import LogChunk
 from debug_server.runner.settings import RunnerPaths
 from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from debug_server.server import ServeOptions, uvicorn_config
+from debug_server.app.server import ServeOptions, uvicorn_config
 
 
 async def get_command(request: Request) -> JSONResponse:

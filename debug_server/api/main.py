@@ -1,49 +1,19 @@
-"""``app`` and ``create_app``, for ASGI servers of one's own; ``debug-server serve`` is the server that comes along."""
+"""``app`` and ``create_app`` under the name that deployments know."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from functools import cache
+from typing import TYPE_CHECKING
 
-from debug_server.app import Local
-from debug_server.parts import NAMES, parts_of
-from debug_server.server import http_app, running
-from debug_server.surfaces.http import HttpApp
+from debug_server.app import asgi
+from debug_server.app.asgi import create_app
+
+if TYPE_CHECKING:
+    from debug_server.surfaces.http import HttpApp
 
 __all__ = ["app", "create_app"]  # noqa: F822 - app is made when it is asked for
 
 
-def create_app(context: Local | None = None) -> HttpApp:
-    """The application over ``context``, or over this directory's settings; its engine runs while it is served."""
-    local = context if context is not None else Local.open()
-
-    @asynccontextmanager
-    async def lifespan(served: HttpApp) -> AsyncGenerator[None, None]:
-        await asyncio.to_thread(local.engine.start)
-        try:
-            async with running(served):
-                yield
-        finally:
-            local.service.drain()
-            for part in served.state.parts:
-                part.drain()
-            served.state.followers.leave()
-            await asyncio.to_thread(local.engine.stop)
-            if context is None:
-                local.close()
-
-    return http_app(local, lifespan=lifespan, parts=parts_of(local, NAMES))
-
-
-@cache
-def _app() -> HttpApp:
-    return create_app()
-
-
 def __getattr__(name: str) -> HttpApp:
-    """``app``, made when it is first asked for: importing this module must not open a database."""
     if name == "app":
-        return _app()
+        return asgi.the_app()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

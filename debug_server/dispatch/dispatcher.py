@@ -14,9 +14,8 @@ from debug_server.dispatch.issue_event import IssueEvent, checked
 from debug_server.dispatch.programs import Program, call_program, find_program
 from debug_server.dispatch.routing import NoRoute, Route, routes
 from debug_server.dispatch.runs import SUBJECT, Place, queued_run, record, record_of_route
-from debug_server.engine import QueuedRun
 from debug_server.errors import ConfigurationError, ConflictError, InvalidInputError, NotFoundError
-from debug_server.model import Command, DueTime, NewEvent
+from debug_server.model import Command, DueTime, NewEvent, QueuedRun
 from debug_server.service import LOCAL, Service
 
 _LOG = logging.getLogger(__name__)

@@ -14,9 +14,7 @@ from debug_server.dispatch.programs import Program
 from debug_server.dispatch.repos_file import Repo
 from debug_server.dispatch.routing import Route
 from debug_server.dispatch.runners_file import PRIORITIES
-from debug_server.engine import QueuedRun
-from debug_server.model import SessionPlan
-from debug_server.runner.spec import CommandSpec
+from debug_server.model import CommandSpec, QueuedRun, SessionPlan
 
 SUBJECT = "dispatch"  # of the events of our commands, and the key of what we keep in their metadata
 _CALL_SECONDS = 10.0  # for a grpc runner's program to start and to tell, beside the call's own deadline

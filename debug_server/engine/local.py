@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,25 +20,22 @@ from debug_server.engine.forgotten import ForgottenClaims
 from debug_server.engine.housekeeping import Housekeeper
 from debug_server.engine.keeper_calls import KeeperCalls
 from debug_server.engine.probe import verdict
-from debug_server.engine.queued_run import QueuedRun, spec_columns
 from debug_server.engine.schedules import Scheduler
 from debug_server.engine.sessions import Sessions
 from debug_server.engine.settling import Settler
 from debug_server.engine.starting import CommandThreads
 from debug_server.errors import DebugServerError, StoreUnavailableError
 from debug_server.events import REPAIR_SECONDS, EventFeed
-from debug_server.model import Command, DueTime, NewEvent, Notice, Session, SessionStatus
+from debug_server.model import Command, CommandSpec, DueTime, NewEvent, Notice, QueuedRun, Session, SessionStatus
 from debug_server.ports import Telemetry
 from debug_server.runner.endings import UnrecordedEndError
 from debug_server.runner.launch import DetachedError
 from debug_server.runner.launcher import KeeperConnection
 from debug_server.runner.limits import Capabilities
 from debug_server.runner.recovery import Adopted, recover
-from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 from debug_server.store.commands import STARTED
-from debug_server.store.run_draft import RunDraft
 
 _LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_SECONDS = 1.0
@@ -122,7 +120,8 @@ class LocalEngine:
         add = partial(
             self._store.commands.add,
             session_id=session_id,
-            **spec_columns(spec, self._settings),
+            **self._bounded(spec).columns(closes_session=closes_session, artifacts=artifacts),
+            max_pending=self._settings.max_pending,
             priority=priority,
             queue_key=queue_key,
             key_limit=key_limit,
@@ -130,7 +129,6 @@ class LocalEngine:
             order_key=order_key,
             subject=subject,
             idempotency_key=idempotency_key,
-            plan=spec.plan(closes_session=closes_session, artifacts=artifacts),
             metadata=metadata,
             in_turn=True,
         )
@@ -178,11 +176,13 @@ class LocalEngine:
         self, steps: Sequence[QueuedRun | NewEvent], due: DueTime | None = None
     ) -> list[Command | NewEvent] | None:
         """Queue runs and tell events, all in one commit or none; see ``store.runs.add``."""
-        drafts = [self._draft(step) if isinstance(step, QueuedRun) else step for step in steps]
-        return self._store.runs.add(drafts, due=due)
+        bounded = [
+            replace(step, spec=self._bounded(step.spec)) if isinstance(step, QueuedRun) else step for step in steps
+        ]
+        return self._store.runs.add(bounded, max_pending=self._settings.max_pending, due=due)
 
-    def _draft(self, run: QueuedRun) -> RunDraft:
-        return RunDraft.of(**run.columns(), **spec_columns(run.spec, self._settings))
+    def _bounded(self, spec: CommandSpec) -> CommandSpec:
+        return spec.within(self._settings.limits)
 
     def cancel(self, command_id: int, message: str = "cancelled on request") -> Command:
         """End a command wherever it is; a terminal one is returned unchanged. Does not wait for the tree."""
@@ -359,10 +359,7 @@ class LocalEngine:
         if self._telemetry is not None:
             self._telemetry.observe("debug_server_queue_wait_seconds", waited)
         try:
-            session = self._store.sessions.get(command.session_id)
-            spec = CommandSpec.from_command(command, *self._store.commands.inputs(command.id))
-            lease = self._sessions.prepare(session)
-            request = self._sessions.environment(session, lease.path)
+            job = self._sessions.job(command)
         except StoreUnavailableError:
             self._settler.give_back(command)
             raise
@@ -371,7 +368,7 @@ class LocalEngine:
             self._sessions.conclude_unstarted(command)
             raise
         try:
-            self._supervisor.run_claimed(command, spec, lease, env_request=request, store_seconds=_NO_WAIT)
+            self._supervisor.pipeline.run(replace(job, store_seconds=_NO_WAIT))
         finally:
             self._conclude(command)
 

@@ -26,9 +26,20 @@ from debug_server.engine.lease_holders import ProcessLeases
 from debug_server.engine.own_places import OwnPlaces
 from debug_server.engine.workspace import SessionWorkspace, session_workspace
 from debug_server.errors import ConflictError, InvalidInputError, LeaseLostError, StoreUnavailableError
-from debug_server.model import Cleanup, Command, CommandStatus, Repository, Session, SessionPlan, SessionStatus
+from debug_server.model import (
+    Cleanup,
+    Command,
+    CommandSpec,
+    CommandStatus,
+    Repository,
+    Session,
+    SessionPlan,
+    SessionStatus,
+)
+from debug_server.ports import Lease
 from debug_server.runner import ownership
 from debug_server.runner.environments.request import EnvironmentRequest
+from debug_server.runner.planning import Job
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, build_pool_from_repository
@@ -230,6 +241,13 @@ class Sessions:
             groups=wanted.groups,
             extras=wanted.extras,
         )
+
+    def job(self, command: Command, lease: Lease | None = None) -> Job:
+        """How a claimed command is run: what from its row, where and with what from its session; ``lease`` if given."""
+        session = self._store.sessions.get(command.session_id)
+        spec = CommandSpec.from_command(command, *self._store.commands.inputs(command.id))
+        lease = lease or self.prepare(session)
+        return Job(command=command, spec=spec, lease=lease, env_request=self.environment(session, Path(lease.path)))
 
     def conclude(self, command: Command) -> None:
         """What a command asked for after its end: files to keep, its session to close; doing it twice is harmless.

@@ -2,12 +2,15 @@
 
 from debug_server.model.claims import Claim
 from debug_server.model.command import Command, CommandStatus, check_transition, status_for
+from debug_server.model.command_spec import CommandSpec
 from debug_server.model.exit import ExitReason, ExitRecord
 from debug_server.model.limits import Limits, parse_size
 from debug_server.model.lists import check_argv, check_list
-from debug_server.model.names import check_name
+from debug_server.model.log_chunk import LogChunk
+from debug_server.model.names import check_name, without_credentials
 from debug_server.model.new_command import NewCommand
 from debug_server.model.plans import BranchTreePlan, CommandPlan, EnvironmentPlan, SessionPlan, WorkerMark
+from debug_server.model.queued_run import QueuedRun
 from debug_server.model.records import (
     Artifact,
     ArtifactKind,
@@ -34,6 +37,7 @@ __all__ = [
     "Cleanup",
     "Command",
     "CommandPlan",
+    "CommandSpec",
     "CommandStatus",
     "DebuggerState",
     "DueTime",
@@ -42,9 +46,11 @@ __all__ = [
     "ExitReason",
     "ExitRecord",
     "Limits",
+    "LogChunk",
     "NewCommand",
     "NewEvent",
     "Notice",
+    "QueuedRun",
     "Repository",
     "Schedule",
     "Session",
@@ -60,4 +66,5 @@ __all__ = [
     "check_transition",
     "parse_size",
     "status_for",
+    "without_credentials",
 ]

@@ -1,4 +1,4 @@
-"""Names that become file names: checked once, at the edge."""
+"""Names that become file names, checked once, at the edge; and addresses as they may be shown."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from debug_server.errors import InvalidInputError
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def check_name(value: str, *, what: str) -> str:
@@ -17,3 +18,8 @@ def check_name(value: str, *, what: str) -> str:
             "use 1 to 128 letters, digits, '.', '_' or '-', starting with a letter or digit"
         )
     return value
+
+
+def without_credentials(text: str) -> str:
+    """An address, or a text with addresses in it, without the users and passwords of URLs."""
+    return _USERINFO.sub("", text)

@@ -9,24 +9,29 @@ from debug_server.model.limits import Limits
 from debug_server.model.plans import CommandPlan
 
 
-class NewCommand(TypedDict, total=False):
-    """Keywords of ``store.commands.add`` and ``RunDraft.of``; ``Draft.of`` has their defaults."""
+class SpecColumns(TypedDict, total=False):
+    """What the store keeps of a ``CommandSpec``."""
 
     argv: Required[Sequence[str]]
     cwd: str | None
     env: Mapping[str, str] | None
     log_name: str
     limits: Limits | None
+    stdin_text: str | None
+    tty: bool
+    plan: CommandPlan | None
+
+
+class NewCommand(SpecColumns, total=False):
+    """Keywords of ``store.commands.add``; ``Draft.of`` has their defaults."""
+
     priority: int
     queue_key: str | None
     key_limit: int  # how many with the queue_key may be under way at once
     key_bound: int | None  # how many of them may wait
     order_key: str | None  # those that have it start as they were added, each when the one before has ended
-    stdin_text: str | None
-    tty: bool
     idempotency_key: str | None  # of the session: a second command with it is the first
     subject: str | None  # carried by its events
-    plan: CommandPlan | None
     metadata: Mapping[str, Any] | None
     claim_owner: str | None  # claimed from the start, attempt 1
     in_turn: bool  # claimed only if nobody waits and nothing of its own is to be waited for

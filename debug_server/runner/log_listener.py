@@ -16,7 +16,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from debug_server.runner.log_chunk import ChunkDecoder, LogChunk
+from debug_server.model import LogChunk
+from debug_server.runner.log_chunk import ChunkDecoder
 from debug_server.runner.log_follow import LOOK_AGAIN_SECONDS
 from debug_server.runner.log_reader import READ_SIZE, LogCursor
 from debug_server.runner.log_watch import Signal, watch_log

@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Self
 
 from debug_server.errors import InvalidInputError
-from debug_server.runner.log_chunk import ChunkDecoder, LogChunk
+from debug_server.model import LogChunk
+from debug_server.runner.log_chunk import ChunkDecoder
 from debug_server.runner.log_follow import LogFollower
 from debug_server.runner.log_format import LogWriter
 from debug_server.runner.log_listener import ChunkCallback, LogListener, LogObservers, observe_log

@@ -59,7 +59,7 @@ class Pipeline:
         paths: RunnerPaths,
         pool: KeeperPool,
         planner: Planner,
-        environment_manager: EnvironmentManager | None,
+        environments: Callable[[], EnvironmentManager | None],
         telemetry: Telemetry | None = None,
     ) -> None:
         self._store = store
@@ -67,7 +67,7 @@ class Pipeline:
         self._pool = pool
         self._planner = planner
         self._preparation = Preparation(
-            environments=environment_manager, patches_dir=paths.patches_dir, base_env=planner.base_env
+            environments=environments, patches_dir=paths.patches_dir, base_env=planner.base_env
         )
         self._telemetry = telemetry
         self._endings = Endings(store)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from debug_server.errors import InvalidInputError
-from debug_server.model import Command, check_name
+from debug_server.model import Command, CommandSpec, check_name
 from debug_server.ports import Lease
 from debug_server.runner import child_environment
 from debug_server.runner.endings import STORE_SECONDS
@@ -22,7 +22,6 @@ from debug_server.runner.log_format import index_path
 from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.ownership import owner_file
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
-from debug_server.runner.spec import CommandSpec
 from debug_server.worktrees.patches import SessionPatch
 
 if TYPE_CHECKING:

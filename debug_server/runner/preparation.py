@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,7 +52,11 @@ class Preparation:
     """The stages before the start."""
 
     def __init__(
-        self, *, environments: EnvironmentManager | None, patches_dir: Path, base_env: Mapping[str, str]
+        self,
+        *,
+        environments: Callable[[], EnvironmentManager | None],
+        patches_dir: Path,
+        base_env: Mapping[str, str],
     ) -> None:
         self._environments = environments
         self._patches_dir = patches_dir
@@ -78,24 +82,23 @@ class Preparation:
         cancellation: Cancellation,
     ) -> tuple[EnvironmentHandle | None, dict[str, str]]:
         """The environment that was asked for, and its variables; it is not collected while ``stack`` is open."""
-        if self._environments is None or request is None:
+        if request is None or (environments := self._environments()) is None:
             return None, {}
         from debug_server.runner.environment import workspace_environment
 
         force = bool(getattr(lease, "needs_dependency_sync", False))
-        handle = self._environments.ensure(request, force=force, log=log, cancellation=cancellation)
+        handle = environments.ensure(request, force=force, log=log, cancellation=cancellation)
         stack.enter_context(handle.hold())
         if handle.build is not None:
             found = "reused" if handle.build.hit else f"built {len(handle.build.packages)} packages for"
             log.write(f"[debug-server] environment: {found} {handle.path.name} in {handle.build.seconds:.3f} s\n")
             if not handle.build.hit:
-                self._compile_later(handle)
+                self._compile_later(environments, handle)
         return handle, workspace_environment(handle, Path(lease.path), base_env=self._base_env)
 
-    def _compile_later(self, handle: EnvironmentHandle) -> None:
+    def _compile_later(self, environments: EnvironmentManager, handle: EnvironmentHandle) -> None:
         """Beside the command that needed the environment first: the ones after it start without compiling anything."""
-        assert self._environments is not None
-        thread = threading.Thread(target=_compile, args=(self._environments, handle), name="bytecode", daemon=True)
+        thread = threading.Thread(target=_compile, args=(environments, handle), name="bytecode", daemon=True)
         thread.start()
         self._compiling = [other for other in self._compiling if other.is_alive()] + [thread]
 

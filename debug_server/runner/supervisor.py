@@ -27,14 +27,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refuse('--dry-run needs --command "…"')
     if not options.dry_run and options.session is None:
         return _refuse("name a session with --session ID, or see a plan with --dry-run --command")
-    # Late: this shim is the one place of the package that may see the composition root.
-    from debug_server import app
+    # Late: this shim is one of the two below the composition root that may see it.
+    from debug_server.app import programs
 
+    place = {"config": options.config, "database_url": options.database_url}
     try:
-        with app.Local.open(config=options.config, database_url=options.database_url) as local:
-            if options.dry_run:
-                return app.print_plan(local, options.command, session_id=options.session)
-            return app.work_off(local, options.session, add=options.command)
+        if options.dry_run:
+            return programs.print_plan(options.command, session_id=options.session, **place)
+        return programs.work_off(options.session, add=options.command, **place)
     except DebugServerError as error:
         return _refuse(str(error))
     except KeyboardInterrupt:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from debug_server.errors import DebugServerError, InvalidInputError
-from debug_server.model import Command
+from debug_server.errors import InvalidInputError
+from debug_server.model import CommandSpec
 from debug_server.ports import CommandStore, Lease, Telemetry
-from debug_server.runner.endings import STORE_SECONDS
 from debug_server.runner.interrupts import held
 from debug_server.runner.launcher import KeeperPool
 from debug_server.runner.limits import plan_limits
@@ -20,15 +19,12 @@ from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.ownership import Owner
 from debug_server.runner.pipeline import Pipeline
 from debug_server.runner.planning import OBSERVER_SECONDS, Job, Planner, resolve_cwd
-from debug_server.runner.recovery import recover
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
-from debug_server.runner.spec import CommandResult, CommandSpec
+from debug_server.runner.spec import CommandResult
 from debug_server.worktrees.patches import SessionPatch
 
 if TYPE_CHECKING:
     from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
-
-_LOG = logging.getLogger(__name__)
 
 
 class WorkerSupervisor:
@@ -51,7 +47,7 @@ class WorkerSupervisor:
         self.settings = settings or RunnerSettings(paths)
         self.paths = paths
         self.store = metadata_store
-        self.environments = environment_manager
+        self._find_environments: Callable[[], EnvironmentManager | None] = lambda: environment_manager
         self.pool = KeeperPool(
             containment=self.settings.containment,
             spares=self.settings.spare_keepers,
@@ -62,7 +58,7 @@ class WorkerSupervisor:
             paths=paths,
             pool=self.pool,
             planner=Planner(self.settings, self.pool, base_env),
-            environment_manager=environment_manager,
+            environments=lambda: self.environments,
             telemetry=telemetry,
         )
         self._owner: Owner | None = None
@@ -77,19 +73,22 @@ class WorkerSupervisor:
         base_env: Mapping[str, str] | None = None,
         telemetry: Telemetry | None = None,
     ) -> WorkerSupervisor:
-        """With the environments that the settings name."""
-        from debug_server.runner.environment import EnvironmentManager
-
-        return cls(
+        """With the environments that the settings name, whose modules are loaded when the first one is needed."""
+        supervisor = cls(
             metadata_store=metadata_store,
             paths=settings.paths,
-            environment_manager=EnvironmentManager(
-                settings.paths.environments_dir, build_timeout=settings.environments.build_timeout
-            ),
+            environment_manager=None,
             base_env=base_env,
             settings=settings,
             telemetry=telemetry,
         )
+        supervisor._find_environments = partial(_environments, settings)
+        return supervisor
+
+    @cached_property
+    def environments(self) -> EnvironmentManager | None:
+        """The environments of commands; None where they have none."""
+        return self._find_environments()
 
     @property
     def owner(self) -> str:
@@ -109,28 +108,44 @@ class WorkerSupervisor:
         env_request: EnvironmentRequest | None = None,
         patch: SessionPatch | None = None,
         stream_observers: Sequence[ChunkCallback] | None = None,
-        terminal_size: Mapping[str, int] | None = None,
-        observer_seconds: float = OBSERVER_SECONDS,
         artifacts: Sequence[str] = (),
     ) -> CommandResult:
-        """Run one command to its end and return how it ended.
+        """Run one command to its end and return how it ended; without ``env_request`` in the session's environment."""
+        number = session_number(session_id)
+        return self.run_inline(
+            number,
+            spec,
+            lease,
+            env_request=env_request or self._default_request(number),
+            patch=patch,
+            observers=tuple(stream_observers or ()),
+            artifacts=artifacts,
+        )
+
+    def run_inline(
+        self,
+        session_id: int,
+        spec: CommandSpec,
+        lease: Lease,
+        *,
+        env_request: EnvironmentRequest | None = None,
+        patch: SessionPatch | None = None,
+        observers: Sequence[ChunkCallback] = (),
+        observer_seconds: float = OBSERVER_SECONDS,
+        terminal_size: Mapping[str, int] | None = None,
+        artifacts: Sequence[str] = (),
+    ) -> CommandResult:
+        """Add a command that is claimed from the start and run it to its end, in no other environment than asked for.
 
         The row is there before anything is tried and has its terminal state before this returns or raises. It keeps
         ``artifacts``, patterns of files to keep, for whoever carries on with the command should this process die.
         """
         with held():  # a row that was added has its end, and what was locked is free again
-            number = session_number(session_id)
             spec = spec.within(self.settings.limits)
             cwd = self.check(spec, lease)
             command = self.store.commands.add(
-                session_id=number,
-                argv=spec.argv,
-                cwd=str(spec.cwd) if spec.cwd is not None else None,
-                env=spec.env,
-                log_name=spec.log_name,
-                limits=spec.bounds,
-                tty=spec.tty,
-                plan=spec.plan(inline=True, artifacts=artifacts),
+                session_id=session_id,
+                **spec.columns(inline=True, artifacts=artifacts),
                 claim_owner=self.owner,
             )
             return self.pipeline.run(
@@ -138,9 +153,9 @@ class WorkerSupervisor:
                     command=command,
                     spec=spec,
                     lease=lease,
-                    env_request=env_request or self._default_request(command),
+                    env_request=env_request,
                     patch=patch,
-                    observers=tuple(stream_observers or ()),
+                    observers=observers,
                     terminal_size=terminal_size,
                     observer_seconds=observer_seconds,
                     cwd=cwd,
@@ -152,49 +167,12 @@ class WorkerSupervisor:
         plan_limits(spec.within(self.settings.limits).bounds, self.pool.capabilities, spec.require)
         return resolve_cwd(Path(lease.path), spec.cwd)
 
-    def run_claimed(
-        self,
-        command: Command,
-        spec: CommandSpec,
-        lease: Lease,
-        *,
-        env_request: EnvironmentRequest | None = None,
-        patch: SessionPatch | None = None,
-        stream_observers: Sequence[ChunkCallback] | None = None,
-        observer_seconds: float = OBSERVER_SECONDS,
-        store_seconds: float = STORE_SECONDS,
-    ) -> CommandResult:
-        """Run a command that this owner has claimed from the queue."""
-        return self.pipeline.run(
-            Job(
-                command=command,
-                spec=spec,
-                lease=lease,
-                env_request=env_request,
-                patch=patch,
-                observers=tuple(stream_observers or ()),
-                observer_seconds=observer_seconds,
-                store_seconds=store_seconds,
-            )
-        )
-
-    def settle_ended(self) -> list[Command]:
-        """Give the commands of dead processes that have ended meanwhile their end; those that go on are left alone."""
-        ended = []
-        for item in recover(self.store, self.paths, self.owner, ended_only=True):
-            try:
-                self.pipeline.follow_adopted(item.command, item.running, item.log_path)
-                ended.append(item.command)
-            except (DebugServerError, OSError) as error:  # when this process is gone the next one tries again
-                _LOG.warning("recovery_failed", extra={"command_id": item.command.id, "error": str(error)})
-        return ended
-
-    def _default_request(self, command: Command) -> EnvironmentRequest | None:
+    def _default_request(self, session_id: int) -> EnvironmentRequest | None:
         if self.environments is None:
             return None
         from debug_server.runner.environment import EnvironmentRequest
 
-        return EnvironmentRequest(name=str(command.session_id))
+        return EnvironmentRequest(name=str(session_id))
 
     def close(self) -> None:
         """Let the fork server go; running commands carry on under their keepers."""
@@ -211,6 +189,12 @@ class WorkerSupervisor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _environments(settings: RunnerSettings) -> EnvironmentManager:
+    from debug_server.runner.environment import EnvironmentManager
+
+    return EnvironmentManager(settings.paths.environments_dir, build_timeout=settings.environments.build_timeout)
 
 
 def session_number(session_id: int | str) -> int:

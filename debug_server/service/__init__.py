@@ -1,12 +1,38 @@
 """The verbs that every surface calls: one table of operations with their messages, scopes and idempotency.
 
 Imported by surfaces, ``dispatch``, ``tasks`` and ``app``. Asynchronous above, synchronous below: calls into the store
-and the engine go to threads here and nowhere else.
+and the engine go to threads here and nowhere else. Exports are loaded on first use: a run in the foreground, whose
+verbs are plain calls, must not pay for messages and operations.
 """
 
-from debug_server.service.caller import LOCAL, Caller
-from debug_server.service.errors_table import ERRORS, ErrorMapping, mapping_of
-from debug_server.service.operations import OPERATIONS, Operation
-from debug_server.service.service import Service
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from debug_server.service.caller import LOCAL, Caller
+    from debug_server.service.errors_table import ERRORS, ErrorMapping, mapping_of
+    from debug_server.service.operations import OPERATIONS, Operation
+    from debug_server.service.service import Service
+
+_HOMES = {
+    "ERRORS": "errors_table",
+    "LOCAL": "caller",
+    "OPERATIONS": "operations",
+    "Caller": "caller",
+    "ErrorMapping": "errors_table",
+    "Operation": "operations",
+    "Service": "service",
+    "mapping_of": "errors_table",
+}
 
 __all__ = ["ERRORS", "LOCAL", "OPERATIONS", "Caller", "ErrorMapping", "Operation", "Service", "mapping_of"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -26,6 +26,7 @@ from debug_server.service.operations import Operation
 from debug_server.service.outbox import OutboxVerbs
 from debug_server.service.own_runs import OwnRunVerbs
 from debug_server.service.own_user import OwnUser
+from debug_server.service.queue import QueueVerbs
 from debug_server.service.repositories import RepositoryVerbs
 from debug_server.service.runs import RunVerbs
 from debug_server.service.session_logs import SessionLogVerbs
@@ -80,6 +81,7 @@ class Service:
         self.health = HealthVerbs(shared)
         self.own_runs = OwnRunVerbs(shared)
         self.outbox = OutboxVerbs(shared)
+        self.queue = QueueVerbs(shared)
 
     @property
     def draining(self) -> bool:

@@ -3,65 +3,104 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from debug_server.errors import QueueFullError
-from debug_server.model import Command, DueTime, NewEvent, Notice
+from debug_server.model import Command, DueTime, NewEvent, Notice, QueuedRun
 from debug_server.store import claims as claims_table
 from debug_server.store import commands, event_log, schedules, sessions
+from debug_server.store.command_draft import Draft
 from debug_server.store.commands import PENDING, check_room
 from debug_server.store.connection import Transaction
 from debug_server.store.encoding import mapping_text
-from debug_server.store.run_draft import RunDraft
+from debug_server.store.sessions import SessionDraft
 from debug_server.store.table import Table, require
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checked:
+    """A run that was checked and encoded, before the transaction."""
+
+    run: QueuedRun
+    command: Draft
+    session: SessionDraft
+
+    @classmethod
+    def of(cls, run: QueuedRun, max_pending: int | None) -> _Checked:
+        return cls(
+            run=run,
+            command=Draft.of(
+                **run.spec.columns(closes_session=True, artifacts=run.artifacts),
+                priority=run.priority,
+                queue_key=run.queue_key,
+                key_limit=run.key_limit,
+                key_bound=run.key_bound,
+                order_key=run.order_key,
+                idempotency_key=run.idempotency_key,
+                subject=run.subject,
+                metadata=run.metadata,
+                max_pending=max_pending,
+            ),
+            session=SessionDraft.of(
+                repository_id=run.repository_id,
+                requested_by=run.requested_by,
+                owner_token_id=run.owner_token_id,
+                plan=run.place,
+                metadata=run.session_metadata,
+            ),
+        )
 
 
 class Runs(Table):
     """Sessions that exist for one command."""
 
     def add(
-        self, steps: Sequence[RunDraft | NewEvent], *, due: DueTime | None = None
+        self, steps: Sequence[QueuedRun | NewEvent], *, max_pending: int | None = None, due: DueTime | None = None
     ) -> list[Command | NewEvent] | None:
         """Queue runs and tell events in one commit: all of them or none. Returns the commands, and what was told.
 
-        A run whose queue is full is told of as its ``refused`` says. ConflictError when a claim is taken. With ``due``
+        A run whose queue is full, which is also so when ``max_pending`` wait in all, is told of as its ``refused``
+        says. ConflictError when a claim is taken. With ``due``
         that time is taken in the same commit, or None: another process did and nothing is done here.
         """
-        runs = [step for step in steps if isinstance(step, RunDraft)]
-        claims = [claim for run in runs for claim in run.claims]
+        checked = [_Checked.of(step, max_pending) if isinstance(step, QueuedRun) else step for step in steps]
+        runs = [step for step in checked if isinstance(step, _Checked)]
+        claims = [claim for item in runs for claim in item.run.claims]
         with self._database.write() as transaction:
             if claims:
                 claims_table.check(transaction, claims)
-            if any(run.command.bound is not None for run in runs):
+            if any(item.command.bound is not None for item in runs):
                 transaction.lock("queue")
             now = self._now()
             if due is not None and not schedules.take(transaction, now, due):
                 return None
-            added = [self._add_step(transaction, now, step) for step in steps]
+            added = [self._add_step(transaction, now, step) for step in checked]
         for item in added:
             self._announce(_notice(item))
         return added
 
-    def _add_step(self, transaction: Transaction, now: float, step: RunDraft | NewEvent) -> Command | NewEvent:
-        if isinstance(step, RunDraft):
+    def _add_step(self, transaction: Transaction, now: float, step: _Checked | NewEvent) -> Command | NewEvent:
+        if isinstance(step, _Checked):
             try:
                 check_room(transaction, step.command)
             except QueueFullError as error:
-                if step.refused is None:
+                if step.run.refused is None:
                     raise
-                step = step.refused(str(error))
+                step = step.run.refused(str(error))
             else:
                 return self._add_run(transaction, now, step)
         text = mapping_text(step.data, what="event data")
         event_log.append(transaction, now, step.kind, text, subject=step.subject)
         return step
 
-    def _add_run(self, transaction: Transaction, now: float, run: RunDraft) -> Command:
+    def _add_run(self, transaction: Transaction, now: float, checked: _Checked) -> Command:
+        run = checked.run
         require(transaction, "repositories", "repository", run.repository_id)
-        session = sessions.insert(transaction, now, run.session)
+        session = sessions.insert(transaction, now, checked.session)
         claims_table.insert(transaction, session.id, run.claims)
         if run.secrets:
             sessions.seal_secrets(transaction, self._sealer, session.id, run.secrets)
-        return commands.insert(transaction, now, self._sealer, session.id, run.command)
+        return commands.insert(transaction, now, self._sealer, session.id, checked.command)
 
 
 def _notice(added: Command | NewEvent) -> Notice:

@@ -15,9 +15,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from debug_server.errors import DebugServerError, WorkerNotReadyError, WorkerTimeoutError
-from debug_server.model import WorkerMark
+from debug_server.model import CommandSpec, WorkerMark
 from debug_server.runner.recovery import Adopted
-from debug_server.runner.spec import CommandSpec
 from debug_server.workers.attending import Logged, NotReadyError, attend, become_ready
 from debug_server.workers.backoff import Backoff, RestartBudget
 from debug_server.workers.changes import Changes, RequestCount

@@ -10,17 +10,16 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from debug_server.errors import DebugServerError
-from debug_server.model import ExitReason, ExitRecord, WorkerMark
+from debug_server.model import CommandSpec, ExitReason, ExitRecord, WorkerMark
 from debug_server.runner.endings import UnrecordedEndError
 from debug_server.runner.launch import DetachedError, RunningCommand, reconnect
 from debug_server.runner.planning import Job
 from debug_server.runner.recovery import Adopted
-from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.workers.channel import ChannelListener, RelayChannel
 from debug_server.workers.interface import WorkerExit
@@ -107,12 +106,7 @@ class WorkerRun:
         store, spec = self._runner.store, order.spec
         command = store.commands.add(
             session_id=order.session_id,
-            argv=spec.argv,
-            env=spec.env,
-            cwd=str(order.cwd),
-            log_name=spec.log_name,
-            limits=spec.bounds,
-            plan=spec.plan(inline=True, worker=order.mark),
+            **replace(spec, cwd=order.cwd).columns(inline=True, worker=order.mark),
             claim_owner=self._runner.owner,
         )
         self.command_id = command.id

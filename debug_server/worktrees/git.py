@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import resource
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from debug_server.errors import RemoteUnreachableError, ResourcesExhaustedError, UnknownCommitError, WorktreePoolError
+from debug_server.model import without_credentials
 
 ALLOWED_PROTOCOLS = ("file", "https", "http", "ssh", "git")
 DEFAULT_TIMEOUT = 120.0
@@ -86,7 +86,6 @@ _CORRUPT = (
     "failed to unpack tree",
     "unable to find",
 )
-_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +217,7 @@ def _finish(
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    text = _USERINFO.sub("", err.decode(errors="replace"))
+    text = without_credentials(err.decode(errors="replace"))
     return GitResult(returncode=process.returncode, stdout=out, stderr=text)
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from debug_server.disk import remove_tree
+from debug_server.model import without_credentials
 from debug_server.worktrees.locks import private_folder
 
 _NO_HEAD = "ref: refs/heads/none"
-_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 # checkStat=minimal and trustctime=false: across an overlay mount device, inode and ctime of an unchanged file differ,
 # and git would hash every file at the first status.
@@ -90,11 +89,6 @@ def empty_gitdir(folder: Path) -> Path:
             (fresh / "git").rename(git_dir)
         remove_tree(fresh)
     return git_dir
-
-
-def without_credentials(url: str) -> str:
-    """The address as it may be shown."""
-    return _USERINFO.sub("", url)
 
 
 def _remote(url: str | None) -> str:

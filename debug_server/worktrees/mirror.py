@@ -13,9 +13,9 @@ from pathlib import Path
 
 from debug_server.disk import make_private, remove_tree
 from debug_server.errors import InvalidInputError, RemoteUnreachableError, UnknownCommitError, WorktreePoolError
+from debug_server.model import without_credentials
 from debug_server.worktrees.foreign import NOBODY_ELSE, Trust, remote_view
 from debug_server.worktrees.git import ALLOWED_PROTOCOLS, GitPlace, GitResult, error_for, require, run_git
-from debug_server.worktrees.gitdir import without_credentials
 from debug_server.worktrees.locks import file_lock
 
 _FULL = re.compile(r"[0-9a-f]{40}")

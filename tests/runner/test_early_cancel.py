@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from debug_server.engine import LocalEngine
-from debug_server.model import CommandStatus, ExitReason
+from debug_server.model import CommandStatus, ExitReason, LogChunk
 from debug_server.runner import EnvironmentManager
 from debug_server.runner.environment import EnvironmentRequest
-from debug_server.runner.log_chunk import LogChunk
 from debug_server.runner.spec import CommandResult, CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.worktrees import SessionPatch

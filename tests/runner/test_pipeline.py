@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from debug_server.errors import CommandExecutionError
-from debug_server.model import CommandStatus, ExitReason, Limits
+from debug_server.model import CommandStatus, ExitReason, Limits, LogChunk
 from debug_server.runner.environment import EnvironmentRequest
-from debug_server.runner.log_chunk import LogChunk
 from debug_server.runner.settings import RunnerPaths
 from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor

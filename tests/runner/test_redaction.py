@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from debug_server.errors import InvalidInputError
 from debug_server.model import ExitReason, Limits
 from debug_server.runner.keeper.redaction import REDACTED, Redactor
 from debug_server.runner.spec import CommandSpec
-from debug_server.surfaces.cli.run import RunOptions, _spec
+from debug_server.surfaces.cli.run import command_spec
 from tests.running import Bench, python
 
 SECRET = "p4ss/with+signs.and$more"
@@ -114,7 +115,7 @@ def test_bytes_are_exact_without_a_secret(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("env", "names", "words"),
-    [({}, ["GONE"], "'GONE' is no variable"), ({"PIN": "123"}, ["PIN"], "fewer than 4 bytes")],
+    [({}, ["GONE"], "'GONE' is not a variable"), ({"PIN": "123"}, ["PIN"], "fewer than 4 bytes")],
 )
 def test_what_cannot_be_hidden_is_refused(env: dict[str, str], names: list[str], words: str) -> None:
     """A name without a value, and a value that stands in every second line."""
@@ -125,12 +126,12 @@ def test_what_cannot_be_hidden_is_refused(env: dict[str, str], names: list[str],
 def test_the_command_line_passes_a_secret_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """``run --secret NAME`` gives the command the variable, and a name that is not set is an error."""
     monkeypatch.setenv("API_PASS", SECRET)
-    options = RunOptions(argv=["true"], limits=Limits(), require=[], secrets=["API_PASS"], tty=False, quiet=True)
-    spec = _spec(options)
+    asked = partial(command_spec, ["true"], limits=Limits(), require=[], secrets=["API_PASS"], tty=False)
+    spec = asked()
     assert (spec.env, list(spec.secrets)) == ({"API_PASS": SECRET}, ["API_PASS"])
     monkeypatch.delenv("API_PASS")
     with pytest.raises(InvalidInputError, match="not set"):
-        _spec(options)
+        asked()
 
 
 def test_half_a_secret_is_held_over_a_pause(bench: Bench) -> None:

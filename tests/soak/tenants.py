@@ -19,8 +19,8 @@ from typing import NoReturn
 
 from debug_server.app import Local
 from debug_server.errors import CapacityExhaustedError, EnvironmentBuildError, LeaseLostError
-from debug_server.model import EnvironmentPlan, Limits
-from debug_server.surfaces.cli.run import CheckoutOptions, RunOptions, run_checkout
+from debug_server.model import CommandSpec, EnvironmentPlan
+from debug_server.surfaces.cli.run import CheckoutOptions, run_checkout
 from debug_server.worktrees import WorktreeLease
 from debug_server.worktrees.mount import list_mounts
 from tests.soak.workplace import LEASE_SECONDS, LONG_LEASE_SECONDS, Workplace, digest, what_is_missing
@@ -129,8 +129,8 @@ class Tenant:
         patch.write_bytes(self._place.patch())
         script = "test -f soak-requirements.txt && echo ready; sleep 0.1"
         status = run_checkout(
-            self._local,
-            RunOptions(argv=["sh", "-c", script], limits=Limits(), require=[], tty=False, quiet=True),
+            self._local.foreground,
+            CommandSpec(["sh", "-c", script], log_name="run"),
             CheckoutOptions(
                 repository=str(self._place.remote),
                 commit=self._commit(),
@@ -138,6 +138,7 @@ class Tenant:
                 environment=EnvironmentPlan(manifests=("soak-requirements.txt",)),
                 artifacts=[],
             ),
+            quiet=True,
         )
         if status != 0:
             self.complain(f"a run ended with status {status}")

@@ -9,9 +9,18 @@ from typing import Any
 import pytest
 
 from debug_server.errors import ConflictError, InvalidInputError
-from debug_server.model import Claim, Command, ExitReason, ExitRecord, Session, SessionStatus
+from debug_server.model import (
+    Claim,
+    Command,
+    CommandSpec,
+    ExitReason,
+    ExitRecord,
+    QueuedRun,
+    Session,
+    SessionPlan,
+    SessionStatus,
+)
 from debug_server.store import MetadataStore
-from debug_server.store.run_draft import RunDraft
 
 from .conftest import Clock
 
@@ -20,7 +29,7 @@ DONE = ExitRecord(reason=ExitReason.EXITED, exit_code=0)
 
 def add_run(store: MetadataStore, *claims: Claim, **more: Any) -> tuple[Session, Command]:
     """A command in a session of its own."""
-    added = store.runs.add([RunDraft.of(session_metadata={}, claims=claims, argv=["x"], **more)])
+    added = store.runs.add([QueuedRun(spec=CommandSpec(["x"]), place=SessionPlan(), claims=claims, **more)])
     assert added is not None
     (command,) = added
     assert isinstance(command, Command)

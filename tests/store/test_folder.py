@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from debug_server.app.server import check_folder
 from debug_server.errors import ConfigurationError
-from debug_server.server import check_folder
 from debug_server.store import MetadataStore
 
 

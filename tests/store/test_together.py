@@ -6,24 +6,23 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
 from debug_server.engine.cron import parse_rule
 from debug_server.engine.schedules import Planned, Scheduler
 from debug_server.errors import NotFoundError, QueueFullError
-from debug_server.model import Command, DueTime, NewEvent
+from debug_server.model import Command, CommandSpec, DueTime, NewEvent, QueuedRun, SessionPlan
 from debug_server.store import MetadataStore, open_store
-from debug_server.store.run_draft import RunDraft
 
 from .conftest import Clock
 
 TOLD = NewEvent(kind="dispatch.skipped", subject="dispatch", data={"reason": "no program"})
 
 
-def _run(key: str = "runner:a", **more: object) -> RunDraft:
-    fields: dict[str, object] = {"session_metadata": {}, "argv": ["x"], "queue_key": key, "subject": "dispatch", **more}
-    return RunDraft.of(max_pending=100, **fields)  # type: ignore[arg-type]
+def _run(key: str = "runner:a", **more: Any) -> QueuedRun:
+    return QueuedRun(spec=CommandSpec(["x"]), place=SessionPlan(), queue_key=key, subject="dispatch", **more)
 
 
 def _kinds(store: MetadataStore) -> list[str]:
@@ -33,9 +32,9 @@ def _kinds(store: MetadataStore) -> list[str]:
 def test_what_one_event_asks_for_is_there_as_a_whole_or_not_at_all(store: MetadataStore) -> None:
     """A step that fails leaves nothing of those before it; without it all are there, numbered as they were given."""
     with pytest.raises(NotFoundError):
-        store.runs.add([_run(), TOLD, _run(repository_id=99)])
+        store.runs.add([_run(), TOLD, _run(repository_id=99)], max_pending=100)
     assert (store.queue.depth(), store.sessions.page(), store.events.read()) == (0, [], [])
-    added = store.runs.add([_run(), TOLD, _run("runner:b")])
+    added = store.runs.add([_run(), TOLD, _run("runner:b")], max_pending=100)
     assert added is not None and added[1] == TOLD
     assert store.queue.depth() == len(store.sessions.page()) == 2
     assert _kinds(store) == ["command.pending", "dispatch.skipped", "command.pending"]
@@ -48,12 +47,12 @@ def test_a_full_queue_is_told_and_the_others_are_queued(store: MetadataStore) ->
         return NewEvent(kind="dispatch.refused", subject="dispatch", data={"reason": reason})
 
     bound = partial(_run, key_bound=1)
-    added = store.runs.add([bound(), bound(refused=refused), bound("runner:b")])
+    added = store.runs.add([bound(), bound(refused=refused), bound("runner:b")], max_pending=100)
     assert added is not None and [isinstance(item, Command) for item in added] == [True, False, True]
     assert isinstance(added[1], NewEvent) and "runner:a wait already" in added[1].data["reason"]
     assert _kinds(store) == ["command.pending", "dispatch.refused", "command.pending"]
     with pytest.raises(QueueFullError):
-        store.runs.add([bound("runner:c"), bound("runner:c")])
+        store.runs.add([bound("runner:c"), bound("runner:c")], max_pending=100)
     assert store.queue.depth() == 2
 
 
@@ -65,10 +64,10 @@ def test_a_due_time_is_taken_once_with_what_is_done_about_it(store: MetadataStor
     assert store.schedules.all()[0].next_at == now
     due = DueTime(schedule="dispatch:a", moment=now, since=now, next_at=now + timedelta(days=7))
     with pytest.raises(NotFoundError):
-        store.runs.add([_run(repository_id=99)], due=due)
+        store.runs.add([_run(repository_id=99)], max_pending=100, due=due)
     assert store.schedules.all()[0].next_at == now
-    assert store.runs.add([_run()], due=due) is not None
-    assert store.runs.add([_run()], due=due) is None
+    assert store.runs.add([_run()], max_pending=100, due=due) is not None
+    assert store.runs.add([_run()], max_pending=100, due=due) is None
     assert store.queue.depth() == 1
     store.schedules.set("dispatch:a", "Tue 08:00 UTC", now + timedelta(days=8))
     assert store.schedules.all()[0].next_at == now + timedelta(days=8)
@@ -87,7 +86,7 @@ def test_two_schedulers_on_one_store_act_once(database_url: str) -> None:
         def act(due: DueTime) -> None:
             nonlocal acted
             run = _run(requested_by=name, metadata={"due": due.moment.isoformat()})
-            acted += store.runs.add([run], due=due) is not None
+            acted += store.runs.add([run], max_pending=100, due=due) is not None
 
         with open_store(database_url) as store:
             scheduler = Scheduler(store, lambda: start)

@@ -14,10 +14,10 @@ import httpx
 import uvicorn
 
 from debug_server.app import Local
+from debug_server.app.server import ServeOptions, http_app, running, uvicorn_config
 from debug_server.config import WorkspacesConfig
 from debug_server.config.tasks import TasksConfig
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
-from debug_server.server import ServeOptions, http_app, running, uvicorn_config
 from debug_server.surfaces.http import HttpApp
 from debug_server.surfaces.http.tasks import TasksPart
 from debug_server.tasks import Tasks

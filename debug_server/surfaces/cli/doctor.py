@@ -5,7 +5,6 @@ from __future__ import annotations
 import typer
 
 from debug_server.surfaces.cli.invocation import invocation
-from debug_server.surfaces.cli.machine import examine
 from debug_server.surfaces.cli.output import Column, plain, write_line
 
 app = typer.Typer(add_completion=False)
@@ -23,7 +22,7 @@ def doctor(context: typer.Context) -> None:
     call = invocation(context)
     output = call.output()
     with call.programs.open_local() as local:
-        found = list(examine(local))
+        found = list(local.machine.examine())
     able = all(item.state != "failed" for item in found)
     if call.as_json:
         output.json({"can_run": able, "findings": plain(found)})

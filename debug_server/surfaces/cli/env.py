@@ -6,12 +6,9 @@ from typing import Annotated
 
 import typer
 
-from debug_server.errors import InvalidInputError
 from debug_server.model import parse_size
-from debug_server.runner.environment import EnvironmentManager
-from debug_server.runner.settings import RunnerSettings
 from debug_server.surfaces.cli.invocation import invocation
-from debug_server.surfaces.cli.output import Column, Output
+from debug_server.surfaces.cli.output import Column
 from debug_server.surfaces.cli.words import duration
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Shared environments on this machine.")
@@ -32,7 +29,7 @@ def list_all(context: typer.Context) -> None:
     """Every complete environment, the longest unused first."""
     call = invocation(context)
     with call.programs.open_local() as local:
-        call.output().table(_manager(local.settings).installed(), COLUMNS)
+        call.output().table(local.environments.installed(), COLUMNS)
 
 
 @app.command()
@@ -43,8 +40,12 @@ def verify(
     """Check every file; a damaged environment is served no more and built anew when it is needed."""
     call = invocation(context)
     with call.programs.open_local() as local:
-        manager = _manager(local.settings)
-        damaged = _verify(manager, which or [], call.output())
+        damaged = False
+        for item, wrong in local.environments.verify(which or []):
+            damaged = damaged or bool(wrong)
+            lines = [f"  {path} {what}" for path, what in sorted(wrong.items())]
+            text = "\n".join([f"{item.key} is {'damaged' if wrong else 'whole'}", *lines])
+            call.output().say(text, {"key": item.key, "damaged": wrong})
     raise typer.Exit(DAMAGED if damaged else 0)
 
 
@@ -57,35 +58,11 @@ def gc(
     """Remove environments by last use and size, never one that is in use."""
     call = invocation(context)
     with call.programs.open_local() as local:
-        wanted = local.settings.environments
-        seconds = duration(idle, flag="--idle")
-        found = _manager(local.settings).collect_garbage(
-            max_idle=wanted.idle_seconds if seconds is None else seconds,
-            max_bytes=wanted.budget if budget is None else parse_size(budget),
+        found = local.environments.collect(
+            max_idle=duration(idle, flag="--idle"), max_bytes=None if budget is None else parse_size(budget)
         )
     freed = f"{found.freed_bytes / (1 << 20):.1f} MiB freed, {found.kept_bytes / (1 << 20):.1f} MiB kept"
     call.output().say(f"{len(found.removed)} environments removed, {freed}", found)
-
-
-def _manager(settings: RunnerSettings) -> EnvironmentManager:
-    settings.paths.prepare()
-    return EnvironmentManager(settings.paths.environments_dir, build_timeout=settings.environments.build_timeout)
-
-
-def _verify(manager: EnvironmentManager, which: list[str], output: Output) -> bool:
-    known = manager.installed()
-    for name in which:
-        if not any(name == item.key or name in item.names for item in known):
-            raise InvalidInputError(f"there is no environment {name!r}: `debug-server env list` shows them")
-    damaged = False
-    for item in known:
-        if not which or item.key in which or set(item.names) & set(which):
-            wrong = manager.verify(item.fingerprint)
-            damaged = damaged or bool(wrong)
-            lines = [f"  {path} {what}" for path, what in sorted(wrong.items())]
-            text = "\n".join([f"{item.key} is {'damaged' if wrong else 'whole'}", *lines])
-            output.say(text, {"key": item.key, "damaged": wrong})
-    return damaged
 
 
 def _age(seconds: float) -> str:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError, UnavailableError
-from debug_server.surfaces.cli import background
+from debug_server.service import background
 from debug_server.surfaces.cli.connection import DEFAULT_GRPC_PORT as _DEFAULT_PORT
 from debug_server.surfaces.cli.connection import grpc_token
 from debug_server.surfaces.cli.grpc import places_of

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from debug_server.errors import ConfigurationError
-from debug_server.surfaces.cli import background
-from debug_server.surfaces.cli.background import Places
+from debug_server.service import background
+from debug_server.service.background import Places
 from debug_server.surfaces.cli.invocation import Invocation, invocation
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def status(context: typer.Context) -> None:
 def places_of(call: Invocation) -> Places:
     """The files of this machine's server."""
     with call.programs.open_local() as local:
-        return Places(lock=local.server_lock_path, log=local.settings.paths.artifacts_root / "server.log")
+        return Places(lock=local.server_lock_path, log=local.data_folder / "server.log")
 
 
 def _ensure_configuration(output: Output) -> None:
@@ -90,8 +90,8 @@ def _prepare(call: Invocation, output: Output) -> None:
     folder = configuration_folder()
     read_configuration(folder.path, owners=folder.owners)
     with call.programs.open_local() as local:
-        if not any(token.revoked_at is None for token in local.store.tokens.page()):
-            _, secret = local.store.tokens.create("admin", ["admin"])
+        if local.first_token.is_missing():
+            secret = local.first_token.make()
             output.say(f"admin token, shown this once: {secret}", {"token": secret})
 
 

@@ -100,15 +100,14 @@ class LocalBackend:
     def close(self) -> None:
         """Let go; what runs goes on."""
         if self._working:
-            self._local.engine.stop()
+            self._local.service.queue.stop()
         self._stack.close()
 
     def _work_for(self, operation: str) -> None:
         if self._working or any(part in operation for part in _WITHOUT_ENGINE):
             return
         self._working = True
-        for command_id in self._local.engine.start():  # one that ended while nobody looked says so in a moment
-            self._local.engine.wait(command_id, _SETTLE_SECONDS)
+        self._local.service.queue.start(settle_seconds=_SETTLE_SECONDS)
 
     def __enter__(self) -> LocalBackend:
         return self

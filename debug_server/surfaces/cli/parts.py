@@ -1,4 +1,4 @@
-"""What the command line needs of the composition root."""
+"""What the command line needs of the composition root: the service, and the members of it that work in this process."""
 
 from __future__ import annotations
 
@@ -9,43 +9,39 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:  # a command that speaks to a server, or prints help, loads none of this
     from pathlib import Path
 
-    from debug_server.engine import LocalEngine, Sessions
-    from debug_server.runner.settings import RunnerSettings
-    from debug_server.runner.worker import WorkerSupervisor
     from debug_server.service import Service
-    from debug_server.store import MetadataStore
+    from debug_server.service.environments import Environments
+    from debug_server.service.first_token import FirstToken
+    from debug_server.service.foreground import ForegroundRuns
+    from debug_server.service.machine import Machine
 
 
 class LocalParts(Protocol):
-    """The parts on this machine."""
+    """The parts on this machine, each made when it is first used."""
 
     @property
-    def settings(self) -> RunnerSettings:
-        """As configured."""
-
-    @property
-    def store(self) -> MetadataStore:
-        """Opened on first use."""
+    def data_folder(self) -> Path:
+        """Where this machine's server keeps everything."""
 
     @property
     def server_lock_path(self) -> Path:
         """What the one server of the store holds locked."""
 
     @property
-    def sessions(self) -> Sessions:
-        """Workspaces of registered repositories."""
+    def foreground(self) -> ForegroundRuns:
+        """Runs in this process."""
 
     @property
-    def supervisor(self) -> WorkerSupervisor:
-        """With virtual environments."""
+    def environments(self) -> Environments:
+        """Shared environments."""
 
     @property
-    def bare_supervisor(self) -> WorkerSupervisor:
-        """Without."""
+    def machine(self) -> Machine:
+        """What this machine can do."""
 
     @property
-    def engine(self) -> LocalEngine:
-        """The queue's engine, not yet started."""
+    def first_token(self) -> FirstToken:
+        """The token of a new server."""
 
     @property
     def service(self) -> Service:

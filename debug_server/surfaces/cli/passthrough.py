@@ -16,16 +16,10 @@ from types import FrameType
 from typing import Any
 
 from debug_server.errors import KeeperError
-from debug_server.runner.launch import run_dir_for
-from debug_server.runner.launcher import KeeperConnection
-from debug_server.runner.log_chunk import LogChunk
-from debug_server.runner.settings import RunnerPaths
-from debug_server.store import MetadataStore
+from debug_server.model import LogChunk
+from debug_server.service.foreground import CommandInput
 
 _PIECE = 1 << 16
-FOR_EVER = 365 * 86400.0  # the child reads when it likes, and so does whoever reads us
-
-
 _SAID_BYTES = 1 << 16  # longer than any reason
 
 
@@ -78,10 +72,10 @@ def wants_stdin() -> bool:
 
 
 @contextlib.contextmanager
-def forwarded_stdin(store: MetadataStore, paths: RunnerPaths, session_id: int, *, tty_mode: bool) -> Iterator[None]:
-    """Feed our stdin to the session's first command while the block runs; raw and resizing on a terminal."""
+def forwarded_stdin(connect: Callable[[], CommandInput | None], *, tty_mode: bool) -> Iterator[None]:
+    """Feed our stdin to a command while the block runs; raw and resizing on a terminal."""
     stop_read, stop_write = os.pipe()
-    feeder = _Feeder(store, paths, session_id, stop_read)
+    feeder = _Feeder(connect, stop_read)
     with _raw_terminal() if tty_mode and os.isatty(0) else contextlib.nullcontext():
         previous: Any = signal.signal(signal.SIGWINCH, feeder.resize) if tty_mode else None
         thread = threading.Thread(target=feeder.run, name="stdin", daemon=True)
@@ -108,41 +102,32 @@ def _raw_terminal() -> Iterator[None]:
 
 
 class _Feeder:
-    def __init__(self, store: MetadataStore, paths: RunnerPaths, session_id: int, stop: int) -> None:
-        self._store, self._paths, self._session_id, self._stop = store, paths, session_id, stop
-        self._connection: KeeperConnection | None = None
+    def __init__(self, connect: Callable[[], CommandInput | None], stop: int) -> None:
+        self._connect, self._stop = connect, stop
+        self._input: CommandInput | None = None
 
     def run(self) -> None:
         """Wait for the command to start, then feed it until our stdin or the command ends."""
         with contextlib.suppress(KeeperError):  # the command has ended: nobody reads any more
-            self._connection = self._connect()
-            if self._connection is not None:
-                self._feed(self._connection)
+            while self._input is None:
+                if select.select([self._stop], [], [], 0.01)[0]:
+                    return
+                self._input = self._connect()
+            self._feed(self._input)
 
     def resize(self, _: int, __: FrameType | None) -> None:
         """Pass our window's size on."""
-        if self._connection is not None:
+        if self._input is not None:
             with contextlib.suppress(KeeperError):
-                self._connection.send({"op": "resize", **terminal_size()})
+                self._input.resize(terminal_size())
 
-    def _connect(self) -> KeeperConnection | None:
-        while not select.select([self._stop], [], [], 0.01)[0]:
-            for command in self._store.commands.in_session(self._session_id):
-                if command.status == "running":
-                    run_dir = run_dir_for(self._paths.keepers_dir, command.id, command.attempt)
-                    with contextlib.suppress(KeeperError):
-                        return KeeperConnection.connect(run_dir)
-        return None
-
-    def _feed(self, connection: KeeperConnection) -> None:
-        number = 0
+    def _feed(self, to: CommandInput) -> None:
         while True:
             ready, _, _ = select.select([0, self._stop], [], [])
             if self._stop in ready:
                 return
             data = os.read(0, _PIECE)
             if not data:
-                connection.request({"op": "close_stdin"})
+                to.close()
                 return
-            number += 1
-            connection.write_stdin(str(number), data, timeout=FOR_EVER)
+            to.write(data)

@@ -14,7 +14,7 @@ from debug_server.surfaces.cli.outcome import size_text
 from debug_server.surfaces.cli.output import harmless, write_line
 
 if TYPE_CHECKING:
-    from debug_server.engine.purge import Survey
+    from debug_server.service.data_folder import Survey
 
 app = typer.Typer(add_completion=False)
 
@@ -30,13 +30,13 @@ def purge(
     Shows first what would be ended and removed. A PostgreSQL database, and folders that are configured to lie
     outside the data folder, stay.
     """
-    from debug_server.engine.purge import purge as remove
-    from debug_server.engine.purge import survey
+    from debug_server.service.data_folder import purge as remove
+    from debug_server.service.data_folder import survey
 
     call = invocation(context)
     if folder is None:
         with call.programs.open_local() as local:
-            folder = local.settings.paths.artifacts_root
+            folder = local.data_folder
     found = survey(folder)
     if not call.as_json:
         for line in _lines(found):

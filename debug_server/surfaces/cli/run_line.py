@@ -25,7 +25,7 @@ from debug_server.surfaces.cli.limit_options import (
 )
 from debug_server.surfaces.cli.outcome import FAILURE
 from debug_server.surfaces.cli.output import harmless
-from debug_server.surfaces.cli.run import CheckoutOptions, RunOptions, run_command_line
+from debug_server.surfaces.cli.run import CheckoutOptions, command_spec, run_command_line
 from debug_server.surfaces.cli.secret_options import Secrets
 from debug_server.surfaces.cli.words import limits, listed
 
@@ -71,14 +71,13 @@ def run(
             file_size=file_size,
             output=output,
         )
-        options = RunOptions(
-            argv=argv, limits=bounds, require=listed(require), secrets=secret or [], tty=tty, quiet=quiet
-        )
+        command = command_spec(argv, limits=bounds, require=listed(require), secrets=secret or [], tty=tty)
         checkout = _checkout(repo, commit, patch, wanted_environment(manifest, python, extra, group), artifact or [])
     except DebugServerError as error:
         typer.echo(harmless(f"debug-server: {error}"), err=True)
         raise typer.Exit(FAILURE) from error
-    raise typer.Exit(run_command_line(invocation(context).programs.open_local, options, checkout))
+    open_local = invocation(context).programs.open_local
+    raise typer.Exit(run_command_line(open_local, command, checkout, quiet=quiet))
 
 
 def _checkout(

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from debug_server.disk import list_mounts
-from debug_server.engine.purge import survey
 from debug_server.errors import InvalidInputError
+from debug_server.service.data_folder import survey
 from tests.runner.environment_support import make_wheel
 from tests.running import ROOT, carrying, eventually, new_mark
 from tests.worktrees.places import make_remote

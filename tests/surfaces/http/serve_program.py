@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from debug_server.app.server import ServeOptions, serve
 from debug_server.config import ServerConfig
 from debug_server.errors import DebugServerError
-from debug_server.server import ServeOptions, serve
 from debug_server.telemetry import configure_logging
 from tests.surfaces.http.serving import open_local
 

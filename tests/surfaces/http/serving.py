@@ -16,9 +16,9 @@ import uvicorn
 from websockets.sync.client import ClientConnection, connect
 
 from debug_server.app import Local
-from debug_server.parts import parts_of
+from debug_server.app.parts import parts_of
+from debug_server.app.server import ServeOptions, uvicorn_config
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
-from debug_server.server import ServeOptions, uvicorn_config
 from debug_server.surfaces.http import HttpSettings, create_http_app
 from tests.running import ROOT, eventually
 from tests.worktrees.places import small_remote

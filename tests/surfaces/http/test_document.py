@@ -15,7 +15,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from starlette.routing import Route, WebSocketRoute
 
-from debug_server.parts import TASKS
+from debug_server.app.parts import TASKS
 from debug_server.service import OPERATIONS
 from debug_server.surfaces.http.openapi import SPECIALS, document
 from debug_server.surfaces.http.routes import ROUTES

@@ -17,8 +17,8 @@ from typing import Any
 import httpx
 import pytest
 
+from debug_server.app.server import ServeOptions, serve
 from debug_server.errors import ConfigurationError
-from debug_server.server import ServeOptions, serve
 from tests.running import eventually, lasting_port
 from tests.surfaces.http.serving import SECONDS, Process, answered, open_local, refused
 from tests.surfaces.http.test_disconnects import TRANSPORTS, WRITER

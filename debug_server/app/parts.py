@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from debug_server.ports import Part
 
 if TYPE_CHECKING:
-    from debug_server.app import Local
+    from debug_server.app.local import Local
     from debug_server.dispatch.governor import Governor
 
 API, TASKS, DISPATCH, GATEWAY, WORKERS = "api", "tasks", "dispatch", "gateway", "workers"

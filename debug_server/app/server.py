@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import debug_server
-from debug_server.app import Local
+from debug_server.app.local import Local
+from debug_server.app.parts import API, GATEWAY, NAMES, has_gateway, parts_of
 from debug_server.errors import ConfigurationError, EngineBusyError
-from debug_server.parts import API, GATEWAY, NAMES, has_gateway, parts_of
 from debug_server.ports import Part
 from debug_server.runner.live_commands import live_commands
 from debug_server.runner.open_files import connection_room, raise_limit
@@ -53,7 +53,6 @@ _ENGINE_SECONDS = 1.0  # for what is about to end by itself
 _FOLDER_MARK = "folder"  # in the artifacts folder
 _SWITCH_SECONDS = 0.0005
 _GRPC_SHARE = 4  # gRPC holds its connections itself: one in so many is its
-ADMIN_NAME = "admin"
 ADDRESSES = "server.json"  # beside the server's lock, which says whether it is still true
 OWN_SOCKET = "server.sock"  # beside the server's lock; HTTP for the server's own user
 
@@ -136,8 +135,7 @@ def _serve(local: Local, options: ServeOptions, say: Callable[[str], None]) -> f
         try:
             run = _Run(local, options, listener, own)
             if first:  # not before the port is ours: whoever starts again with another is shown it then
-                _, secret = local.store.tokens.create(ADMIN_NAME, ["admin"])
-                say(f"admin token, shown this once: {secret}")
+                say(f"admin token, shown this once: {local.first_token.make()}")
             return asyncio.run(run.until_signal(say))
         finally:
             local.engine.stop(grace=_ENGINE_SECONDS)
@@ -206,7 +204,7 @@ def _admit(local: Local, options: ServeOptions) -> bool:
         from debug_server.gateway import refuse_insecure
 
         refuse_insecure(local.gateway_config.value, options.host)
-    if any(token.revoked_at is None for token in local.store.tokens.page()):
+    if not local.first_token.is_missing():
         return False
     if not is_loopback(options.host) and options.tls_cert is None:
         raise ConfigurationError(

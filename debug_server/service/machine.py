@@ -13,16 +13,14 @@ from pathlib import Path
 
 from debug_server.engine import SessionWorkspace
 from debug_server.errors import DebugServerError
-from debug_server.model import Limits, SessionPlan
+from debug_server.model import CommandSpec, Limits, SessionPlan
 from debug_server.model.extras import install_command
 from debug_server.runner.environments.builders import CONDA_PROGRAMS
 from debug_server.runner.environments.uv_builder import find_uv
 from debug_server.runner.limits import REQUIRE_NAMES, Capabilities, plan_limits
 from debug_server.runner.settings import RunnerPaths, RunnerSettings, shell_command
-from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
-from debug_server.store import open_store
-from debug_server.surfaces.cli.parts import LocalParts
+from debug_server.store import MetadataStore, open_store
 from debug_server.worktrees.git import run_git
 from debug_server.worktrees.overlay import why_overlay_fails
 
@@ -52,15 +50,66 @@ class Finding:
     remedy: str | None = None
 
 
-def examine(local: LocalParts) -> Iterator[Finding]:
-    """Every finding, each as soon as it is known."""
-    yield Finding(area="machine", name="python", state="ok", detail=f"{platform.python_version()} at {sys.executable}")
-    yield Finding(area="machine", name="kernel", state="ok", detail=f"{platform.system()} {platform.release()}")
-    yield from _store(local)
-    yield from _processes(local)
-    yield from _workspaces(local)
-    yield from _environments()
-    yield from _optional()
+class Machine:
+    """Looks at each thing that commands need."""
+
+    def __init__(
+        self,
+        *,
+        settings: RunnerSettings,
+        open_store: Callable[[], MetadataStore],
+        capabilities: Callable[[], Capabilities],
+    ) -> None:
+        self._settings = settings
+        self._open_store = open_store
+        self._capabilities = capabilities
+
+    def examine(self) -> Iterator[Finding]:
+        """Every finding, each as soon as it is known."""
+        python = f"{platform.python_version()} at {sys.executable}"
+        yield Finding(area="machine", name="python", state="ok", detail=python)
+        yield Finding(area="machine", name="kernel", state="ok", detail=f"{platform.system()} {platform.release()}")
+        yield from self._store()
+        yield from self._processes()
+        yield from _workspaces(self._settings)
+        yield from _environments()
+        yield from _optional()
+
+    def _store(self) -> Iterator[Finding]:
+        def opened() -> str:
+            store = self._open_store()
+            return f"{store.address}, {store.events.last()} events"
+
+        def space() -> str:
+            self._settings.paths.prepare()
+            root = self._settings.paths.artifacts_root
+            return f"{shutil.disk_usage(root).free >> 20} MiB free in {root.resolve()}"
+
+        yield _attempt("store", "database", opened, "set DEBUG_SERVER_DB_URL to a database that this user can write")
+        yield _attempt("store", "disk", space, "set paths.artifacts to a folder that this user can write")
+        installed = importlib.util.find_spec("psycopg") is not None
+        yield _optional_one("store", "postgresql", installed, "psycopg", install_command("postgres"))
+
+    def _processes(self) -> Iterator[Finding]:
+        yield _attempt(
+            "commands", "run", lambda: _trial_run(self._settings), "see the reason; nothing can run without it"
+        )
+        try:
+            found = self._capabilities()
+        except DebugServerError as error:
+            yield Finding(area="commands", name="containment", state="failed", detail=str(error), remedy=_DELEGATE)
+            return
+        held = found.mechanism.startswith("cgroup")
+        controllers = ", ".join(sorted(found.controllers)) or "no controllers"
+        namespaces = ", ".join(sorted(found.namespaces)) or "none"
+        yield Finding(
+            area="commands",
+            name="containment",
+            state="ok" if held else "degraded",
+            detail=f"{found.mechanism} ({controllers}); own namespaces: {namespaces}",
+            remedy=None if held else _DELEGATE,
+        )
+        yield from _limits(found)
 
 
 def _attempt(area: str, name: str, probe: Callable[[], str], remedy: str) -> Finding:
@@ -68,40 +117,6 @@ def _attempt(area: str, name: str, probe: Callable[[], str], remedy: str) -> Fin
         return Finding(area=area, name=name, state="ok", detail=probe())
     except (DebugServerError, OSError) as error:
         return Finding(area=area, name=name, state="failed", detail=str(error), remedy=remedy)
-
-
-def _store(local: LocalParts) -> Iterator[Finding]:
-    def opened() -> str:
-        return f"{local.store.address}, {local.store.events.last()} events"
-
-    def space() -> str:
-        local.settings.paths.prepare()
-        root = local.settings.paths.artifacts_root
-        return f"{shutil.disk_usage(root).free >> 20} MiB free in {root.resolve()}"
-
-    yield _attempt("store", "database", opened, "set DEBUG_SERVER_DB_URL to a database that this user can write")
-    yield _attempt("store", "disk", space, "set paths.artifacts to a folder that this user can write")
-    installed = importlib.util.find_spec("psycopg") is not None
-    yield _optional_one("store", "postgresql", installed, "psycopg", install_command("postgres"))
-
-
-def _processes(local: LocalParts) -> Iterator[Finding]:
-    yield _attempt("commands", "run", lambda: _trial_run(local.settings), "see the reason; nothing can run without it")
-    try:
-        found = local.bare_supervisor.pool.capabilities
-    except DebugServerError as error:
-        yield Finding(area="commands", name="containment", state="failed", detail=str(error), remedy=_DELEGATE)
-        return
-    held = found.mechanism.startswith("cgroup")
-    controllers = ", ".join(sorted(found.controllers)) or "no controllers"
-    yield Finding(
-        area="commands",
-        name="containment",
-        state="ok" if held else "degraded",
-        detail=f"{found.mechanism} ({controllers}); own namespaces: {', '.join(sorted(found.namespaces)) or 'none'}",
-        remedy=None if held else _DELEGATE,
-    )
-    yield from _limits(found)
 
 
 def _trial_run(settings: RunnerSettings) -> str:
@@ -138,10 +153,10 @@ def _limits(found: Capabilities) -> Iterator[Finding]:
         )
 
 
-def _workspaces(local: LocalParts) -> Iterator[Finding]:
+def _workspaces(settings: RunnerSettings) -> Iterator[Finding]:
     yield _attempt("workspaces", "git", lambda: run_git("--version").stdout.decode().strip(), "install git")
     try:
-        reason = why_overlay_fails(local.settings.paths.artifacts_root)
+        reason = why_overlay_fails(settings.paths.artifacts_root)
     except OSError as error:
         reason = str(error)
     remedy = "run as root on a filesystem that can carry overlays, for workspaces in a millisecond"

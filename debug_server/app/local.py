@@ -1,4 +1,4 @@
-"""The composition root: settings in, wired parts out; the only module that sees all layers."""
+"""Everything on one machine, wired as the settings say."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ from typing import TYPE_CHECKING
 
 from debug_server.config import GatewayConfig, Loaded, Place, find_place, load, load_runner, load_workers
 from debug_server.disk import check_trusted
-from debug_server.engine import LocalEngine, Sessions
+from debug_server.engine.foreground import ForegroundEngine
+from debug_server.engine.sessions import Sessions
 from debug_server.runner.settings import RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
+from debug_server.service.foreground import ForegroundRuns
 from debug_server.store import MetadataStore, default_url, open_store
 from debug_server.store.address import is_postgres, sqlite_path
 from debug_server.surfaces.cli.output import harmless
-from debug_server.surfaces.cli.sessions import print_plan, work_off
 from debug_server.telemetry import configure_logging, open_telemetry
 
 if TYPE_CHECKING:
+    from debug_server.engine.local import LocalEngine
     from debug_server.service import Service
+    from debug_server.service.dry_runs import DryRuns
+    from debug_server.service.environments import Environments
+    from debug_server.service.first_token import FirstToken
+    from debug_server.service.machine import Machine
     from debug_server.workers.spec import WorkerSpec
     from debug_server.workers.workers import Workers
-
-__all__ = ["Local", "print_plan", "work_off"]
 
 
 class Local:
@@ -98,35 +102,64 @@ class Local:
 
     @cached_property
     def supervisor(self) -> WorkerSupervisor:
-        """Runs commands in the calling thread, with the environments of the settings."""
+        """Runs commands on this machine."""
         return WorkerSupervisor.from_settings(
             metadata_store=self.store, settings=self.settings, telemetry=self.telemetry
         )
 
     @cached_property
-    def bare_supervisor(self) -> WorkerSupervisor:
-        """The same without virtual environments: commands see the caller's own PATH."""
-        return WorkerSupervisor(
-            metadata_store=self.store,
-            paths=self.settings.paths,
-            environment_manager=None,
+    def sessions(self) -> Sessions:
+        """Workspaces of registered repositories."""
+        return Sessions.of(self.store, self.settings, process=lambda: self.supervisor.owner)
+
+    @cached_property
+    def foreground(self) -> ForegroundRuns:
+        """Runs in this process, in the thread that calls."""
+        engine = ForegroundEngine(store=self.store, supervisor=self.supervisor, sessions=self.sessions)
+        return ForegroundRuns(store=self.store, engine=engine, sessions=self.sessions, settings=self.settings)
+
+    @cached_property
+    def environments(self) -> Environments:
+        """Shared environments."""
+        from debug_server.service.environments import Environments  # loads what builds them
+
+        return Environments(self.settings)
+
+    @cached_property
+    def machine(self) -> Machine:
+        """What this machine can do."""
+        from debug_server.service.machine import Machine
+
+        return Machine(
             settings=self.settings,
-            telemetry=self.telemetry,
+            open_store=lambda: self.store,
+            capabilities=lambda: self.supervisor.pool.capabilities,
         )
 
     @cached_property
-    def sessions(self) -> Sessions:
-        """Workspaces of registered repositories."""
-        return Sessions.of(self.store, self.settings, process=self._process)
+    def first_token(self) -> FirstToken:
+        """The token of a new server."""
+        from debug_server.service.first_token import FirstToken
 
-    def _process(self) -> str:
-        """The name of this process; not by way of the environments, which cost time to import."""
-        known = self.supervisor if "supervisor" in self.__dict__ else self.bare_supervisor
-        return known.owner
+        return FirstToken(self.store)
+
+    @property
+    def data_folder(self) -> Path:
+        """Where everything is kept."""
+        return self.settings.paths.artifacts_root
+
+    @property
+    def dry_runs(self) -> DryRuns:
+        """What would be run."""
+        from debug_server.service.dry_runs import DryRuns
+
+        return DryRuns(settings=self.settings, open_store=lambda: self.store)
 
     @cached_property
     def engine(self) -> LocalEngine:
         """The queue's engine, not yet started."""
+        from debug_server.engine.local import LocalEngine  # its threads and schedules are of no use to a single run
+
         return LocalEngine(
             store=self.store, supervisor=self.supervisor, sessions=self.sessions, telemetry=self.telemetry
         )
@@ -160,7 +193,7 @@ class Local:
 
     def close(self) -> None:
         """Close what was opened; running commands carry on."""
-        for name in ("service", "supervisor", "bare_supervisor", "store"):
+        for name in ("service", "supervisor", "store"):
             if name in self.__dict__:
                 self.__dict__[name].close()
         self.telemetry.close()

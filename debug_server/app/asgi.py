@@ -1,0 +1,41 @@
+"""The application for ASGI servers of one's own; ``debug-server serve`` is the server that comes along."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import cache
+
+from debug_server.app.local import Local
+from debug_server.app.parts import NAMES, parts_of
+from debug_server.app.server import http_app, running
+from debug_server.surfaces.http import HttpApp
+
+
+def create_app(context: Local | None = None) -> HttpApp:
+    """The application over ``context``, or over this directory's settings; its engine runs while it is served."""
+    local = context if context is not None else Local.open()
+
+    @asynccontextmanager
+    async def lifespan(served: HttpApp) -> AsyncGenerator[None, None]:
+        await asyncio.to_thread(local.engine.start)
+        try:
+            async with running(served):
+                yield
+        finally:
+            local.service.drain()
+            for part in served.state.parts:
+                part.drain()
+            served.state.followers.leave()
+            await asyncio.to_thread(local.engine.stop)
+            if context is None:
+                local.close()
+
+    return http_app(local, lifespan=lifespan, parts=parts_of(local, NAMES))
+
+
+@cache
+def the_app() -> HttpApp:
+    """The one of this directory, made when it is first asked for: an import must not open a database."""
+    return create_app()

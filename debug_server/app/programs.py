@@ -1,0 +1,87 @@
+"""What the command lines start: each program loads what it needs when it is called."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from debug_server.app.local import Local
+
+
+def open_local(**options: Any) -> Local:
+    """Everything on this machine."""
+    from debug_server.app.local import Local
+
+    return Local.open(**options)
+
+
+def serve(*, config: Path | None, log_level: str, **options: Any) -> int:
+    """The one server."""
+    from debug_server.app.server import ServeOptions
+    from debug_server.app.server import serve as run
+
+    with open_local(config=config, log_level=log_level) as local:
+        return run(local, ServeOptions(**options))
+
+
+def serve_gateway(*, host: str | None, port: int | None, config: Path | None, log_level: str, **options: Any) -> int:
+    """The same server with the gateway alone, on the gateway's own address."""
+    from debug_server.app.parts import GATEWAY
+    from debug_server.app.server import ServeOptions
+    from debug_server.app.server import serve as run
+
+    # Whoever asks for the gateway by name need not ask a second time for its worker.
+    environ = {"PROXY_USE_APP_SERVER": "true", **os.environ}
+    with open_local(config=config, log_level=log_level, environ=environ) as local:
+        place = local.gateway_config.value.access
+        host, port = host or place.host, place.port if port is None else port
+        parts = frozenset({GATEWAY})
+        return run(local, ServeOptions(host=host, port=port, grpc_port=None, parts=parts, **options))
+
+
+def mcp() -> int:
+    """The Model Context Protocol over our own standard streams, with an engine of its own."""
+    from debug_server.surfaces.mcp.stdio import run_stdio
+
+    with open_local() as local:
+        local.service.queue.start()
+        try:
+            run_stdio(local.service)
+        finally:
+            local.service.queue.stop()
+    return 0
+
+
+def mcp_bridge(base_url: str, token: str | None, *, verify_tls: bool, server_uid: int | None) -> int:
+    """The same protocol, answered by a server elsewhere."""
+    from debug_server.surfaces.mcp.bridge import run_bridge
+
+    run_bridge(base_url, token, verify_tls=verify_tls, server_uid=server_uid)
+    return 0
+
+
+def work_off(session_id: str, *, add: str | None, **options: Any) -> int:
+    """A session's commands, one after another in this process."""
+    from debug_server.surfaces.cli import supervisor
+
+    with open_local(**options) as local:
+        return supervisor.work_off(local.foreground, session_id, add=add)
+
+
+def print_plan(text: str, *, session_id: str | None, **options: Any) -> int:
+    """What running a text for a shell would mean."""
+    from debug_server.surfaces.cli import supervisor
+
+    with open_local(**options) as local:
+        return supervisor.print_plan(local.dry_runs.plan(text, session_id=session_id))
+
+
+def command_line(name: str) -> None:
+    """The program ``debug-server``, under one of its names."""
+    from debug_server.surfaces.cli.invocation import Programs
+    from debug_server.surfaces.cli.main import run_cli
+
+    programs = Programs(open_local=open_local, serve=serve, serve_gateway=serve_gateway, mcp=mcp, mcp_bridge=mcp_bridge)
+    run_cli(programs, name=name)

@@ -1,0 +1,160 @@
+"""The engine of a caller that waits: commands run here and now, in the thread that calls.
+
+It has no thread of its own, claims only in the session that it is given, and takes over only what dead processes left:
+what another process has in the queue is that process's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from debug_server.engine.attempts import attempt
+from debug_server.engine.keeper_calls import KeeperCalls
+from debug_server.engine.sessions import SESSION_END, Sessions
+from debug_server.engine.workspace import SessionWorkspace
+from debug_server.errors import DebugServerError, InvalidInputError
+from debug_server.model import Command, CommandSpec, CommandStatus, Session, SessionStatus
+from debug_server.ports import Lease
+from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.log_listener import ChunkCallback, observe_log
+from debug_server.runner.recovery import Adopted, recover
+from debug_server.runner.spec import CommandResult
+from debug_server.runner.worker import WorkerSupervisor
+from debug_server.store import MetadataStore
+from debug_server.worktrees import SessionPatch
+
+FOR_EVER = 365 * 86400.0  # the child reads when it likes, and so does whoever reads us
+
+
+class ForegroundEngine:
+    """Runs one command after another."""
+
+    def __init__(self, *, store: MetadataStore, supervisor: WorkerSupervisor, sessions: Sessions) -> None:
+        self._store = store
+        self._supervisor = supervisor
+        self._sessions = sessions
+        self._keepers = KeeperCalls(store=store, keepers_dir=supervisor.paths.keepers_dir)
+
+    @property
+    def owner(self) -> str:
+        """The name of this process in what it has claimed."""
+        return self._supervisor.owner
+
+    def check(self, spec: CommandSpec, directory: Path) -> None:
+        """Say what is wrong with a request, before anything is made for it."""
+        self._supervisor.check(spec, SessionWorkspace(path=directory))
+
+    def settle(self) -> None:
+        """What dead processes left and what has ended since: its end, its files, its workspace. What runs goes on."""
+        for item in recover(self._store, self._supervisor.paths, self.owner, ended_only=True):
+            attempt("recovery_failed", partial(self._follow, item), command_id=item.command.id)
+            attempt("settling_failed", partial(self._sessions.conclude, item.command), command_id=item.command.id)
+        self._sessions.close_abandoned()
+
+    def run(
+        self,
+        session: Session,
+        spec: CommandSpec,
+        lease: Lease,
+        *,
+        patch: SessionPatch | None = None,
+        artifacts: Sequence[str] = (),
+        observers: Sequence[ChunkCallback] = (),
+        terminal_size: Mapping[str, int] | None = None,
+    ) -> CommandResult:
+        """Run a command to its end; its row has its terminal state before this returns or raises."""
+        return self._supervisor.run_inline(
+            session.id,
+            spec,
+            lease,
+            env_request=self._sessions.environment(session, Path(lease.path)),
+            patch=patch,
+            artifacts=artifacts,
+            observers=observers,
+            observer_seconds=FOR_EVER,
+            terminal_size=terminal_size,
+        )
+
+    def close(self, session: Session) -> None:
+        """End a session whose commands have ended; one of which that is not known is left to the next process."""
+        commands = self._store.commands.in_session(session.id)
+        if all(command.status.terminal for command in commands):
+            ended = SESSION_END[commands[-1].status] if commands else SessionStatus.CANCELLED
+            self._sessions.close(session, status=ended)
+
+    def cancel_all(self, message: str) -> None:
+        """End what runs here; from another thread, as this one waits for it."""
+        self._supervisor.pipeline.cancel_all(message)
+
+    def connect(self, session: Session) -> KeeperConnection | None:
+        """To the keeper of the session's command; None while none runs."""
+        for command in self._store.commands.in_session(session.id):
+            if command.status is CommandStatus.RUNNING:
+                return self._keepers.connect(command)
+        return None
+
+    def carry_on(self, session: Session, observers: Sequence[ChunkCallback]) -> Iterator[Command]:
+        """Wait for what dead processes left running in the session; each command once it has ended."""
+        left = [row.id for row in self._store.queue.claimed() if row.session_id == session.id]
+        for item in recover(self._store, self._supervisor.paths, self.owner, session_id=session.id):
+            left.remove(item.command.id)
+            observed = observe_log(item.log_path, observers)
+            self._follow(item)
+            observed.finish(FOR_EVER)
+            self._sessions.conclude(item.command)
+            yield self._store.commands.get(item.command.id)
+        for row in map(self._store.commands.get, left):
+            if row.exit is not None:  # ended by the recovery itself
+                yield row
+
+    def run_waiting(
+        self, session: Session, *, add: CommandSpec | None, elsewhere: Path, observers: Sequence[ChunkCallback]
+    ) -> Iterator[tuple[Command, DebugServerError | None]]:
+        """Claim and run the session's waiting commands in order; each as it ended, with the error of one that failed.
+
+        ``add`` is queued behind them. A session without a workspace runs in ``elsewhere``.
+        """
+        if add is None and not self._store.commands.in_session(session.id, status=CommandStatus.PENDING):
+            return
+        with self._workspace(session, elsewhere) as lease:
+            if add is not None:
+                self._store.commands.add(session_id=session.id, **add.columns())
+            while (command := self._store.queue.claim_next(self.owner, session_id=session.id)) is not None:
+                error = self._run_claimed(command, lease, observers)
+                yield self._store.commands.get(command.id), error
+
+    def _run_claimed(
+        self, command: Command, lease: Lease, observers: Sequence[ChunkCallback]
+    ) -> DebugServerError | None:
+        pipeline = self._supervisor.pipeline
+        try:
+            try:
+                job = self._sessions.job(command, lease)
+            except DebugServerError as error:
+                pipeline.refuse(command, error)
+                raise
+            pipeline.run(replace(job, observers=tuple(observers), observer_seconds=FOR_EVER))
+        except DebugServerError as error:
+            return error
+        finally:
+            self._sessions.conclude(command)
+        return None
+
+    @contextlib.contextmanager
+    def _workspace(self, session: Session, elsewhere: Path) -> Iterator[Lease]:
+        """Where the commands run, kept for as long as the block runs."""
+        try:
+            lease: Lease = self._sessions.prepare(session)
+        except InvalidInputError:
+            yield SessionWorkspace(path=elsewhere)
+            return
+        session = self._store.sessions.get(session.id)  # it may have been leased just now
+        with contextlib.nullcontext() if session.worktree_id is None else self._sessions.lease(session).kept_alive():
+            yield lease
+
+    def _follow(self, item: Adopted) -> None:
+        self._supervisor.pipeline.follow_adopted(item.command, item.running, item.log_path)

@@ -1,0 +1,97 @@
+"""Dry runs: what running a command would mean, with nothing written and nothing started but a probe of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from debug_server.engine.workspace import SessionWorkspace, session_workspace
+from debug_server.errors import InvalidInputError
+from debug_server.model import Command, CommandSpec, CommandStatus
+from debug_server.runner.launcher import KeeperPool
+from debug_server.runner.planning import Job, Planner
+from debug_server.runner.settings import RunnerSettings, shell_command
+from debug_server.runner.worker import session_number
+from debug_server.store import MetadataStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """What would be run, and how."""
+
+    argv: Sequence[str]
+    cwd: Path
+    log_path: str  # with <id> where the command's number would be
+    mechanism: str  # what would hold its process tree
+    controllers: Sequence[str]
+    limits: Mapping[str, dict[str, Any]]  # asked for, and by what they would be enforced
+    env: Mapping[str, str]
+
+
+class DryRuns:
+    """Plans; opens the store for a session's workspace alone, as that may make one."""
+
+    def __init__(self, *, settings: RunnerSettings, open_store: Callable[[], MetadataStore]) -> None:
+        self._settings = settings
+        self._open_store = open_store
+
+    def plan(self, text: str, *, session_id: str | None) -> PlannedRun:
+        """For a text for a shell, in a session's workspace or in this directory."""
+        settings = self._settings
+        spec = CommandSpec(shell_command(settings.default_shell, text), limits=settings.limits)
+        command = _imagined(spec, session_number(session_id or 0))
+        lease = self._workspace(session_id)
+        with KeeperPool(containment=settings.containment) as pool:
+            order = Planner(settings, pool).order(Job(command=command, spec=spec, lease=lease), {})
+            capabilities = pool.capabilities
+        return PlannedRun(
+            argv=order.argv,
+            cwd=order.cwd,
+            log_path=str(order.log_path).replace("-0.log", "-<id>.log"),
+            mechanism=capabilities.mechanism,
+            controllers=sorted(capabilities.controllers),
+            limits=order.limits,
+            env=order.env,
+        )
+
+    def _workspace(self, session_id: str | None) -> SessionWorkspace:
+        if session_id is not None:
+            store = self._open_store()
+            with contextlib.suppress(InvalidInputError):
+                return session_workspace(store.worktrees, store.sessions.get(session_number(session_id)))
+        return SessionWorkspace(path=Path.cwd())
+
+
+def _imagined(spec: CommandSpec, session_id: int) -> Command:
+    now = datetime.now(UTC)
+    return Command(
+        id=0,
+        session_id=session_id,
+        sequence=0,
+        argv=tuple(spec.argv),
+        cwd=None,
+        env_names=(),
+        log_name=spec.log_name,
+        limits=spec.bounds,
+        status=CommandStatus.PENDING,
+        attempt=0,
+        owner=None,
+        priority=0,
+        queue_key="",
+        key_limit=1,
+        tty=False,
+        cancel_requested=False,
+        idempotency_key=None,
+        log_path=None,
+        exit_code=None,
+        exit_reason=None,
+        exit=None,
+        created_at=now,
+        updated_at=now,
+        started_at=None,
+        finished_at=None,
+    )

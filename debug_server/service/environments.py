@@ -1,0 +1,45 @@
+"""The environments of this machine: what is there, whether it is whole, and what may go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection as Names
+from collections.abc import Iterator, Mapping
+
+from debug_server.errors import InvalidInputError
+from debug_server.runner.environment import Collection, EnvironmentManager, InstalledEnvironment
+from debug_server.runner.settings import RunnerSettings
+
+
+class Environments:
+    """Works on the folder of the settings; any number of processes may do so at once."""
+
+    def __init__(self, settings: RunnerSettings) -> None:
+        settings.paths.prepare()
+        self._defaults = settings.environments
+        self._manager = EnvironmentManager(
+            settings.paths.environments_dir, build_timeout=settings.environments.build_timeout
+        )
+
+    def installed(self) -> list[InstalledEnvironment]:
+        """The complete ones, the longest unused first."""
+        return self._manager.installed()
+
+    def verify(self, which: Names[str]) -> Iterator[tuple[InstalledEnvironment, Mapping[str, str]]]:
+        """Check every file of those with these keys or names, of all for none: what is wrong with which.
+
+        A damaged one is served no more and built anew when it is needed.
+        """
+        known = self._manager.installed()
+        for name in which:
+            if not any(name == item.key or name in item.names for item in known):
+                raise InvalidInputError(f"there is no environment {name!r}: `debug-server env list` shows them")
+        for item in known:
+            if not which or item.key in which or set(item.names) & set(which):
+                yield item, self._manager.verify(item.fingerprint)
+
+    def collect(self, *, max_idle: float | None, max_bytes: int | None) -> Collection:
+        """Remove by last use and size, never one that is in use; None for either means as the settings say."""
+        return self._manager.collect_garbage(
+            max_idle=self._defaults.idle_seconds if max_idle is None else max_idle,
+            max_bytes=self._defaults.budget if max_bytes is None else max_bytes,
+        )

@@ -1,0 +1,225 @@
+"""Runs in the foreground: what a command line does in its own process, for the user whose process it is.
+
+Plain values and calls that wait: a command that needs no server must start without what one is made of. Nobody but this
+machine's user can call these verbs, so there is nothing to authorise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.engine.foreground import FOR_EVER, ForegroundEngine
+from debug_server.engine.sessions import Sessions
+from debug_server.engine.workspace import SessionWorkspace
+from debug_server.errors import CommandExecutionError, EnvironmentBuildError, PatchApplicationError
+from debug_server.model import (
+    Artifact,
+    Command,
+    CommandSpec,
+    EnvironmentPlan,
+    ExitRecord,
+    Repository,
+    Session,
+    SessionPlan,
+)
+from debug_server.ports import Lease
+from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.log_listener import ChunkCallback
+from debug_server.runner.settings import RunnerSettings, shell_command
+from debug_server.runner.worker import session_number
+from debug_server.store import MetadataStore
+from debug_server.worktrees import SessionPatch
+from debug_server.worktrees.collect import Refused, check_patterns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """A command, and what of its workspace is its own."""
+
+    command: CommandSpec
+    patch: bytes | None = None  # applied before it starts
+    artifacts: Sequence[str] = ()  # patterns of files to keep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReply:
+    """How a command ended."""
+
+    command_id: int | None  # None: it was interrupted before there was a row of it
+    exit: ExitRecord | None = None  # None: its end is not known
+    log_path: Path | None = None
+    error: str | None = None  # why it did not start, or that it was interrupted
+
+    @classmethod
+    def of(cls, row: Command, error: str | None = None) -> RunReply:
+        """From a command's row."""
+        return cls(
+            command_id=row.id,
+            exit=row.exit,
+            log_path=Path(row.log_path) if row.log_path else None,
+            error=error,
+        )
+
+
+class CommandInput:
+    """The stdin, and the terminal, of a command that runs; KeeperError once it has ended."""
+
+    def __init__(self, connection: KeeperConnection) -> None:
+        self._connection = connection
+        self._writes = 0
+
+    def write(self, data: bytes) -> None:
+        """Returns when the command's pipe has taken all of it."""
+        self._writes += 1
+        self._connection.write_stdin(str(self._writes), data, timeout=FOR_EVER)
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._connection.request({"op": "close_stdin"})
+
+    def resize(self, size: Mapping[str, int]) -> None:
+        """The terminal has ``rows`` and ``cols`` now."""
+        self._connection.send({"op": "resize", **size})
+
+
+class ForegroundRun:
+    """A session that is open for one command."""
+
+    def __init__(
+        self,
+        *,
+        engine: ForegroundEngine,
+        sessions: Sessions,
+        store: MetadataStore,
+        session: Session,
+        lease: Lease,
+        request: RunRequest,
+    ) -> None:
+        self._engine = engine
+        self._sessions = sessions
+        self._store = store
+        self._lease = lease
+        self._request = request
+        self.session = session
+
+    def run(self, *, observers: Sequence[ChunkCallback], terminal_size: Mapping[str, int] | None = None) -> RunReply:
+        """Run the command to its end; KeyboardInterrupt once one has ended it."""
+        request = self._request
+        try:
+            result = self._engine.run(
+                self.session,
+                request.command,
+                self._lease,
+                patch=None if request.patch is None else SessionPatch(request.patch),
+                artifacts=request.artifacts,
+                observers=observers,
+                terminal_size=terminal_size,
+            )
+        except (CommandExecutionError, PatchApplicationError, EnvironmentBuildError) as error:
+            return self._as_recorded(str(error))
+        return RunReply(command_id=result.command_id, exit=result.exit, log_path=result.log_path)
+
+    def interrupted(self) -> RunReply:
+        """How the command ended when its caller was interrupted."""
+        return self._as_recorded("interrupted")
+
+    def _as_recorded(self, error: str) -> RunReply:
+        rows = self._store.commands.in_session(self.session.id)
+        return RunReply.of(rows[-1], error) if rows else RunReply(command_id=None, error=error)
+
+    def keep_artifacts(self, command_id: int) -> tuple[list[Artifact], list[Refused]]:
+        """Keep the files that were asked for; those that are kept, and those that are not and why."""
+        return self._sessions.artifacts.keep(
+            self.session, Path(self._lease.path), self._request.artifacts, command_id=command_id
+        )
+
+    def cancel(self, message: str) -> None:
+        """End the command; ``run`` returns when its tree is empty."""
+        self._engine.cancel_all(message)
+
+    def connect(self) -> CommandInput | None:
+        """The command's input once it runs; None before."""
+        connection = self._engine.connect(self.session)
+        return None if connection is None else CommandInput(connection)
+
+
+class ForegroundRuns:
+    """The verbs of ``debug-server run`` and of ``python -m debug_server.runner.supervisor --session``."""
+
+    def __init__(
+        self, *, store: MetadataStore, engine: ForegroundEngine, sessions: Sessions, settings: RunnerSettings
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._sessions = sessions
+        self._settings = settings
+
+    @contextmanager
+    def in_directory(self, request: RunRequest, directory: Path) -> Iterator[ForegroundRun]:
+        """A run in a directory as it is; a request that is refused leaves no session."""
+        self._engine.check(request.command, directory)
+        session = self._store.sessions.create(plan=SessionPlan(directory=str(directory)))
+        try:
+            yield self._run(session, SessionWorkspace(path=directory), request)
+        finally:
+            self._engine.close(session)
+
+    def check(self, request: RunRequest) -> None:
+        """Say what is wrong with a request for a workspace, before a repository is fetched for it."""
+        check_patterns(request.artifacts)
+        self._engine.check(request.command, Path.cwd())
+
+    def settle(self) -> None:
+        """Give back what killed processes left: ends of their commands, files, workspaces."""
+        self._engine.settle()
+
+    def reach(self, remote: str) -> Repository:
+        """The repository of a URL or a path, with a mirror; one that cannot be reached is not left registered."""
+        return self._sessions.reach(remote)
+
+    @contextmanager
+    def in_workspace(
+        self,
+        request: RunRequest,
+        repository: Repository,
+        *,
+        commit: str,
+        owner: str,
+        environment: EnvironmentPlan | None,
+    ) -> Iterator[ForegroundRun]:
+        """A run in a fresh workspace of a commit; should this process be killed, the next one to look closes it."""
+        plan = SessionPlan(environment=environment, process=self._engine.owner)
+        session = self._sessions.open(repository, commit=commit, owner=owner, plan=plan)
+        try:
+            with self._sessions.lease(session).kept_alive() as lease:
+                yield self._run(session, lease, request)
+        finally:
+            self._engine.close(session)
+
+    def work_off(self, session_id: str, *, add: str | None, observers: Sequence[ChunkCallback]) -> Iterator[RunReply]:
+        """Carry on what dead processes left running in a session, then run what waits there, one after another.
+
+        ``add`` is a text for a shell, queued behind them.
+        """
+        session = self._store.sessions.get(session_number(session_id))
+        for row in self._engine.carry_on(session, observers):
+            yield RunReply.of(row)
+        spec = None
+        if add is not None:
+            spec = CommandSpec(shell_command(self._settings.default_shell, add), limits=self._settings.limits)
+        waiting = self._engine.run_waiting(session, add=spec, elsewhere=Path.cwd(), observers=observers)
+        for row, error in waiting:
+            yield RunReply.of(row, None if error is None else str(error))
+
+    def _run(self, session: Session, lease: Lease, request: RunRequest) -> ForegroundRun:
+        return ForegroundRun(
+            engine=self._engine,
+            sessions=self._sessions,
+            store=self._store,
+            session=session,
+            lease=lease,
+            request=request,
+        )
