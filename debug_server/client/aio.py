@@ -16,10 +16,10 @@ from debug_server.client.calls import Call
 from debug_server.client.exchange import Exchange, Pause, client_options
 from debug_server.client.following import EventStream, Lines, LogStream, Resumed
 from debug_server.client.listener import TrustedServer
-from debug_server.client.replies import EventReply, LogPage, LogPiece
 from debug_server.client.sync import PAGE_BYTES
 from debug_server.client.target import replacing
 from debug_server.client.verbs import AsyncVerb
+from debug_server.messages import EventReply, LogPage, LogPiece
 
 T = TypeVar("T")
 

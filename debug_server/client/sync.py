@@ -15,10 +15,10 @@ from debug_server.client.calls import Call
 from debug_server.client.exchange import Exchange, Pause, client_options
 from debug_server.client.following import EventStream, Lines, LogStream, Resumed
 from debug_server.client.listener import TrustedServer
-from debug_server.client.replies import EventReply, LogPage, LogPiece
 from debug_server.client.session_logs import session_pieces
 from debug_server.client.target import replacing
 from debug_server.client.verbs import Verb
+from debug_server.messages import EventReply, LogPage, LogPiece
 
 T = TypeVar("T")
 PAGE_BYTES = 1 << 16

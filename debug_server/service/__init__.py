@@ -1,4 +1,4 @@
-"""The verbs that every surface calls: one table of operations with their messages, scopes and idempotency.
+"""The verbs that every surface calls, as the table of operations in ``messages`` lists them.
 
 Imported by surfaces, ``dispatch``, ``tasks`` and ``app``. Asynchronous above, synchronous below: calls into the store
 and the engine go to threads here and nowhere else.
@@ -6,7 +6,6 @@ and the engine go to threads here and nowhere else.
 
 from debug_server.service.caller import LOCAL, Caller
 from debug_server.service.errors_table import ERRORS, ErrorMapping, mapping_of
-from debug_server.service.operations import OPERATIONS, Operation
 from debug_server.service.service import Service
 
-__all__ = ["ERRORS", "LOCAL", "OPERATIONS", "Caller", "ErrorMapping", "Operation", "Service", "mapping_of"]
+__all__ = ["ERRORS", "LOCAL", "Caller", "ErrorMapping", "Service", "mapping_of"]

@@ -7,12 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from debug_server.errors import ForbiddenError, InvalidInputError
+from debug_server.messages import ADMIN, SCOPES
 from debug_server.model import Session, Token
-
-ADMIN = "admin"  # implies every other scope
-SESSIONS_READ, SESSIONS_WRITE = "sessions:read", "sessions:write"
-COMMANDS_WRITE, ARTIFACTS_READ = "commands:write", "artifacts:read"
-SCOPES = (ADMIN, SESSIONS_READ, SESSIONS_WRITE, COMMANDS_WRITE, ARTIFACTS_READ)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
+from debug_server import messages as m
 from debug_server.model import Artifact, Command, Event, Repository, Session, Token, Worktree
-from debug_server.service import messages as m
 
 T = TypeVar("T")
 # Key of a session's metadata: the caller's own. The other names are facts that the engine acts upon.

@@ -8,8 +8,7 @@ import pytest
 from websockets.sync.client import connect
 
 from debug_server.client import DebugServerClient
-from debug_server.service import OPERATIONS
-from debug_server.service.caller import ADMIN, SCOPES
+from debug_server.messages import ADMIN, OPERATIONS, SCOPES
 from tests.client.serving import ServerProcess, make_repository, serving
 from tests.surfaces.doors import DOORS, NOBODYS, SECONDS, Door, Ids, Server
 

@@ -13,7 +13,7 @@ from google.protobuf.struct_pb2 import Struct, Value
 from pydantic import ValidationError
 
 from debug_server.errors import InvalidInputError
-from debug_server.service.messages import Request, WriteStdin
+from debug_server.messages import Request, WriteStdin
 
 M = TypeVar("M", bound=Message)
 R = TypeVar("R", bound=Request)

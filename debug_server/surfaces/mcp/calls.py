@@ -14,9 +14,10 @@ from typing import Any
 from mcp import MCPError
 from pydantic import ValidationError
 
+from debug_server import messages as m
 from debug_server.errors import AccessError, DebugServerError, InvalidInputError
-from debug_server.service import OPERATIONS, Caller, Service
-from debug_server.service import messages as m
+from debug_server.messages import OPERATIONS
+from debug_server.service import Caller, Service
 from debug_server.surfaces.mcp.http import admitted
 from debug_server.surfaces.mcp.refusal import told
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from mcp import types
 
-from debug_server.service import OPERATIONS
-from debug_server.service import messages as m
+from debug_server import messages as m
+from debug_server.messages import OPERATIONS
 from debug_server.surfaces.mcp import messages as t
 from debug_server.surfaces.mcp.artifacts import read_part
 from debug_server.surfaces.mcp.calls import Call

@@ -16,8 +16,9 @@ from google.protobuf.descriptor import FieldDescriptor
 from pydantic import BaseModel
 
 from debug_server import errors, kanban
+from debug_server.messages import OPERATIONS
 from debug_server.model import ExitRecord
-from debug_server.service import ERRORS, OPERATIONS
+from debug_server.service import ERRORS
 from debug_server.surfaces.grpc import v1
 from debug_server.surfaces.grpc.refusal import status_of, trailers
 from debug_server.surfaces.grpc.schema import SERVICE, rpc, rpc_name

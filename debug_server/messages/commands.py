@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from debug_server.model.signals import signal_number
-from debug_server.service.messages.base import (
+from debug_server.messages.base import (
     COMMIT,
     Identifier,
+    Items,
     Metadata,
     OfCommit,
     Page,
@@ -21,7 +21,8 @@ from debug_server.service.messages.base import (
     Request,
     Text,
 )
-from debug_server.service.messages.sessions import SessionReply
+from debug_server.messages.sessions import SessionReply
+from debug_server.model.signals import signal_number
 
 # As the settings and the command line call them, where sizes have units.
 _SETTINGS_NAMES = {
@@ -159,12 +160,14 @@ class CommandReply(Reply):
     started_at: datetime | None
     finished_at: datetime | None
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has reached its one terminal state."""
+        return self.status not in ("pending", "running")
 
-class CommandList(Reply):
+
+class CommandList(Items[CommandReply]):
     """A page of a session's commands, by sequence."""
-
-    items: list[CommandReply]
-    next_after: int | None = None
 
 
 class SessionPage(Page):
