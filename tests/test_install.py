@@ -1,4 +1,4 @@
-"""The product as it is installed: from a wheel, outside the checkout, and the client beside httpx and pydantic alone."""
+"""The product as it is installed: from a wheel, outside the checkout; the client beside httpx and pydantic alone."""
 
 from __future__ import annotations
 

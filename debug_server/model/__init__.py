@@ -3,7 +3,7 @@
 from debug_server.model.claims import Claim
 from debug_server.model.command import Command, CommandStatus, check_transition, status_for
 from debug_server.model.exit import ExitReason, ExitRecord
-from debug_server.model.limits import Limits, parse_size
+from debug_server.model.limits import LIMITS, Limit, Limits, Unit, parse_size
 from debug_server.model.lists import check_argv, check_list
 from debug_server.model.names import check_name
 from debug_server.model.new_command import NewCommand
@@ -27,6 +27,7 @@ from debug_server.model.records import (
 )
 
 __all__ = [
+    "LIMITS",
     "Artifact",
     "ArtifactKind",
     "BranchTreePlan",
@@ -41,6 +42,7 @@ __all__ = [
     "Event",
     "ExitReason",
     "ExitRecord",
+    "Limit",
     "Limits",
     "NewCommand",
     "NewEvent",
@@ -51,6 +53,7 @@ __all__ = [
     "SessionPlan",
     "SessionStatus",
     "Token",
+    "Unit",
     "WorkerMark",
     "Worktree",
     "WorktreeStatus",
