@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from debug_server.errors import DebugServerError
+from debug_server.messages.faults import sentence_of
 
 T = TypeVar("T")
 
@@ -19,6 +20,4 @@ def decode(reply: type[T], data: Any) -> T:
     try:
         return reply.model_validate(data)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, fault["loc"])) or "the answer"
-        raise DebugServerError(f"the answer is no {reply.__name__}: {where}: {fault['msg']}") from error
+        raise DebugServerError(f"the answer is no {reply.__name__}: {sentence_of(error)}") from error

@@ -22,6 +22,7 @@ from debug_server.client.calls import Call
 from debug_server.client.decoding import decode
 from debug_server.errors import InvalidInputError
 from debug_server.messages import OPERATIONS, CommandReply, EventReply, LogPiece
+from debug_server.messages.faults import sentence_of
 from debug_server.service import LOCAL
 from debug_server.surfaces.cli.driving import drive
 from debug_server.surfaces.cli.parts import OpenLocal
@@ -123,7 +124,4 @@ def _request(cls: type[R], fields: Any) -> R:
     try:
         return cls.model_validate(dict(fields))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        given = f", not {first['input']!r}" if isinstance(first["input"], int | float | str) else ""
-        where = ".".join(map(str, first["loc"]))
-        raise InvalidInputError(f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}{given}") from error
+        raise InvalidInputError(sentence_of(error, whole="request")) from error

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from grpc.aio import ServicerContext
@@ -22,27 +20,6 @@ from debug_server.surfaces.grpc.refusal import refuse, status_of
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Record(audit.Notes):
-    """What the audit log says of one call."""
-
-    path: str
-    status: str = "OK"
-    began: float = field(default_factory=time.monotonic)
-
-    def write(self) -> None:
-        caller = self.caller or STRANGER
-        fields = {
-            "method": "GRPC",
-            "path": self.path,
-            "status": self.status,
-            "duration_ms": round((time.monotonic() - self.began) * 1000, 3),
-            "token_id": caller.token_id,
-            "token_name": caller.name,
-        }
-        _LOG.info("api.request", extra=fields)
-
-
 @asynccontextmanager
 async def admitted(
     service: Service, context: ServicerContext, path: str, scopes: Collection[str] | None, *, local: bool = False
@@ -51,7 +28,7 @@ async def admitted(
 
     Whatever goes wrong inside ends the call with its status.
     """
-    record = _Record(path=path)
+    record = audit.Record(method="GRPC", path=path, status="OK")
     audit.begin(record)
     try:
         if scopes is None:
@@ -74,6 +51,7 @@ async def admitted(
         _LOG.exception("grpc_call_failed", extra={"path": path})
         await refuse(context, DebugServerError("the server failed: its log says why"))
     finally:
+        record.caller = record.caller or STRANGER
         record.write()
 
 

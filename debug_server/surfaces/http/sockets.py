@@ -14,12 +14,13 @@ from starlette.websockets import WebSocket, WebSocketState
 from debug_server import messages as m
 from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError, StoreUnavailableError
 from debug_server.messages import OPERATIONS, ROUTES
+from debug_server.messages.faults import faults_of
 from debug_server.service import Caller, Service
 from debug_server.service.audience import DISMISSED
 from debug_server.surfaces.http.access import identify
 from debug_server.surfaces.http.decoding import from_query
 from debug_server.surfaces.http.log_text import Encoding, LogText, Record, encoded
-from debug_server.surfaces.http.refusals import closing_reason, error_object, first_fault
+from debug_server.surfaces.http.refusals import closing_reason, error_object
 from debug_server.surfaces.http.streaming import Ending, Followers
 
 ENDED, LEAVING, REFUSED, FAILED = 1000, 1012, 1008, 1011
@@ -116,7 +117,7 @@ def guarded_socket(endpoint: Socket) -> Socket:
         except DebugServerError as error:
             await socket.close(REFUSED, closing_reason(error))
         except ValidationError as error:
-            await socket.close(REFUSED, closing_reason(InvalidInputError(first_fault(error)[1])))
+            await socket.close(REFUSED, closing_reason(InvalidInputError(faults_of(error)[0].sentence)))
 
     return handle
 
