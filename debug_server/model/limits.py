@@ -38,6 +38,7 @@ class Limit:
     option: str  # on a command line, without its dashes; what --require names
     unit: Unit
     sentence: str
+    example: str
     least: float | None  # None: anything above zero
     too_small: str  # what is wrong with less
     most: float  # what the kernel takes without wrapping around or refusing
@@ -46,6 +47,12 @@ class Limit:
     def setting(self) -> str:
         """The key in ``[limits]``."""
         return self.option.replace("-", "_")
+
+    @property
+    def phrase(self) -> str:
+        """The sentence as the rest of a line."""
+        text = self.sentence.removesuffix(".")
+        return text if text[1].isupper() else text[0].lower() + text[1:]
 
     def check(self, value: object) -> None:
         """InvalidInputError for a value that cannot be put into force."""
@@ -69,6 +76,7 @@ def _limit(
     unit: Unit,
     sentence: str,
     *,
+    example: str,
     least: float | None = None,
     too_small: str = "",
     most: float = 1 << 50,
@@ -77,6 +85,7 @@ def _limit(
         "option": option,
         "unit": unit,
         "sentence": sentence,
+        "example": example,
         "least": least,
         "too_small": too_small,
         "most": most,
@@ -96,6 +105,7 @@ class Limits:
         "memory",
         Unit.BYTES,
         "Memory of the whole tree.",
+        example="2G",
         # Below this the kernel cannot even map a program: the OOM killer would strike before its first instruction.
         least=MIN_MEMORY_BYTES,
         too_small="is too small to start any program",
@@ -104,17 +114,20 @@ class Limits:
         "cpus",
         Unit.CORES,
         "CPU quota, in cores.",
+        example="2.0",
         least=0.01,  # a quota of one millisecond in each period
         too_small="is less than the kernel can hold",
         most=4096,
     )
-    cpu_seconds: float | None = _limit("cpu-seconds", Unit.SECONDS, "CPU time of the whole tree.")
-    pids: int | None = _limit("pids", Unit.COUNT, "Processes and threads at one time.", most=1 << 22)
-    open_files: int | None = _limit("open-files", Unit.COUNT, "Open files of each process.", most=1 << 20)
-    file_size_bytes: int | None = _limit("file-size", Unit.BYTES, "Size of each written file.")
-    output_bytes: int | None = _limit("output", Unit.BYTES, "Bytes of stdout and stderr together.")
-    wall_seconds: float | None = _limit("timeout", Unit.SECONDS, "Wall-clock seconds.")
-    idle_seconds: float | None = _limit("idle-timeout", Unit.SECONDS, "Seconds without output.")
+    cpu_seconds: float | None = _limit("cpu-seconds", Unit.SECONDS, "CPU time of the whole tree.", example="3600.0")
+    pids: int | None = _limit("pids", Unit.COUNT, "Processes and threads at one time.", example="512", most=1 << 22)
+    open_files: int | None = _limit(
+        "open-files", Unit.COUNT, "Open files of each process.", example="1024", most=1 << 20
+    )
+    file_size_bytes: int | None = _limit("file-size", Unit.BYTES, "Size of each written file.", example="1G")
+    output_bytes: int | None = _limit("output", Unit.BYTES, "Bytes of stdout and stderr together.", example="1G")
+    wall_seconds: float | None = _limit("timeout", Unit.SECONDS, "Wall-clock seconds.", example="3600.0")
+    idle_seconds: float | None = _limit("idle-timeout", Unit.SECONDS, "Seconds without output.", example="600.0")
 
     def __post_init__(self) -> None:
         for name, value in self.asked().items():

@@ -56,9 +56,7 @@ def _parameter(limit: Limit) -> inspect.Parameter:
 
 
 def _help(limit: Limit) -> str:
-    sentence = limit.sentence.removesuffix(".")
-    text = sentence if sentence[1].isupper() else sentence[0].lower() + sentence[1:]
-    return f"{text}, such as 64M" if limit.unit is Unit.BYTES else text
+    return f"{limit.phrase}, such as {limit.example}" if limit.unit is Unit.BYTES else limit.phrase
 
 
 def _value(limit: Limit, given: Any) -> Any:
