@@ -50,6 +50,12 @@ class Caller:
         return self.is_admin or (self.token_id is not None and session.owner_token_id == self.token_id)
 
 
+def bearer_token(header: str | None) -> str | None:
+    """The token in an Authorization header, or in the metadata of that name."""
+    scheme, _, secret = (header or "").partition(" ")
+    return secret.strip() or None if scheme.lower() == "bearer" else None
+
+
 LOCAL = Caller(token_id=None, name="local", scopes=frozenset({ADMIN}))
 STRANGER = Caller(token_id=None, name="nobody", scopes=frozenset())
 

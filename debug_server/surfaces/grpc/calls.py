@@ -12,7 +12,7 @@ from grpc.aio import ServicerContext
 
 from debug_server.errors import AccessError, DebugServerError
 from debug_server.service import LOCAL, Caller, Service, audit
-from debug_server.service.caller import STRANGER
+from debug_server.service.caller import STRANGER, bearer_token
 from debug_server.service.locality import is_handed_on, is_loopback
 from debug_server.service.own_user import Peer, TcpPeer, without_token
 from debug_server.surfaces.grpc.refusal import refuse, status_of
@@ -57,8 +57,7 @@ async def admitted(
 
 def bearer(context: ServicerContext) -> str | None:
     """The token of the call's metadata."""
-    scheme, _, secret = (metadata(context, "authorization") or "").partition(" ")
-    return secret.strip() or None if scheme.lower() == "bearer" else None
+    return bearer_token(metadata(context, "authorization"))
 
 
 async def _identify(service: Service, context: ServicerContext, *, local: bool) -> Caller:
