@@ -50,7 +50,7 @@ format: setup ## format the code and fix what the linter can
 	@$(PY) -m ruff check --fix-only --quiet .
 	@$(PY) -m ruff format .
 
-docs: setup ## write docs/settings.md anew from the declared settings
+docs: setup ## write the pages and examples of settings anew from their declarations
 	@$(PY) scripts/settings_page.py
 
 protos: setup ## write the generated messages anew from proto/

@@ -1,13 +1,19 @@
-"""Writes what is generated from ``proto/`` into the package; an argument names another folder to write all of it to."""
+"""Writes what is generated from ``proto/`` into the package; an argument names another folder to write all of it to.
+
+The message Limits in ``proto/`` is itself written from the table of limits.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from importlib.resources import files
 from pathlib import Path
 
 from grpc_tools import protoc
+
+from debug_server.model import LIMITS
 
 ROOT = Path(__file__).resolve().parent.parent
 # proto -> (package folder, options); people import the stubs of kanban, debug_server.v1 is served from its descriptors.
@@ -17,10 +23,22 @@ GENERATED = {
 }
 
 
+LIMITS_PROTO = ROOT / "proto/debug_server/v1/debug_server.proto"
+
+
 def main(folder: Path | None) -> None:
     """Generate every module into its package, or all of them into ``folder``."""
+    if folder is None:
+        LIMITS_PROTO.write_text(with_limits(LIMITS_PROTO.read_text()))
     for proto, (package, kinds) in GENERATED.items():
         generate(proto, package, kinds, folder or ROOT / package)
+
+
+def with_limits(proto: str) -> str:
+    """The text of a proto with a field for each limit of the table, numbered by its order."""
+    kinds = [("int64" if limit.unit.is_whole else "double", name) for name, limit in LIMITS.items()]
+    lines = [f"  optional {kind} {name} = {number};\n" for number, (kind, name) in enumerate(kinds, 1)]
+    return re.sub(r"(?<=^message Limits {\n).*?(?=^})", "".join(lines), proto, flags=re.MULTILINE | re.DOTALL)
 
 
 def generate(proto: str, package: str, kinds: tuple[str, ...], folder: Path) -> None:

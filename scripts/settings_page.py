@@ -1,18 +1,20 @@
-"""Writes ``docs/settings.md`` and ``.env.example`` from the declared settings."""
+"""Writes ``docs/settings.md``, ``.env.example`` and the limits in ``config/runner.toml`` from what is declared."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from debug_server.config import env_example, settings_page
+from debug_server.config import env_example, settings_page, with_limits
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> None:
-    """Write both."""
+    """Write them."""
     (ROOT / "docs" / "settings.md").write_text(settings_page())
     (ROOT / ".env.example").write_text(env_example())
+    runner = ROOT / "config/runner.toml"
+    runner.write_text(with_limits(runner.read_text()))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The product as it is installed: from a wheel, outside the checkout, and the client beside httpx alone."""
+"""The product as it is installed: from a wheel, outside the checkout; the client beside httpx and pydantic alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from tests.running import ROOT
 from tests.test_docs import blocks
 
 SECONDS = 240
-SDK = ("httpx", "httpcore", "h11", "anyio", "certifi", "idna", "typing_extensions")
+SDK = (  # httpx and pydantic, and what they need
+    *("httpx", "httpcore", "h11", "anyio", "certifi", "idna", "typing_extensions"),
+    *("pydantic", "pydantic_core", "annotated_types", "typing_inspection"),
+)
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -156,8 +159,8 @@ def test_an_extra_is_added_by_the_tool_that_installed_the_product(tmp_path: Path
     assert install_command("otel", str(tmp_path)) == "pipx install --force 'debug-server[otel]'"
 
 
-def test_the_client_needs_httpx_alone(tmp_path: Path) -> None:
-    """With nothing beside it but httpx and what httpx needs, the client talks to a server."""
+def test_the_client_needs_httpx_and_pydantic_alone(tmp_path: Path) -> None:
+    """With nothing beside it but these two and what they need, the client talks to a server."""
     packages = tmp_path / "packages"
     packages.mkdir()
     (packages / "debug_server").symlink_to(ROOT / "debug_server")

@@ -202,6 +202,15 @@ def test_the_foundation_needs_the_standard_library_only() -> None:
     assert foreign_imports(lambda module: module.package in ("model", "ports", "errors"), *own) == []
 
 
+def test_messages_and_client_need_little() -> None:
+    """The messages import the foundation and pydantic; the client those, the messages and httpx."""
+    foundation = ("debug_server.model", "debug_server.errors", "pydantic", "pydantic_core", "debug_server.messages")
+    assert foreign_imports(lambda module: module.package == "messages", *foundation) == []
+    more = ("debug_server.client", "httpx")
+    found = foreign_imports(lambda module: module.package == "client", *foundation, *more)
+    assert [item for item in found if not item.endswith(" debug_server.__version__")] == []
+
+
 def test_the_keeper_needs_almost_nothing() -> None:
     """The keeper imports the standard library, itself, the log format and the model."""
     own = ("debug_server.runner.keeper", "debug_server.runner.log_format", "debug_server.model")

@@ -1,6 +1,7 @@
 """The SDK: every verb of the service over HTTP, waiting or awaited.
 
-Imported by surfaces and by users' programs; imports the model and the errors, never the service. The clients are
+Imported by surfaces and by users' programs; imports the messages, the model and the errors,
+never the service. The clients are
 loaded on first use: a program that only needs the values does not pay for an HTTP library.
 """
 

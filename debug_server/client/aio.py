@@ -16,15 +16,15 @@ from debug_server.client.calls import Call
 from debug_server.client.exchange import Exchange, Pause, client_options
 from debug_server.client.following import EventStream, Lines, LogStream, Resumed
 from debug_server.client.listener import TrustedServer
-from debug_server.client.replies import EventReply, LogPage, LogPiece
 from debug_server.client.sync import PAGE_BYTES
 from debug_server.client.target import replacing
-from debug_server.client.verbs import AsyncVerb
+from debug_server.client.verbs import Verbs
+from debug_server.messages import EventReply, LogPage, LogPiece
 
 T = TypeVar("T")
 
 
-class AsyncDebugServerClient:
+class AsyncDebugServerClient(Verbs):
     """Speaks to one server from one event loop. An asynchronous context manager."""
 
     def __init__(
@@ -42,40 +42,6 @@ class AsyncDebugServerClient:
         before = TrustedServer(uid=server_uid).before_async_request
         options = client_options(base_url, token, verify_tls=verify_tls, timeout=timeout, before=before)
         self._http = httpx.AsyncClient(**options)
-
-    register_repository = initialize_repository = AsyncVerb(calls.register_repository)
-    get_repository = AsyncVerb(calls.get_repository)
-    list_repositories = AsyncVerb(calls.list_repositories)
-    open_session = create_session = AsyncVerb(calls.open_session)
-    get_session = AsyncVerb(calls.get_session)
-    list_sessions = AsyncVerb(calls.list_sessions)
-    fork_session = AsyncVerb(calls.fork_session)
-    reset_session = AsyncVerb(calls.reset_session)
-    diff_session = AsyncVerb(calls.diff_session)
-    close_session = AsyncVerb(calls.close_session)
-    debug_session = send_debug_action = AsyncVerb(calls.debug_session)
-    submit_command = AsyncVerb(calls.submit_command)
-    start_run = AsyncVerb(calls.start_run)
-    get_command = AsyncVerb(calls.get_command)
-    list_commands = AsyncVerb(calls.list_commands)
-    wait_command = AsyncVerb(calls.wait_command)
-    cancel_command = AsyncVerb(calls.cancel_command)
-    signal_command = AsyncVerb(calls.signal_command)
-    write_stdin = AsyncVerb(calls.write_stdin)
-    list_artifacts = AsyncVerb(calls.list_artifacts)
-    get_artifact = AsyncVerb(calls.get_artifact)
-    read_events = AsyncVerb(calls.read_events)
-    list_leases = AsyncVerb(calls.list_leases)
-    list_workers = AsyncVerb(calls.list_workers)
-    restart_worker = AsyncVerb(calls.restart_worker)
-    reset_worker = AsyncVerb(calls.reset_worker)
-    stop_worker = AsyncVerb(calls.stop_worker)
-    create_token = AsyncVerb(calls.create_token)
-    list_tokens = AsyncVerb(calls.list_tokens)
-    revoke_token = AsyncVerb(calls.revoke_token)
-    who_am_i = AsyncVerb(calls.who_am_i)
-    health = AsyncVerb(calls.health)
-    session_patch = AsyncVerb(calls.session_patch)
 
     async def send(self, call: Call[T]) -> T:
         """Do one operation; tried again after a failure of the network, because a repetition does nothing twice."""

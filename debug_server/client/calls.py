@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from debug_server.client import replies as r
+from debug_server import messages as r
 from debug_server.model import Limits, check_argv, check_list
 
 T = TypeVar("T")

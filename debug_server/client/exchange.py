@@ -17,8 +17,8 @@ from debug_server import __version__
 from debug_server.client.calls import Call
 from debug_server.client.decoding import decode
 from debug_server.client.failures import no_answer, refusal
-from debug_server.client.routes import FILES, ROUTES
 from debug_server.errors import DebugServerError, InvalidInputError, UnavailableError
+from debug_server.messages import OPERATIONS, ROUTES
 
 T = TypeVar("T")
 ATTEMPTS = 6
@@ -71,15 +71,15 @@ class Exchange(Generic[T]):
         self._call = call
         self._base_url = base_url
         self._attempt = 0
-        route = ROUTES.get(call.operation) or FILES[call.operation]
+        route, operation = ROUTES[call.operation], OPERATIONS.get(call.operation)
         path, rest = route.split(call.fields)
         self.request: dict[str, Any] = {"method": route.method, "url": path, "timeout": timeout + call.timeout}
         if route.method == "POST":
             self.request["json"] = rest
         elif rest:
             self.request["params"] = rest
-        self.request["headers"] = {"Accept": "application/json" if call.operation in ROUTES else _FILE_TYPES}
-        if route.keyed:
+        self.request["headers"] = {"Accept": "application/json" if operation else _FILE_TYPES}
+        if operation and not operation.idempotent:
             self.request["headers"]["Idempotency-Key"] = secrets.token_hex(16)
 
     def accept(self, response: httpx.Response) -> T | Pause:

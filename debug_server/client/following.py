@@ -18,9 +18,8 @@ import httpx
 from debug_server.client.decoding import decode
 from debug_server.client.exchange import RETRIED, Pause, delay_before
 from debug_server.client.failures import no_answer, refusal
-from debug_server.client.replies import EventReply, LogPiece
-from debug_server.client.routes import ROUTES
 from debug_server.errors import DebugServerError, UnavailableError
+from debug_server.messages import ROUTES, EventReply, LogPiece
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 120.0  # without any answer

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from debug_server.client import calls
 from debug_server.client.calls import Call
-from debug_server.client.replies import LogPiece
+from debug_server.messages import LogPiece
 
 T = TypeVar("T")
 

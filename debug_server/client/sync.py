@@ -15,16 +15,16 @@ from debug_server.client.calls import Call
 from debug_server.client.exchange import Exchange, Pause, client_options
 from debug_server.client.following import EventStream, Lines, LogStream, Resumed
 from debug_server.client.listener import TrustedServer
-from debug_server.client.replies import EventReply, LogPage, LogPiece
 from debug_server.client.session_logs import session_pieces
 from debug_server.client.target import replacing
-from debug_server.client.verbs import Verb
+from debug_server.client.verbs import Verbs
+from debug_server.messages import EventReply, LogPage, LogPiece
 
 T = TypeVar("T")
 PAGE_BYTES = 1 << 16
 
 
-class DebugServerClient:
+class DebugServerClient(Verbs):
     """Speaks to one server; safe to share between threads. A context manager."""
 
     def __init__(
@@ -42,40 +42,6 @@ class DebugServerClient:
         before = TrustedServer(uid=server_uid).before_request
         options = client_options(base_url, token, verify_tls=verify_tls, timeout=timeout, before=before)
         self._http = httpx.Client(**options)
-
-    register_repository = initialize_repository = Verb(calls.register_repository)
-    get_repository = Verb(calls.get_repository)
-    list_repositories = Verb(calls.list_repositories)
-    open_session = create_session = Verb(calls.open_session)
-    get_session = Verb(calls.get_session)
-    list_sessions = Verb(calls.list_sessions)
-    fork_session = Verb(calls.fork_session)
-    reset_session = Verb(calls.reset_session)
-    diff_session = Verb(calls.diff_session)
-    close_session = Verb(calls.close_session)
-    debug_session = send_debug_action = Verb(calls.debug_session)
-    submit_command = Verb(calls.submit_command)
-    start_run = Verb(calls.start_run)
-    get_command = Verb(calls.get_command)
-    list_commands = Verb(calls.list_commands)
-    wait_command = Verb(calls.wait_command)
-    cancel_command = Verb(calls.cancel_command)
-    signal_command = Verb(calls.signal_command)
-    write_stdin = Verb(calls.write_stdin)
-    list_artifacts = Verb(calls.list_artifacts)
-    get_artifact = Verb(calls.get_artifact)
-    read_events = Verb(calls.read_events)
-    list_leases = Verb(calls.list_leases)
-    list_workers = Verb(calls.list_workers)
-    restart_worker = Verb(calls.restart_worker)
-    reset_worker = Verb(calls.reset_worker)
-    stop_worker = Verb(calls.stop_worker)
-    create_token = Verb(calls.create_token)
-    list_tokens = Verb(calls.list_tokens)
-    revoke_token = Verb(calls.revoke_token)
-    who_am_i = Verb(calls.who_am_i)
-    health = Verb(calls.health)
-    session_patch = Verb(calls.session_patch)
 
     def send(self, call: Call[T]) -> T:
         """Do one operation; tried again after a failure of the network, because a repetition does nothing twice."""

@@ -1,11 +1,13 @@
-"""Methods made from calls: a client's verb has the parameters of the call and returns its reply."""
+"""The methods of both clients, made from calls: each has the parameters of its call and gives its reply."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Generic, ParamSpec, Protocol, TypeVar
+from inspect import iscoroutinefunction
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from debug_server.client import calls
 from debug_server.client.calls import Call
 
 P = ParamSpec("P")
@@ -34,24 +36,63 @@ class Verb(Generic[P, T]):
         self.build = build
         self.__doc__ = build.__doc__
 
-    def __get__(self, client: Sender, owner: type) -> Callable[P, T]:
+    @overload
+    def __get__(self, client: Sender, owner: type) -> Callable[P, T]: ...
+
+    @overload
+    def __get__(self, client: AsyncSender, owner: type) -> Callable[P, Awaitable[T]]: ...
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[P, Call[T]]: ...
+
+    def __get__(self, client: Any, owner: type) -> Callable[P, Any]:
+        if client is None:  # asked of the class, as help() does
+            return self.build
+
         @wraps(self.build)
-        def method(*args: P.args, **kwargs: P.kwargs) -> T:
+        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
             return client.send(self.build(*args, **kwargs))
 
-        return method
-
-
-class AsyncVerb(Generic[P, T]):
-    """The same, awaited."""
-
-    def __init__(self, build: Callable[P, Call[T]]) -> None:
-        self.build = build
-        self.__doc__ = build.__doc__
-
-    def __get__(self, client: AsyncSender, owner: type) -> Callable[P, Awaitable[T]]:
         @wraps(self.build)
-        async def method(*args: P.args, **kwargs: P.kwargs) -> T:
+        async def awaited(*args: P.args, **kwargs: P.kwargs) -> Any:
             return await client.send(self.build(*args, **kwargs))
 
-        return method
+        return awaited if iscoroutinefunction(client.send) else method
+
+
+class Verbs:
+    """Every operation that is one request."""
+
+    register_repository = initialize_repository = Verb(calls.register_repository)
+    get_repository = Verb(calls.get_repository)
+    list_repositories = Verb(calls.list_repositories)
+    open_session = create_session = Verb(calls.open_session)
+    get_session = Verb(calls.get_session)
+    list_sessions = Verb(calls.list_sessions)
+    fork_session = Verb(calls.fork_session)
+    reset_session = Verb(calls.reset_session)
+    diff_session = Verb(calls.diff_session)
+    close_session = Verb(calls.close_session)
+    debug_session = send_debug_action = Verb(calls.debug_session)
+    submit_command = Verb(calls.submit_command)
+    start_run = Verb(calls.start_run)
+    get_command = Verb(calls.get_command)
+    list_commands = Verb(calls.list_commands)
+    wait_command = Verb(calls.wait_command)
+    cancel_command = Verb(calls.cancel_command)
+    signal_command = Verb(calls.signal_command)
+    write_stdin = Verb(calls.write_stdin)
+    list_artifacts = Verb(calls.list_artifacts)
+    get_artifact = Verb(calls.get_artifact)
+    read_events = Verb(calls.read_events)
+    list_leases = Verb(calls.list_leases)
+    list_workers = Verb(calls.list_workers)
+    restart_worker = Verb(calls.restart_worker)
+    reset_worker = Verb(calls.reset_worker)
+    stop_worker = Verb(calls.stop_worker)
+    create_token = Verb(calls.create_token)
+    list_tokens = Verb(calls.list_tokens)
+    revoke_token = Verb(calls.revoke_token)
+    who_am_i = Verb(calls.who_am_i)
+    health = Verb(calls.health)
+    session_patch = Verb(calls.session_patch)

@@ -3,7 +3,7 @@
 from debug_server.config.declare import Setting, section, setting, settings_of
 from debug_server.config.gateway import GatewayConfig
 from debug_server.config.load import Loaded, load
-from debug_server.config.page import env_example, settings_page
+from debug_server.config.page import env_example, settings_page, with_limits
 from debug_server.config.places import Place, Placed, find_place, load_runner, make_data_folder
 from debug_server.config.runner import (
     EnvironmentsConfig,
@@ -41,4 +41,5 @@ __all__ = [
     "setting",
     "settings_of",
     "settings_page",
+    "with_limits",
 ]

@@ -1,7 +1,8 @@
-"""Renders the declared settings as the page ``docs/settings.md``."""
+"""Renders the declared settings: ``docs/settings.md``, ``.env.example``, the limits in ``config/runner.toml``."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from debug_server.config.declare import Derived, Setting, settings_of
@@ -10,6 +11,7 @@ from debug_server.config.gateway import GatewayConfig
 from debug_server.config.runner import RunnerConfig
 from debug_server.config.tasks import TasksConfig
 from debug_server.config.workers import WorkerConfig
+from debug_server.model.limits import LIMITS, Limit, Unit
 
 _TABLES = {
     "Runner (`config/runner.toml`)": RunnerConfig,
@@ -66,6 +68,16 @@ def env_example() -> str:
     return "# Every variable with its default; an empty one counts as not given. `make docs` writes this file.\n\n" + (
         "\n".join(groups)
     )
+
+
+def with_limits(text: str) -> str:
+    """A ``runner.toml`` whose section ``[limits]`` shows each limit of the table, commented out."""
+    lines = "".join(f"{f'# {limit.setting} = {_example(limit)}':40}# {limit.phrase}\n" for limit in LIMITS.values())
+    return re.sub(r"(?<=^\[limits\]\n).*?(?=^$)", lines, text, flags=re.MULTILINE | re.DOTALL)
+
+
+def _example(limit: Limit) -> str:
+    return f'"{limit.example}"' if limit.unit is Unit.BYTES else limit.example
 
 
 def _variables(cls: type) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Any
 
 from debug_server.config.declare import Derived, section, setting
-from debug_server.config.kinds import FLAG, LIST, PATH, TEXT, choice, number, size, whole
+from debug_server.config.kinds import FLAG, LIST, PATH, TEXT, Kind, choice, number, size, whole
 from debug_server.config.server import ServerConfig
-from debug_server.model.limits import MIN_MEMORY_BYTES, Limits
+from debug_server.model.limits import LIMITS, Limit, Limits, Unit, size_text
 
 DEFAULT_SHELL = "/bin/bash"
 _DAY = 86400.0
@@ -18,10 +18,6 @@ _A_SIZE = size(least=1, least_text="1")
 
 def _below_artifacts(name: str) -> Derived:
     return Derived(text=f"`{name}` in `paths.artifacts`", of=lambda paths: paths["artifacts"] / name)
-
-
-def _seconds(sentence: str) -> Any:
-    return setting(sentence, number(), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,35 +64,26 @@ class RunnerOptions:
     max_pending: int = setting("Commands that may wait; more are refused.", whole(least=1), default=10_000)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitsConfig:
-    """[limits]: bounds on commands that ask for none of their own; left out means unbounded."""
+def _kind_of(limit: Limit) -> Kind:
+    if limit.unit is Unit.BYTES:
+        return _A_SIZE if limit.least is None else size(least=int(limit.least), least_text=size_text(int(limit.least)))
+    return whole(least=1) if limit.unit.is_whole else number()
 
-    memory: int | None = setting(
-        "Memory of the whole tree.", size(least=MIN_MEMORY_BYTES, least_text="4M"), default=None
-    )
-    cpus: float | None = setting("CPU quota, in cores.", number(), default=None)
-    cpu_seconds: float | None = _seconds("CPU time of the whole tree.")
-    pids: int | None = setting("Processes and threads at one time.", whole(least=1), default=None)
-    open_files: int | None = setting("Open files of each process.", whole(least=1), default=None)
-    file_size: int | None = setting("Size of each written file.", _A_SIZE, default=None)
-    output: int | None = setting("Bytes of stdout and stderr together.", _A_SIZE, default=None)
-    timeout: float | None = _seconds("Wall-clock seconds.")
-    idle_timeout: float | None = _seconds("Seconds without output.")
+
+_LimitSettings: Any = make_dataclass(
+    "_LimitSettings",
+    [(limit.setting, Any, setting(limit.sentence, _kind_of(limit), default=None)) for limit in LIMITS.values()],
+    frozen=True,
+    kw_only=True,
+)
+
+
+class LimitsConfig(_LimitSettings):  # type: ignore[misc]  # its fields are made from the table of limits
+    """[limits]: bounds on commands that ask for none of their own; left out means unbounded."""
 
     def to_limits(self) -> Limits:
         """The same bounds as the value that commands carry."""
-        return Limits(
-            memory_bytes=self.memory,
-            cpus=self.cpus,
-            cpu_seconds=self.cpu_seconds,
-            pids=self.pids,
-            open_files=self.open_files,
-            file_size_bytes=self.file_size,
-            output_bytes=self.output,
-            wall_seconds=self.timeout,
-            idle_seconds=self.idle_timeout,
-        )
+        return Limits(**{limit.name: getattr(self, limit.setting) for limit in LIMITS.values()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from debug_server.model.claims import Claim
 from debug_server.model.command import Command, CommandStatus, check_transition, status_for
 from debug_server.model.command_spec import CommandSpec
 from debug_server.model.exit import ExitReason, ExitRecord
-from debug_server.model.limits import Limits, parse_size
+from debug_server.model.limits import LIMITS, Limit, Limits, Unit, parse_size
 from debug_server.model.lists import check_argv, check_list
 from debug_server.model.log_chunk import LogChunk
 from debug_server.model.names import check_name, without_credentials
@@ -30,6 +30,7 @@ from debug_server.model.records import (
 )
 
 __all__ = [
+    "LIMITS",
     "Artifact",
     "ArtifactKind",
     "BranchTreePlan",
@@ -45,6 +46,7 @@ __all__ = [
     "Event",
     "ExitReason",
     "ExitRecord",
+    "Limit",
     "Limits",
     "LogChunk",
     "NewCommand",
@@ -57,6 +59,7 @@ __all__ = [
     "SessionPlan",
     "SessionStatus",
     "Token",
+    "Unit",
     "WorkerMark",
     "Worktree",
     "WorktreeStatus",

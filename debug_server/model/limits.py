@@ -1,10 +1,11 @@
-"""What a command may use: the request, validated once."""
+"""What a command may use: the one table of limits, and the request for some of them, validated once."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from enum import Enum
 from typing import Any
 
 from debug_server.errors import InvalidInputError
@@ -12,31 +13,125 @@ from debug_server.errors import InvalidInputError
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
-# Below this the kernel cannot even map a program: the OOM killer would strike before its first instruction.
 MIN_MEMORY_BYTES = 4 << 20
-MIN_CPUS = 0.01  # a quota of one millisecond in each period
-# What the kernel takes without wrapping around or refusing.
-_MOST = {"cpus": 4096.0, "pids": 1 << 22, "open_files": 1 << 20}
-_MOST_OTHERS = 1 << 50
+
+
+class Unit(Enum):
+    """What a limit's number counts."""
+
+    BYTES = "bytes"  # whole; people may write 64M
+    COUNT = "count"  # whole
+    CORES = "cores"
+    SECONDS = "seconds"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether fractions are refused."""
+        return self in (Unit.BYTES, Unit.COUNT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """One row of the table."""
+
+    name: str  # in requests, in plans and in exit records
+    option: str  # on a command line, without its dashes; what --require names
+    unit: Unit
+    sentence: str
+    example: str
+    least: float | None  # None: anything above zero
+    too_small: str  # what is wrong with less
+    most: float  # what the kernel takes without wrapping around or refusing
+
+    @property
+    def setting(self) -> str:
+        """The key in ``[limits]``."""
+        return self.option.replace("-", "_")
+
+    @property
+    def phrase(self) -> str:
+        """The sentence as the rest of a line."""
+        text = self.sentence.removesuffix(".")
+        return text if text[1].isupper() else text[0].lower() + text[1:]
+
+    def check(self, value: object) -> None:
+        """InvalidInputError for a value that cannot be put into force."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+            raise InvalidInputError(
+                f"limit {self.name}={value!r} must be a number above zero; leave it out for no limit"
+            )
+        if self.unit.is_whole and not isinstance(value, int):
+            raise InvalidInputError(f"limit {self.name}={value!r} must be a whole number")
+        if value > self.most:
+            raise InvalidInputError(
+                f"limit {self.name}={value!r} is more than any machine has: leave it out for no limit"
+            )
+        if self.least is not None and value < self.least:
+            least = size_text(int(self.least)) if self.unit is Unit.BYTES else f"{self.least:g}"
+            raise InvalidInputError(f"limit {self.name}={value!r} {self.too_small}: use at least {least}")
+
+
+def _limit(
+    option: str,
+    unit: Unit,
+    sentence: str,
+    *,
+    example: str,
+    least: float | None = None,
+    too_small: str = "",
+    most: float = 1 << 50,
+) -> Any:
+    row = {
+        "option": option,
+        "unit": unit,
+        "sentence": sentence,
+        "example": example,
+        "least": least,
+        "too_small": too_small,
+        "most": most,
+    }
+    return field(default=None, metadata={"limit": row})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds on one command's whole process tree; None means unbounded."""
+    """Bounds on one command's whole process tree; None means unbounded.
 
-    memory_bytes: int | None = None
-    cpus: float | None = None  # cpu quota, in cores
-    cpu_seconds: float | None = None  # of the whole tree
-    pids: int | None = None
-    open_files: int | None = None  # per process
-    file_size_bytes: int | None = None  # per file
-    output_bytes: int | None = None  # stdout and stderr together
-    wall_seconds: float | None = None
-    idle_seconds: float | None = None  # without output
+    The fields are the table that settings, messages, command lines and ``make protos`` follow. A new one goes last:
+    their order numbers the fields of the proto.
+    """
+
+    memory_bytes: int | None = _limit(
+        "memory",
+        Unit.BYTES,
+        "Memory of the whole tree.",
+        example="2G",
+        # Below this the kernel cannot even map a program: the OOM killer would strike before its first instruction.
+        least=MIN_MEMORY_BYTES,
+        too_small="is too small to start any program",
+    )
+    cpus: float | None = _limit(
+        "cpus",
+        Unit.CORES,
+        "CPU quota, in cores.",
+        example="2.0",
+        least=0.01,  # a quota of one millisecond in each period
+        too_small="is less than the kernel can hold",
+        most=4096,
+    )
+    cpu_seconds: float | None = _limit("cpu-seconds", Unit.SECONDS, "CPU time of the whole tree.", example="3600.0")
+    pids: int | None = _limit("pids", Unit.COUNT, "Processes and threads at one time.", example="512", most=1 << 22)
+    open_files: int | None = _limit(
+        "open-files", Unit.COUNT, "Open files of each process.", example="1024", most=1 << 20
+    )
+    file_size_bytes: int | None = _limit("file-size", Unit.BYTES, "Size of each written file.", example="1G")
+    output_bytes: int | None = _limit("output", Unit.BYTES, "Bytes of stdout and stderr together.", example="1G")
+    wall_seconds: float | None = _limit("timeout", Unit.SECONDS, "Wall-clock seconds.", example="3600.0")
+    idle_seconds: float | None = _limit("idle-timeout", Unit.SECONDS, "Seconds without output.", example="600.0")
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            _check(item.name, getattr(self, item.name))
+        for name, value in self.asked().items():
+            LIMITS[name].check(value)
 
     def asked(self) -> dict[str, int | float]:
         """Only what was asked for."""
@@ -45,26 +140,12 @@ class Limits:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Limits:
         """From a mapping with the field names above; an unknown name is an error."""
-        known = {item.name for item in fields(cls)}
-        if unknown := sorted(set(data) - known):
-            raise InvalidInputError(f"unknown limit {unknown[0]!r}: use one of {', '.join(sorted(known))}")
+        if unknown := sorted(set(data) - set(LIMITS)):
+            raise InvalidInputError(f"unknown limit {unknown[0]!r}: use one of {', '.join(sorted(LIMITS))}")
         return cls(**data)
 
 
-def _check(name: str, value: object) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-        raise InvalidInputError(f"limit {name}={value!r} must be a number above zero; leave it out for no limit")
-    whole = name.endswith("_bytes") or name in ("pids", "open_files")
-    if whole and not isinstance(value, int):
-        raise InvalidInputError(f"limit {name}={value!r} must be a whole number")
-    if value > _MOST.get(name, _MOST_OTHERS):
-        raise InvalidInputError(f"limit {name}={value!r} is more than any machine has: leave it out for no limit")
-    if name == "cpus" and value < MIN_CPUS:
-        raise InvalidInputError(f"limit cpus={value!r} is less than the kernel can hold: use at least {MIN_CPUS}")
-    if name == "memory_bytes" and value < MIN_MEMORY_BYTES:
-        raise InvalidInputError(f"limit memory_bytes={value} is too small to start any program: use at least 4M")
+LIMITS = {item.name: Limit(name=item.name, **item.metadata["limit"]) for item in fields(Limits)}
 
 
 def parse_size(text: str) -> int:
@@ -73,3 +154,9 @@ def parse_size(text: str) -> int:
     if match is None:
         raise InvalidInputError(f"size {text!r} is not a number of bytes such as 4096, 64M or 1.5G")
     return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def size_text(count: int) -> str:
+    """A number of bytes as ``parse_size`` reads it, in the largest unit that is exact."""
+    unit = next((name for name, value in reversed(_UNITS.items()) if count and count % value == 0), "")
+    return f"{count // _UNITS[unit]}{unit}"

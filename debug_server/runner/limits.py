@@ -7,24 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from debug_server.errors import InvalidInputError, UnmetRequirementError
-from debug_server.model import Limits
+from debug_server.model import LIMITS, Limits
 
 LimitPlan = dict[str, dict[str, Any]]
 
 # What people write on a command line, and the field that it means.
-REQUIRE_NAMES = {
-    "memory": "memory_bytes",
-    "cpus": "cpus",
-    "cpu-seconds": "cpu_seconds",
-    "pids": "pids",
-    "open-files": "open_files",
-    "file-size": "file_size_bytes",
-    "output": "output_bytes",
-    "timeout": "wall_seconds",
-    "idle-timeout": "idle_seconds",
-}
+REQUIRE_NAMES = {limit.option: name for name, limit in LIMITS.items()}
 CGROUP = "cgroup"
 _CONTROLLERS = {"memory_bytes": "memory", "cpus": "cpu", "cpu_seconds": "cpuacct", "pids": "pids"}
+# Per-process limits do not bound a tree: these are met only by a cgroup.
+WHOLE_TREE = tuple(LIMITS[name].option for name in _CONTROLLERS)
 _OTHERWISE = {
     "memory_bytes": "rlimit",
     "cpus": "affinity",
@@ -55,6 +47,11 @@ class Capabilities:
             hard=data["hard"],
             namespaces=frozenset(data["namespaces"]),
         )
+
+
+def enforcers(capabilities: Capabilities) -> dict[str, str | None]:
+    """Each limit by its option, and by what it would be enforced here."""
+    return {limit.option: _by(name, capabilities) for name, limit in LIMITS.items()}
 
 
 def plan_limits(limits: Limits, capabilities: Capabilities, require: Collection[str] = ()) -> LimitPlan:
@@ -103,9 +100,7 @@ def _check_required(name: str, plan: LimitPlan, capabilities: Capabilities) -> N
             f"--require {name}: {item['asked']:g} is more than the hard limit of {item['in_force']} here; "
             "ask for less, or raise the hard limit"
         )
-    # Per-process limits do not bound a tree: a tree limit is met only by a cgroup.
-    whole_tree = name in ("memory", "cpus", "cpu-seconds", "pids")
-    if item["by"] is None or (whole_tree and item["by"] != "cgroup"):
+    if item["by"] is None or (name in WHOLE_TREE and item["by"] != "cgroup"):
         raise UnmetRequirementError(
             f"--require {name}: only {item['by'] or 'nothing'} could enforce it here "
             f"(process trees are held by {capabilities.mechanism}); delegate the {name} cgroup controller "

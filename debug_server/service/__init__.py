@@ -1,4 +1,4 @@
-"""The verbs that every surface calls: one table of operations with their messages, scopes and idempotency.
+"""The verbs that every surface calls, as the table of operations in ``messages`` lists them.
 
 Imported by surfaces, ``dispatch``, ``tasks`` and ``app``. Asynchronous above, synchronous below: calls into the store
 and the engine go to threads here and nowhere else. Exports are loaded on first use: a run in the foreground, whose
@@ -13,21 +13,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from debug_server.service.caller import LOCAL, Caller
     from debug_server.service.errors_table import ERRORS, ErrorMapping, mapping_of
-    from debug_server.service.operations import OPERATIONS, Operation
     from debug_server.service.service import Service
 
 _HOMES = {
     "ERRORS": "errors_table",
     "LOCAL": "caller",
-    "OPERATIONS": "operations",
     "Caller": "caller",
     "ErrorMapping": "errors_table",
-    "Operation": "operations",
     "Service": "service",
     "mapping_of": "errors_table",
 }
 
-__all__ = ["ERRORS", "LOCAL", "OPERATIONS", "Caller", "ErrorMapping", "Operation", "Service", "mapping_of"]
+__all__ = ["ERRORS", "LOCAL", "Caller", "ErrorMapping", "Service", "mapping_of"]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from debug_server import messages as m
 from debug_server.errors import NotFoundError
 from debug_server.model import Artifact
-from debug_server.service import messages as m
 from debug_server.service import views
 from debug_server.service.caller import Caller
 from debug_server.service.verbs import Verbs

@@ -1,4 +1,4 @@
-"""The request that is being served, as the audit log will tell of it: its id, and who sent it once that is known.
+"""The record of each request for the audit log: who sent what, how it ended, how long it took.
 
 The service notes the caller the moment a token is recognised, so that a request which is refused afterwards (its token
 asks too often, for example) is recorded under the token's name all the same.
@@ -6,36 +6,58 @@ asks too often, for example) is recorded under the token's name all the same.
 
 from __future__ import annotations
 
+import logging
+import time
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from debug_server.service.caller import Caller
 
+_LOG = logging.getLogger("debug_server.api")
+
 
 @dataclass(slots=True, kw_only=True)
-class Notes:
+class Record:
     """What is learnt about one request on its way."""
 
+    method: str
+    path: str
+    status: int | str = 0
     request_id: str | None = None
     caller: Caller | None = None
+    started: float = field(default_factory=time.perf_counter)
+
+    def write(self) -> None:
+        """Into the log, at the request's end."""
+        if _LOG.isEnabledFor(logging.INFO):
+            fields = {
+                "method": self.method,
+                "path": self.path,
+                "status": self.status,
+                "duration_ms": round((time.perf_counter() - self.started) * 1000, 3),
+                "token_id": self.caller.token_id if self.caller else None,
+                "token_name": self.caller.name if self.caller else None,
+                "request_id": self.request_id,
+            }
+            _LOG.info("api.request", extra=fields)
 
 
-_SERVED: ContextVar[Notes | None] = ContextVar("debug_server_request", default=None)
+_SERVED: ContextVar[Record | None] = ContextVar("debug_server_request", default=None)
 
 
-def begin(notes: Notes) -> None:
-    """From here on this task serves the request that ``notes`` are of."""
-    _SERVED.set(notes)
+def begin(record: Record) -> None:
+    """From here on this task serves the request that ``record`` is of."""
+    _SERVED.set(record)
 
 
 def note_caller(caller: Caller) -> None:
     """Who sent the request that this task serves."""
-    notes = _SERVED.get()
-    if notes is not None:
-        notes.caller = caller
+    record = _SERVED.get()
+    if record is not None:
+        record.caller = caller
 
 
 def request_id() -> str | None:
     """The id of the request that this task serves, where it has one."""
-    notes = _SERVED.get()
-    return None if notes is None else notes.request_id
+    record = _SERVED.get()
+    return None if record is None else record.request_id

@@ -7,12 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from debug_server.errors import ForbiddenError, InvalidInputError
+from debug_server.messages import ADMIN, SCOPES
 from debug_server.model import Session, Token
-
-ADMIN = "admin"  # implies every other scope
-SESSIONS_READ, SESSIONS_WRITE = "sessions:read", "sessions:write"
-COMMANDS_WRITE, ARTIFACTS_READ = "commands:write", "artifacts:read"
-SCOPES = (ADMIN, SESSIONS_READ, SESSIONS_WRITE, COMMANDS_WRITE, ARTIFACTS_READ)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +48,12 @@ class Caller:
     def may_see(self, session: Session) -> bool:
         """Sessions are visible to their owner and to admins."""
         return self.is_admin or (self.token_id is not None and session.owner_token_id == self.token_id)
+
+
+def bearer_token(header: str | None) -> str | None:
+    """The token in an Authorization header, or in the metadata of that name."""
+    scheme, _, secret = (header or "").partition(" ")
+    return secret.strip() or None if scheme.lower() == "bearer" else None
 
 
 LOCAL = Caller(token_id=None, name="local", scopes=frozenset({ADMIN}))

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from debug_server import messages as m
 from debug_server.errors import ConflictError, DebugServerError, InvalidInputError, KeeperError
 from debug_server.model import Command, CommandSpec, CommandStatus, Limits, Session, SessionStatus
 from debug_server.runner.settings import shell_command
-from debug_server.service import messages as m
 from debug_server.service import views
 from debug_server.service.caller import Caller
 from debug_server.service.stdin import write_to

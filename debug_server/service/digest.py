@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 
+from debug_server.messages import Reply
 from debug_server.service import failures
-from debug_server.service.messages import Reply
 
 _BLOCK = 1 << 18  # bytes worked on at once
 _HELD_BACK = 1 << 16  # a line, or a traceback that is not whole, waits for this many bytes at most

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
 
+from debug_server import messages as m
+from debug_server.messages import ADMIN
 from debug_server.model import Event
-from debug_server.service import messages as m
 from debug_server.service import views
-from debug_server.service.caller import ADMIN, Caller
+from debug_server.service.caller import Caller
 from debug_server.service.verbs import Verbs
 from debug_server.service.wakeups import ANYTHING, Subject
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from debug_server.service.caller import ADMIN
+from debug_server.messages import ADMIN
 from debug_server.store import MetadataStore
 
 _NAME = "admin"

@@ -6,9 +6,9 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 
+from debug_server import messages as m
 from debug_server.errors import DebugServerError
 from debug_server.ports import Part
-from debug_server.service import messages as m
 from debug_server.service.caller import STRANGER, Caller
 from debug_server.service.verbs import Shared, Verbs
 

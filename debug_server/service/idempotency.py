@@ -15,9 +15,8 @@ from datetime import datetime
 from typing import Any
 
 from debug_server.errors import ConflictError, DebugServerError, InvalidInputError
+from debug_server.messages import Operation, Reply, Request
 from debug_server.service.caller import Caller
-from debug_server.service.messages import Reply, Request
-from debug_server.service.operations import Operation
 from debug_server.store import MetadataStore
 
 MAX_KEY = 255

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from debug_server.service import messages as m
+from debug_server import messages as m
 from debug_server.service import views
 from debug_server.service.caller import Caller
 from debug_server.service.verbs import Verbs

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
+from debug_server import messages as m
 from debug_server.errors import NotFoundError
 from debug_server.model import Command
 from debug_server.runner.log_reader import LogCursor, LogReader, LogSegment
 from debug_server.runner.log_watch import watch_log
-from debug_server.service import messages as m
 from debug_server.service import views
 from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs

@@ -13,30 +13,18 @@ from pathlib import Path
 
 from debug_server.engine import SessionWorkspace
 from debug_server.errors import DebugServerError
-from debug_server.model import CommandSpec, Limits, SessionPlan
+from debug_server.model import CommandSpec, SessionPlan
 from debug_server.model.extras import install_command
 from debug_server.runner.environments.builders import CONDA_PROGRAMS
 from debug_server.runner.environments.uv_builder import find_uv
-from debug_server.runner.limits import REQUIRE_NAMES, Capabilities, plan_limits
+from debug_server.runner.limits import WHOLE_TREE, Capabilities, enforcers
 from debug_server.runner.settings import RunnerPaths, RunnerSettings, shell_command
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore, open_store
 from debug_server.worktrees.git import run_git
 from debug_server.worktrees.overlay import why_overlay_fails
 
-WHOLE_TREE = ("memory", "cpus", "cpu-seconds", "pids")
 _DELEGATE = "run where control groups are delegated to this user (root, or a systemd unit with Delegate=yes)"
-_TRIAL = Limits(
-    memory_bytes=1 << 30,
-    cpus=1.0,
-    cpu_seconds=60.0,
-    pids=1000,
-    open_files=1000,
-    file_size_bytes=1 << 30,
-    output_bytes=1 << 30,
-    wall_seconds=60.0,
-    idle_seconds=60.0,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,9 +127,7 @@ def _trial_run(settings: RunnerSettings) -> str:
 
 
 def _limits(found: Capabilities) -> Iterator[Finding]:
-    plan = plan_limits(_TRIAL, found)
-    for name, field in REQUIRE_NAMES.items():
-        by = plan[field]["by"]
+    for name, by in enforcers(found).items():
         weak = by is None or (name in WHOLE_TREE and by != "cgroup")
         scope = "nothing" if by is None else f"{by}, for each process alone" if weak else str(by)
         yield Finding(

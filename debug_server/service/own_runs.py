@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 from debug_server.engine.schedules import Planned
 from debug_server.errors import NotFoundError
+from debug_server.messages import ADMIN
 from debug_server.model import Command, DueTime, NewEvent, QueuedRun, Session
-from debug_server.service.caller import ADMIN, Caller
+from debug_server.service.caller import Caller
 from debug_server.service.verbs import Verbs
 from debug_server.service.wakeups import wait_for
 

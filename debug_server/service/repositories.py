@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from debug_server import messages as m
 from debug_server.errors import ConflictError, NotFoundError
+from debug_server.messages import ADMIN
 from debug_server.model import Repository, check_name
-from debug_server.service import messages as m
 from debug_server.service import views
-from debug_server.service.caller import ADMIN, Caller
+from debug_server.service.caller import Caller
 from debug_server.service.verbs import Verbs
 from debug_server.worktrees.mirror import check_remote_url, default_branch
 from debug_server.worktrees.opening import check_repository_settings

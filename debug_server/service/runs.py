@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
+from debug_server import messages as m
 from debug_server.errors import DebugServerError
 from debug_server.model import Session, SessionStatus
-from debug_server.service import messages as m
 from debug_server.service import views
 from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs

@@ -7,13 +7,14 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from debug_server import messages as m
 from debug_server.config.runner import DEFAULT_SHELL
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.errors import AccessError
+from debug_server.messages import Operation, ServiceOperation
 from debug_server.runner.ownership import is_alive
 from debug_server.runner.settings import RunnerPaths
 from debug_server.service import audit
-from debug_server.service import messages as m
 from debug_server.service.artifacts import ArtifactVerbs
 from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs
@@ -22,7 +23,6 @@ from debug_server.service.health import HealthVerbs
 from debug_server.service.idempotency import Attempt, KeyedReplies
 from debug_server.service.leases import LeaseVerbs
 from debug_server.service.logs import LogVerbs
-from debug_server.service.operations import Operation
 from debug_server.service.outbox import OutboxVerbs
 from debug_server.service.own_runs import OwnRunVerbs
 from debug_server.service.own_user import OwnUser
@@ -112,14 +112,14 @@ class Service:
         self._shared.quotas.take_request(caller)
         return caller
 
-    def verb(self, operation: Operation) -> Callable[..., Any]:
+    def verb(self, operation: ServiceOperation) -> Callable[..., Any]:
         """The method of an operation."""
         noun, _, name = operation.verb.partition(".")
         found: Callable[..., Any] = getattr(getattr(self, noun), name)
         return found
 
     async def perform(
-        self, caller: Caller, operation: Operation, request: m.Request, key: str | None = None
+        self, caller: Caller, operation: ServiceOperation, request: m.Request, key: str | None = None
     ) -> m.Reply:
         """Do one operation that answers once: the caller's scopes checked and, with a key, never done twice."""
         caller.require(operation.scopes or ())
@@ -144,7 +144,9 @@ class Service:
             return await run(None)
         return await self._keyed.once(caller, operation, request, key, lambda attempt: run(attempt.key))
 
-    async def _attempt(self, caller: Caller, operation: Operation, request: m.Request, attempt: Attempt) -> m.Reply:
+    async def _attempt(
+        self, caller: Caller, operation: ServiceOperation, request: m.Request, attempt: Attempt
+    ) -> m.Reply:
         if attempt.since is not None and (found := await self._resumed(caller, request, attempt.key, attempt.since)):
             return found
         options = {"idempotency_key": attempt.key} if operation.name in _KEYED else {}

@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import datetime
 
+from debug_server import messages as m
 from debug_server.model import Command
-from debug_server.service import messages as m
 from debug_server.service import views
 from debug_server.service.caller import Caller
 from debug_server.service.logs import LogVerbs

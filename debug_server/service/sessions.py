@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from debug_server import messages as m
 from debug_server.errors import ConflictError, DebuggerUnavailableError
+from debug_server.messages import COMMANDS_WRITE
 from debug_server.model import EnvironmentPlan, Session, SessionPlan, SessionStatus
-from debug_server.service import messages as m
 from debug_server.service import views
-from debug_server.service.caller import COMMANDS_WRITE, Caller
+from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs
 from debug_server.service.verbs import Shared, Verbs
 from debug_server.worktrees import SessionPatch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from debug_server.service import messages as m
+from debug_server import messages as m
 from debug_server.service import views
 from debug_server.service.caller import Caller, check_scopes
 from debug_server.service.quotas import check_quotas

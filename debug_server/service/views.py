@@ -7,13 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
+from debug_server import messages as m
 from debug_server.model import Artifact, Command, Event, Repository, Session, Token, Worktree
-from debug_server.service import messages as m
 
 T = TypeVar("T")
-# Key of a session's metadata: the caller's own. The other names are facts that the engine acts upon.
-CALLER = "caller"
-_HIDDEN = frozenset({"lease_generation", "idempotency_key", "after", "process", CALLER})
+R = TypeVar("R", bound=m.Reply)
 
 
 def one_page(rows: list[T], limit: int, cursor: Callable[[T], int]) -> tuple[list[T], int | None]:
@@ -26,36 +24,20 @@ def one_page(rows: list[T], limit: int, cursor: Callable[[T], int]) -> tuple[lis
     return rows[:limit], cursor(rows[limit - 1])
 
 
+def _reply(kind: type[R], row: object, /, **others: Any) -> R:
+    """A reply with the row's fields of the same names, and ``others``."""
+    same = {name: getattr(row, name) for name in kind.model_fields if name not in others}
+    return kind(**same, **others)
+
+
 def repository(row: Repository) -> m.RepositoryReply:
     """A repository."""
-    return m.RepositoryReply(
-        id=row.id,
-        name=row.name,
-        remote_url=row.remote_url,
-        default_branch=row.default_branch,
-        description=row.description,
-        settings=row.settings,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-    )
+    return _reply(m.RepositoryReply, row)
 
 
 def session(row: Session) -> m.SessionReply:
     """A session."""
-    return m.SessionReply(
-        id=row.id,
-        session_id=row.id,
-        repository_id=row.repository_id,
-        worktree_id=row.worktree_id,
-        status=row.status.value,
-        commit_sha=row.commit_sha,
-        patch_hash=row.patch_hash,
-        requested_by=row.requested_by,
-        expires_at=row.expires_at,
-        metadata=_metadata(row),
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-    )
+    return _reply(m.SessionReply, row, session_id=row.id, status=row.status.value, metadata=_metadata(row))
 
 
 def _metadata(row: Session) -> dict[str, Any]:
@@ -74,22 +56,14 @@ def _metadata(row: Session) -> dict[str, Any]:
 
 def command(row: Command) -> m.CommandReply:
     """A command."""
-    return m.CommandReply(
-        id=row.id,
-        session_id=row.session_id,
-        sequence=row.sequence,
+    return _reply(
+        m.CommandReply,
+        row,
         command=list(row.argv),
-        cwd=row.cwd,
         status=row.status.value,
-        exit_code=row.exit_code,
         exit_reason=row.exit_reason.value if row.exit_reason is not None else None,
         exit=row.exit.to_json() if row.exit is not None else None,
-        cancel_requested=row.cancel_requested,
         log_bytes=log_bytes(row),
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
     )
 
 
@@ -107,55 +81,20 @@ def _size(path: str) -> int | None:
 
 def artifact(row: Artifact) -> m.ArtifactReply:
     """An artifact."""
-    return m.ArtifactReply(
-        id=row.id,
-        session_id=row.session_id,
-        command_id=row.command_id,
-        kind=row.kind.value,
-        name=row.name,
-        size=_size(row.path) if row.size is None else row.size,  # a log may grow after its row was made
-        sha256=row.sha256,
-        content_type=row.content_type,
-        created_at=row.created_at,
-    )
+    size = _size(row.path) if row.size is None else row.size  # a log may grow after its row was made
+    return _reply(m.ArtifactReply, row, kind=row.kind.value, size=size)
 
 
 def event(row: Event) -> m.EventReply:
     """An event."""
-    return m.EventReply(
-        seq=row.seq,
-        kind=row.kind,
-        session_id=row.session_id,
-        command_id=row.command_id,
-        subject=row.subject,
-        data=row.data,
-        created_at=row.created_at,
-    )
+    return _reply(m.EventReply, row)
 
 
 def token(row: Token, secret: str | None = None) -> m.TokenReply:
     """A token."""
-    return m.TokenReply(
-        id=row.id,
-        name=row.name,
-        scopes=list(row.scopes),
-        expires_at=row.expires_at,
-        revoked_at=row.revoked_at,
-        last_used_at=row.last_used_at,
-        quotas=row.quotas,
-        created_at=row.created_at,
-        token=secret,
-    )
+    return _reply(m.TokenReply, row, scopes=list(row.scopes), token=secret)
 
 
 def lease(row: Worktree) -> m.LeaseReply:
     """A workspace."""
-    return m.LeaseReply(
-        id=row.id,
-        repository_id=row.repository_id,
-        path=row.path,
-        status=row.status.value,
-        commit_sha=row.commit_sha,
-        owner=row.owner,
-        expires_at=row.lease_expires_at,
-    )
+    return _reply(m.LeaseReply, row, status=row.status.value, expires_at=row.lease_expires_at)

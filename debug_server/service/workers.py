@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from debug_server import messages as m
 from debug_server.errors import NotFoundError
-from debug_server.service import messages as m
 from debug_server.service.caller import Caller
 from debug_server.workers.supervisor import ServiceSupervisor
 from debug_server.workers.workers import Workers

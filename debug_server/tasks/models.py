@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from debug_server.service.messages import Page, Reply, Request
+from debug_server.messages import Page, Reply, Request
 
 MAX_PROMPT_BYTES = 1 << 20
 _MAX_TEXT = 4096

@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from functools import partial
 
+from debug_server import messages as m
 from debug_server.config.tasks import TasksConfig
 from debug_server.engine.own_places import PATCH_NAME
 from debug_server.errors import ConflictError, NotFoundError
+from debug_server.messages import ARTIFACTS_READ, COMMANDS_WRITE, SESSIONS_READ, SESSIONS_WRITE, Operation
 from debug_server.model import Claim, CommandSpec, Limits, QueuedRun
 from debug_server.runner.settings import RunnerPaths
-from debug_server.service import LOCAL, Caller, Operation, Service
-from debug_server.service import messages as m
-from debug_server.service.caller import ARTIFACTS_READ, COMMANDS_WRITE, SESSIONS_READ, SESSIONS_WRITE
+from debug_server.service import LOCAL, Caller, Service
 from debug_server.service.own_runs import RunRows
 from debug_server.service.views import log_bytes, one_page
 from debug_server.tasks import views

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
-import types
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import get_args, get_type_hints
 
 import httpx
 import pytest
 
 from debug_server import errors
-from debug_server.client import AsyncDebugServerClient, DebugServerClient, calls, replies
+from debug_server.client import AsyncDebugServerClient, DebugServerClient, calls
 from debug_server.client.failures import classes_by_code, refusal
-from debug_server.client.routes import FILES, ROUTES
 from debug_server.errors import DebugServerError
-from debug_server.service import messages
+from debug_server.messages import FORMS, OPERATIONS
 from debug_server.service.errors_table import ERRORS, mapping_of
-from debug_server.service.operations import OPERATIONS
-from debug_server.surfaces.http import routes as http_routes
 
 CLIENTS = (DebugServerClient, AsyncDebugServerClient)
-REPLIES = [item for item in vars(messages).values() if isinstance(item, type) and issubclass(item, messages.Reply)]
 KNOWN_NAMES = (
     "initialize_repository",
     "create_session",
@@ -50,48 +44,18 @@ def test_the_names_that_users_know_are_there(client: type, name: str) -> None:
     assert hasattr(client, name)
 
 
-def test_each_operation_has_its_route_in_the_http_surface() -> None:
-    """Every route of the client is the HTTP surface's route of that operation, with the same method and path."""
-    served = {route.operation: (route.method, route.path) for route in http_routes.ROUTES}
-    assert set(ROUTES) == set(OPERATIONS)
-    for operation, route in ROUTES.items():
-        if operation in served:
-            assert (route.method, route.path) == served[operation], operation
-
-
 def test_each_call_has_a_route_and_the_fields_of_its_request() -> None:
-    """A call's parameters are fields of the operation's request, and its reply is the operation's reply by name."""
+    """A call's parameters are fields of the operation's request, and its reply is the operation's reply."""
     for name in set(OPERATIONS) - STREAMS - COMPOSED:
         build = getattr(calls, name)
         hints = get_type_hints(build)
         (reply,) = get_args(hints["return"])
-        assert reply.__name__ == OPERATIONS[name].reply.__name__, name
+        assert reply is OPERATIONS[name].reply, name
         known = set(OPERATIONS[name].request.model_fields)
         given = set(inspect.signature(build).parameters)
         renamed = {"seconds"} if name == "wait_command" else set()
         assert given - renamed <= known, name
-    assert set(FILES) == {"artifact_file", "session_patch"}
-
-
-@pytest.mark.parametrize("reply", REPLIES, ids=lambda item: item.__name__)
-def test_replies_match_field_by_field(reply: type[messages.Reply]) -> None:
-    """Each reply of the service has a twin here with the same fields in the same order, of the same types."""
-    if reply is messages.Reply:
-        return
-    twin = getattr(replies, reply.__name__)
-    ours, theirs = get_type_hints(twin), get_type_hints(reply)
-    assert [item.name for item in dataclasses.fields(twin)] == list(reply.model_fields)
-    for name in reply.model_fields:
-        assert _spelled(ours[name]) == _spelled(theirs[name]), name
-
-
-def _spelled(hint: Any) -> object:
-    """A type without the module that its classes come from."""
-    if get_origin(hint) is None:
-        return hint.__name__ if isinstance(hint, type) else hint
-    origin = get_origin(hint)
-    name = "union" if origin is types.UnionType else origin.__name__
-    return (name, *map(_spelled, get_args(hint)))
+    assert {call.operation for call in (calls.artifact_file(1, 1), calls.session_patch(1))} <= set(FORMS)
 
 
 def test_every_error_code_comes_back_as_its_class() -> None:

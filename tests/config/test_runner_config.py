@@ -7,7 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from debug_server.config import GatewayConfig, RunnerConfig, env_example, load, settings_of, settings_page
+from debug_server.config import GatewayConfig, RunnerConfig, env_example, load, settings_of, settings_page, with_limits
 from debug_server.model import Limits
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +37,12 @@ def test_the_shipped_file_shows_every_setting(tmp_path: Path) -> None:
     path = tmp_path / "runner.toml"
     path.write_text("\n".join(lines))
     assert "default" not in load(RunnerConfig, files=[path]).sources.values()
+
+
+def test_the_shipped_file_shows_the_limits_of_the_table() -> None:
+    """Its section [limits] is what the table says; `make docs` writes it anew."""
+    text = (ROOT / "config/runner.toml").read_text()
+    assert text == with_limits(text), "run `make docs`"
 
 
 def test_missing_paths_follow_artifacts(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from debug_server.app import Local
 from debug_server.engine.sessions import Sessions
+from debug_server.messages import StartRun
 from debug_server.model import Repository, SessionPlan
 from debug_server.runner.spec import CommandSpec
 from debug_server.service.caller import LOCAL
-from debug_server.service.messages import StartRun
 from tests.engine.places import open_local
 
 root, remote, way = Path(sys.argv[1]), sys.argv[2], sys.argv[3]

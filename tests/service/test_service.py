@@ -6,8 +6,9 @@ import inspect
 from pathlib import Path
 
 from debug_server.app import Local
+from debug_server.messages import OPERATIONS
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
-from debug_server.service import OPERATIONS, Service
+from debug_server.service import Service
 
 
 def test_every_operation_leads_to_a_verb(tmp_path: Path) -> None:

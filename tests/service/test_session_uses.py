@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from debug_server import messages as m
 from debug_server.app import Local
 from debug_server.engine.ages import Ages
 from debug_server.engine.housekeeping import IDLE, Housekeeper
@@ -18,7 +19,6 @@ from debug_server.errors import ConflictError
 from debug_server.model import Command, Session
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.spec import CommandSpec
-from debug_server.service import messages as m
 from debug_server.service.caller import Caller
 from debug_server.store import open_store
 from debug_server.worktrees.mount import detach, list_mounts

@@ -14,11 +14,10 @@ from pydantic import BaseModel
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from debug_server.service import OPERATIONS
-from debug_server.service import messages as m
+from debug_server import messages as m
+from debug_server.messages import FORMS, OPERATIONS, ROUTES
 from debug_server.surfaces.grpc.schema import SERVICE, rpc, rpc_name
 from debug_server.surfaces.http.openapi import SPECIALS
-from debug_server.surfaces.http.routes import ROUTES, Route
 from debug_server.surfaces.mcp.refusal import ERROR_KEY
 from debug_server.surfaces.mcp.resources import RESOURCES
 from debug_server.surfaces.mcp.tools import TOOLS, Tool
@@ -117,17 +116,18 @@ def bearer(token: str | None) -> dict[str, str]:
 
 def rest_doors() -> list[Door]:
     """Every route."""
-    return [*(_rest(route) for route in ROUTES), *(_rest(item.route, item.query) for item in SPECIALS)]
+    return [_rest(name, SPECIALS[name].query if name in SPECIALS else None) for name in ROUTES]
 
 
-def _rest(route: Route, query: type[BaseModel] | None = None) -> Door:
-    named = set(re.findall(r"{(\w+)}", route.path))
-    request = OPERATIONS[route.operation].request
+def _rest(name: str, query: type[BaseModel] | None = None) -> Door:
+    route, operation = ROUTES[name], FORMS.get(name) or OPERATIONS[name]
+    named = set(route.names)
+    request = operation.request
     if query is not None and issubclass(query, m.Request) and named and named <= set(query.model_fields):
         request = query
 
     def ask(server: Server, token: str | None, ids: Ids) -> str:
-        fields = ids.fields(request, route.operation)
+        fields = ids.fields(request, operation.name)
         path = re.sub(r"{(\w+)}", lambda match: str(fields[match[1]]), route.path)
         rest = {name: value for name, value in fields.items() if name not in named}
         more: dict[str, Any] = {"json": rest} if route.method == "POST" else {"params": rest}
@@ -136,7 +136,7 @@ def _rest(route: Route, query: type[BaseModel] | None = None) -> Door:
                 return OK  # a stream is left at once
             return str(json.loads(response.read())["error"]["code"])
 
-    return Door(name=f"{route.method} {route.path}", operations=(route.operation,), request=request, ask=ask)
+    return Door(name=f"{route.method} {route.path}", operations=(operation.name,), request=request, ask=ask)
 
 
 def socket_doors() -> list[Door]:

@@ -8,8 +8,7 @@ import pytest
 from websockets.sync.client import connect
 
 from debug_server.client import DebugServerClient
-from debug_server.service import OPERATIONS
-from debug_server.service.caller import ADMIN, SCOPES
+from debug_server.messages import ADMIN, OPERATIONS, SCOPES
 from tests.client.serving import ServerProcess, make_repository, serving
 from tests.surfaces.doors import DOORS, NOBODYS, SECONDS, Door, Ids, Server
 
@@ -17,7 +16,7 @@ PLAIN = tuple(scope for scope in SCOPES if scope != ADMIN)
 REFUSED = {"unauthorized", "forbidden", "internal_error"}
 # Which operations each surface must have a door for; what a surface cannot do is told beside its table.
 EXCEPTIONS = {
-    "rest": {"health"},  # is /readyz
+    "rest": set(),
     "websocket": set(OPERATIONS) - {"follow_log", "debug_session"},
     "grpc": set(),
     "mcp": {"follow_log", "follow_events"},

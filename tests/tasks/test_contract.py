@@ -13,7 +13,7 @@ import pytest
 
 from debug_server.config import load
 from debug_server.config.tasks import TasksConfig
-from debug_server.service.messages import Request
+from debug_server.messages import Request
 from debug_server.tasks.models import RunnerMount, RunnerSandbox, RunnerSubmit, RunnerWorkspace
 from tests.tasks.serving import Receiver, TaskServer
 from tests.tasks.test_executors import script

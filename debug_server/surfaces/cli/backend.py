@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Protocol, TypeVar
 
 from debug_server.client.calls import Call
-from debug_server.client.replies import CommandReply, EventReply, LogPiece
+from debug_server.messages import CommandReply, EventReply, LogPiece
 from debug_server.surfaces.cli.connection import Connection
 from debug_server.surfaces.cli.parts import OpenLocal
 

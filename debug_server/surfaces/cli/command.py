@@ -14,23 +14,12 @@ from debug_server.model.signals import signal_number
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
 from debug_server.surfaces.cli.following import follow_to_the_end, status_of, wait_for
 from debug_server.surfaces.cli.invocation import invocation
-from debug_server.surfaces.cli.limit_options import (
-    Cpus,
-    CpuSeconds,
-    FileSize,
-    IdleTimeout,
-    Memory,
-    OpenFiles,
-    OutputSize,
-    Pids,
-    Require,
-    Timeout,
-)
+from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
 from debug_server.surfaces.cli.output import Column, progress
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
 from debug_server.surfaces.cli.secret_options import Secrets, secret_variables
-from debug_server.surfaces.cli.words import duration, limits, listed, pairs, patch_text
+from debug_server.surfaces.cli.words import duration, listed, pairs, patch_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Commands in sessions.")
 CommandArgument = Annotated[int, typer.Argument(metavar="COMMAND", help="a command's number")]
@@ -51,6 +40,7 @@ COLUMNS: list[Column] = [
 
 
 @app.command()
+@with_limits
 def submit(
     context: typer.Context,
     session: Annotated[int, typer.Argument(metavar="SESSION", help="a session's number")],
@@ -58,15 +48,7 @@ def submit(
     cwd: Cwd = None,
     env: Env = None,
     secret: Secrets = None,
-    timeout: Timeout = None,
-    idle_timeout: IdleTimeout = None,
-    memory: Memory = None,
-    cpus: Cpus = None,
-    cpu_seconds: CpuSeconds = None,
-    pids: Pids = None,
-    open_files: OpenFiles = None,
-    file_size: FileSize = None,
-    output: OutputSize = None,
+    bounds: LimitOptions = NO_LIMITS,
     require: Require = None,
     artifact: Artifacts = None,
     tty: Annotated[bool, typer.Option("--tty", help="give the command a terminal")] = False,
@@ -82,17 +64,7 @@ def submit(
         argv,
         cwd=cwd,
         env={**pairs(env, flag="--env"), **secret_variables(secret or [])},
-        limits=limits(
-            timeout=timeout,
-            idle_timeout=idle_timeout,
-            memory=memory,
-            cpus=cpus,
-            cpu_seconds=cpu_seconds,
-            pids=pids,
-            open_files=open_files,
-            file_size=file_size,
-            output=output,
-        ),
+        limits=bounds.limits(),
         require=listed(require),
         secrets=secret or [],
         artifacts=artifact or [],
@@ -108,6 +80,7 @@ def submit(
 
 
 @app.command(context_settings={"allow_interspersed_args": False})
+@with_limits
 def run(
     context: typer.Context,
     argv: Argv,
@@ -121,15 +94,7 @@ def run(
     cwd: Cwd = None,
     env: Env = None,
     secret: Secrets = None,
-    timeout: Timeout = None,
-    idle_timeout: IdleTimeout = None,
-    memory: Memory = None,
-    cpus: Cpus = None,
-    cpu_seconds: CpuSeconds = None,
-    pids: Pids = None,
-    open_files: OpenFiles = None,
-    file_size: FileSize = None,
-    output: OutputSize = None,
+    bounds: LimitOptions = NO_LIMITS,
     require: Require = None,
     artifact: Artifacts = None,
 ) -> None:
@@ -148,17 +113,7 @@ def run(
             groups=group or [],
             cwd=cwd,
             env={**pairs(env, flag="--env"), **secret_variables(secret or [])},
-            limits=limits(
-                timeout=timeout,
-                idle_timeout=idle_timeout,
-                memory=memory,
-                cpus=cpus,
-                cpu_seconds=cpu_seconds,
-                pids=pids,
-                open_files=open_files,
-                file_size=file_size,
-                output=output,
-            ),
+            limits=bounds.limits(),
             require=listed(require),
             secrets=secret or [],
             artifacts=artifact or [],

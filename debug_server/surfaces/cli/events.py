@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from debug_server.client import calls
-from debug_server.client.replies import EventReply
 from debug_server.errors import InvalidInputError
+from debug_server.messages import EventReply
 from debug_server.surfaces.cli.event_stream import show_stream
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Output, cell

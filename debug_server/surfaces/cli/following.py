@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 
 from debug_server.client import calls
-from debug_server.client.replies import CommandReply
+from debug_server.messages import CommandReply
 from debug_server.model import ExitRecord
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.log_lines import Log, RawLog, json_log

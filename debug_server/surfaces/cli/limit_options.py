@@ -1,18 +1,65 @@
-"""The options that bound a command: declared once, for every command line that runs one."""
+"""The options that bound a command, made from the table of limits for every command line that runs one."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-Timeout = Annotated[float | None, typer.Option(help="wall-clock seconds")]
-IdleTimeout = Annotated[float | None, typer.Option(help="seconds without output")]
-Memory = Annotated[str | None, typer.Option(help="of the whole tree, such as 64M")]
-Cpus = Annotated[float | None, typer.Option(help="cpu quota in cores")]
-CpuSeconds = Annotated[float | None, typer.Option(help="cpu time of the whole tree")]
-Pids = Annotated[int | None, typer.Option(help="processes and threads at one time")]
-OpenFiles = Annotated[int | None, typer.Option(help="of each process")]
-FileSize = Annotated[str | None, typer.Option(help="of each written file, such as 1G")]
-OutputSize = Annotated[str | None, typer.Option(help="bytes of stdout and stderr together, such as 100M")]
+from debug_server.model import LIMITS, Limit, Limits, Unit, parse_size
+
+R = TypeVar("R")
 Require = Annotated[list[str] | None, typer.Option(help="a limit that must really be enforced")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitOptions:
+    """The options as they were given."""
+
+    given: Mapping[str, Any]
+
+    def limits(self) -> Limits:
+        """What they ask for; InvalidInputError for a value that no limit can have."""
+        return Limits(**{name: _value(LIMITS[name], given) for name, given in self.given.items()})
+
+
+NO_LIMITS = LimitOptions(given={})
+
+
+def with_limits(command: Callable[..., R]) -> Callable[..., R]:
+    """The command with one option for each limit in the place of its parameter ``bounds``, a ``LimitOptions``."""
+    signature = inspect.signature(command, eval_str=True)
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        parameters += map(_parameter, LIMITS.values()) if parameter.name == "bounds" else [parameter]
+
+    def called(**given: Any) -> R:
+        asked = {limit.name: given.pop(limit.setting) for limit in LIMITS.values()}
+        return command(bounds=LimitOptions(given=asked), **given)
+
+    called.__name__, called.__doc__ = command.__name__, command.__doc__
+    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # what typer reads
+    called.__annotations__ = {item.name: item.annotation for item in parameters}
+    return called
+
+
+def _parameter(limit: Limit) -> inspect.Parameter:
+    kind: Any = {Unit.BYTES: str, Unit.COUNT: int}.get(limit.unit, float)
+    option = typer.Option(f"--{limit.option}", help=_help(limit))
+    annotation = Annotated[kind | None, option]
+    return inspect.Parameter(
+        limit.setting, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation
+    )
+
+
+def _help(limit: Limit) -> str:
+    return f"{limit.phrase}, such as {limit.example}" if limit.unit is Unit.BYTES else limit.phrase
+
+
+def _value(limit: Limit, given: Any) -> Any:
+    if limit.unit is Unit.BYTES:
+        return parse_size(given) if given else None
+    return given

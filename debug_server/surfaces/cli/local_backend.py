@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from debug_server import messages as m
 from debug_server.client import calls
 from debug_server.client.calls import Call
 from debug_server.client.decoding import decode
-from debug_server.client.replies import CommandReply, EventReply, LogPiece
 from debug_server.errors import InvalidInputError
+from debug_server.messages import OPERATIONS, CommandReply, EventReply, LogPiece
+from debug_server.messages.faults import sentence_of
 from debug_server.service import LOCAL
-from debug_server.service import messages as m
-from debug_server.service.operations import OPERATIONS
 from debug_server.surfaces.cli.driving import drive
 from debug_server.surfaces.cli.parts import OpenLocal
 
@@ -55,14 +55,13 @@ class LocalBackend:
         operation = OPERATIONS[call.operation]
         request = _request(operation.request, call.fields)
         reply = self._runner.run(self._local.service.perform(LOCAL, operation, request))
-        return decode(call.reply, reply.model_dump())
+        return decode(call.reply, reply)
 
     def follow_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
         """A log from an offset until the command has ended."""
         self._work_for("follow_log")
         request = _request(m.FollowLog, {"command_id": command_id, "offset": offset})
-        for piece in drive(self._runner, self._local.service.logs.follow(LOCAL, request)):
-            yield decode(LogPiece, piece.model_dump())
+        yield from drive(self._runner, self._local.service.logs.follow(LOCAL, request))
 
     def stored_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
         """A log from an offset as far as it goes now."""
@@ -70,7 +69,7 @@ class LocalBackend:
         while True:
             request = _request(m.ReadLog, {"command_id": command_id, "offset": offset, "limit": _PAGE_BYTES})
             page = self._runner.run(self._local.service.logs.read(LOCAL, request))
-            yield from (decode(LogPiece, piece.model_dump()) for piece in page.pieces)
+            yield from page.pieces
             if not page.pieces:
                 return
             offset = page.next_offset
@@ -81,8 +80,7 @@ class LocalBackend:
         """Events after a cursor, then live."""
         fields = {"after": after, "session_id": session_id, "command_id": command_id, "kind": kind}
         request = _request(m.ReadEvents, fields)
-        for event in drive(self._runner, self._local.service.events.follow(LOCAL, request)):
-            yield decode(EventReply, event.model_dump())
+        yield from drive(self._runner, self._local.service.events.follow(LOCAL, request))
 
     def download(self, session_id: int, artifact_id: int, target: Path) -> None:
         """Copy an artifact's file."""
@@ -125,7 +123,4 @@ def _request(cls: type[R], fields: Any) -> R:
     try:
         return cls.model_validate(dict(fields))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        given = f", not {first['input']!r}" if isinstance(first["input"], int | float | str) else ""
-        where = ".".join(map(str, first["loc"]))
-        raise InvalidInputError(f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}{given}") from error
+        raise InvalidInputError(sentence_of(error, whole="request")) from error

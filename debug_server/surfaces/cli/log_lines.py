@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import StrEnum
 
-from debug_server.client.replies import LogPiece
+from debug_server.messages import LogPiece
 from debug_server.surfaces.cli.output import write_line
 
 _MAX_LINE = 1 << 20  # a program that never ends its line must not fill our memory

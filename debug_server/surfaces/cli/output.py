@@ -89,6 +89,8 @@ def progress(text: str) -> None:
 
 def plain(value: Any) -> Any:
     """A reply as JSON can hold it."""
+    if (names := getattr(type(value), "model_fields", None)) is not None:  # a message; `run` does not load pydantic
+        return {name: plain(getattr(value, name)) for name in names}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
     if isinstance(value, datetime):

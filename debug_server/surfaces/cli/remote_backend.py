@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from debug_server.client.calls import Call
-    from debug_server.client.replies import CommandReply, EventReply, LogPiece
+    from debug_server.messages import CommandReply, EventReply, LogPiece
 
 # httpx loads a command line of its own where it finds click and rich: a quarter of a second that we would wait for.
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from debug_server.client import calls
-from debug_server.client.replies import RepositoryReply
 from debug_server.errors import InvalidInputError
+from debug_server.messages import RepositoryReply
 from debug_server.surfaces.cli.backend import Backend
 
 _URL = re.compile(r"[a-z+]+://|[^/]+@[^/]+:")

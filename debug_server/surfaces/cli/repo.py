@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from debug_server.client import calls
-from debug_server.client.replies import RepositoryReply
+from debug_server.messages import RepositoryReply
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page

@@ -11,40 +11,22 @@ from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.model import EnvironmentPlan
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python, wanted_environment
 from debug_server.surfaces.cli.invocation import invocation
-from debug_server.surfaces.cli.limit_options import (
-    Cpus,
-    CpuSeconds,
-    FileSize,
-    IdleTimeout,
-    Memory,
-    OpenFiles,
-    OutputSize,
-    Pids,
-    Require,
-    Timeout,
-)
+from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
 from debug_server.surfaces.cli.outcome import FAILURE
 from debug_server.surfaces.cli.output import harmless
 from debug_server.surfaces.cli.run import CheckoutOptions, command_spec, run_command_line
 from debug_server.surfaces.cli.secret_options import Secrets
-from debug_server.surfaces.cli.words import limits, listed
+from debug_server.surfaces.cli.words import listed
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command(context_settings={"allow_interspersed_args": False})  # what follows the program is the program's
+@with_limits
 def run(
     context: typer.Context,
     argv: Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]…", help="the program and its arguments")],
-    timeout: Timeout = None,
-    idle_timeout: IdleTimeout = None,
-    memory: Memory = None,
-    cpus: Cpus = None,
-    cpu_seconds: CpuSeconds = None,
-    pids: Pids = None,
-    open_files: OpenFiles = None,
-    file_size: FileSize = None,
-    output: OutputSize = None,
+    bounds: LimitOptions = NO_LIMITS,
     require: Require = None,
     secret: Secrets = None,
     repo: Annotated[str | None, typer.Option(help="a git URL or path: run in a workspace of it")] = None,
@@ -60,18 +42,7 @@ def run(
 ) -> None:
     """Run one command here and now, server or not: its streams are ours, and so is its exit status."""
     try:
-        bounds = limits(
-            timeout=timeout,
-            idle_timeout=idle_timeout,
-            memory=memory,
-            cpus=cpus,
-            cpu_seconds=cpu_seconds,
-            pids=pids,
-            open_files=open_files,
-            file_size=file_size,
-            output=output,
-        )
-        command = command_spec(argv, limits=bounds, require=listed(require), secrets=secret or [], tty=tty)
+        command = command_spec(argv, limits=bounds.limits(), require=listed(require), secrets=secret or [], tty=tty)
         checkout = _checkout(repo, commit, patch, wanted_environment(manifest, python, extra, group), artifact or [])
     except DebugServerError as error:
         typer.echo(harmless(f"debug-server: {error}"), err=True)

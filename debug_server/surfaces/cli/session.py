@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from debug_server.client import calls
-from debug_server.client.replies import CommandReply, SessionReply
 from debug_server.client.session_logs import session_pieces
+from debug_server.messages import CommandReply, SessionReply
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
 from debug_server.surfaces.cli.following import follow_to_the_end

@@ -9,8 +9,8 @@ import typer
 
 from debug_server.client import calls
 from debug_server.client.calls import Call
-from debug_server.client.replies import Health, LeaseList, WhoAmI, WorkerList
 from debug_server.errors import AccessError
+from debug_server.messages import Health, LeaseList, WhoAmI, WorkerList
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column, Output

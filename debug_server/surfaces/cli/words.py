@@ -1,4 +1,4 @@
-"""What people write on a command line, read once: pairs, durations, sizes, patches and limits."""
+"""What people write on a command line, read once: pairs, durations and patches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.errors import InvalidInputError
-from debug_server.model import Limits, parse_size
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -69,32 +68,6 @@ def patch_text(path: Path | None) -> str | None:
         return patch_bytes(path).decode()
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"patch {str(path)!r} is not UTF-8 text: {error.reason}") from error
-
-
-def limits(
-    *,
-    timeout: float | None = None,
-    idle_timeout: float | None = None,
-    memory: str | None = None,
-    cpus: float | None = None,
-    cpu_seconds: float | None = None,
-    pids: int | None = None,
-    open_files: int | None = None,
-    file_size: str | None = None,
-    output: str | None = None,
-) -> Limits:
-    """The limits that were asked for."""
-    return Limits(
-        memory_bytes=parse_size(memory) if memory else None,
-        cpus=cpus,
-        cpu_seconds=cpu_seconds,
-        pids=pids,
-        open_files=open_files,
-        file_size_bytes=parse_size(file_size) if file_size else None,
-        output_bytes=parse_size(output) if output else None,
-        wall_seconds=timeout,
-        idle_seconds=idle_timeout,
-    )
 
 
 def listed(items: Sequence[str] | None) -> list[str]:

@@ -8,7 +8,7 @@ import typer
 
 from debug_server.client import calls
 from debug_server.client.calls import Call
-from debug_server.client.replies import WorkerList
+from debug_server.messages import WorkerList
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page

@@ -10,8 +10,8 @@ from typing import BinaryIO
 from grpc.aio import ServicerContext
 
 from debug_server.errors import InvalidInputError, NotFoundError
-from debug_server.service import OPERATIONS, Service
-from debug_server.service.messages import ArtifactId, SessionId
+from debug_server.messages import OPERATIONS, ArtifactId, SessionId
+from debug_server.service import Service
 from debug_server.surfaces.grpc.calls import admitted
 from debug_server.surfaces.grpc.decoding import parse, request_of
 from debug_server.surfaces.grpc.schema import rpc

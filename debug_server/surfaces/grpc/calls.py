@@ -4,43 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from grpc.aio import ServicerContext
 
 from debug_server.errors import AccessError, DebugServerError
 from debug_server.service import LOCAL, Caller, Service, audit
-from debug_server.service.caller import STRANGER
+from debug_server.service.caller import STRANGER, bearer_token
 from debug_server.service.locality import is_handed_on, is_loopback
 from debug_server.service.own_user import Peer, TcpPeer, without_token
 from debug_server.surfaces.grpc.refusal import refuse, status_of
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Record(audit.Notes):
-    """What the audit log says of one call."""
-
-    path: str
-    status: str = "OK"
-    began: float = field(default_factory=time.monotonic)
-
-    def write(self) -> None:
-        caller = self.caller or STRANGER
-        fields = {
-            "method": "GRPC",
-            "path": self.path,
-            "status": self.status,
-            "duration_ms": round((time.monotonic() - self.began) * 1000, 3),
-            "token_id": caller.token_id,
-            "token_name": caller.name,
-        }
-        _LOG.info("api.request", extra=fields)
 
 
 @asynccontextmanager
@@ -51,7 +28,7 @@ async def admitted(
 
     Whatever goes wrong inside ends the call with its status.
     """
-    record = _Record(path=path)
+    record = audit.Record(method="GRPC", path=path, status="OK")
     audit.begin(record)
     try:
         if scopes is None:
@@ -74,13 +51,13 @@ async def admitted(
         _LOG.exception("grpc_call_failed", extra={"path": path})
         await refuse(context, DebugServerError("the server failed: its log says why"))
     finally:
+        record.caller = record.caller or STRANGER
         record.write()
 
 
 def bearer(context: ServicerContext) -> str | None:
     """The token of the call's metadata."""
-    scheme, _, secret = (metadata(context, "authorization") or "").partition(" ")
-    return secret.strip() or None if scheme.lower() == "bearer" else None
+    return bearer_token(metadata(context, "authorization"))
 
 
 async def _identify(service: Service, context: ServicerContext, *, local: bool) -> Caller:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -13,12 +12,12 @@ from google.protobuf.struct_pb2 import Struct, Value
 from pydantic import ValidationError
 
 from debug_server.errors import InvalidInputError
-from debug_server.service.messages import Request, WriteStdin
+from debug_server.messages import Request, WriteStdin
+from debug_server.messages.faults import sentence_of
 
 M = TypeVar("M", bound=Message)
 R = TypeVar("R", bound=Request)
 
-_SHOWN_ERRORS = 5
 _EXACT = 2**53  # a double holds every whole number up to here
 
 
@@ -38,7 +37,7 @@ def request_of(kind: type[R], message: Message) -> R:
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        raise InvalidInputError(_sentence(error)) from error
+        raise InvalidInputError(sentence_of(error, whole="request")) from error
 
 
 def plain(message: Message) -> dict[str, Any]:
@@ -84,13 +83,3 @@ def _number(value: float) -> int | float:
     if not math.isfinite(value):
         raise InvalidInputError(f"{value} is not a number that JSON has: leave it out or send it as text")
     return int(value) if value.is_integer() and abs(value) <= _EXACT else value
-
-
-def _sentence(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    shown = [f"{_place(item['loc'])}: {item['msg']}" for item in found[:_SHOWN_ERRORS]]
-    return "; ".join([*shown, "..."] if len(found) > len(shown) else shown)
-
-
-def _place(location: Iterable[int | str]) -> str:
-    return ".".join(map(str, location)) or "request"

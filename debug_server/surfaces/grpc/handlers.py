@@ -9,7 +9,8 @@ import grpc
 from google.protobuf.message import Message
 from grpc.aio import ServicerContext
 
-from debug_server.service import OPERATIONS, Operation, Service
+from debug_server.messages import OPERATIONS, ServiceOperation
+from debug_server.service import Service
 from debug_server.surfaces.grpc.byte_streams import Stream, fetch_artifact, fetch_diff
 from debug_server.surfaces.grpc.calls import admitted, metadata
 from debug_server.surfaces.grpc.decoding import parse, request_of
@@ -27,7 +28,7 @@ def handlers(service: Service) -> dict[str, grpc.RpcMethodHandler]:
     }
 
 
-def _handler(service: Service, operation: Operation) -> grpc.RpcMethodHandler:
+def _handler(service: Service, operation: ServiceOperation) -> grpc.RpcMethodHandler:
     called = rpc(rpc_name(operation.name))
     if operation.stream:
         return _streaming(called, _stream(service, operation, called))
@@ -41,7 +42,7 @@ def _streaming(called: Rpc, behaviour: Stream) -> grpc.RpcMethodHandler:
     return grpc.unary_stream_rpc_method_handler(behaviour, response_serializer=called.reply.SerializeToString)
 
 
-def _answer(service: Service, operation: Operation, called: Rpc) -> Answer:
+def _answer(service: Service, operation: ServiceOperation, called: Rpc) -> Answer:
     async def answer(data: bytes, context: ServicerContext) -> Message:
         async with admitted(service, context, called.path, operation.scopes) as caller:
             request = request_of(operation.request, parse(called.request, data))
@@ -51,7 +52,7 @@ def _answer(service: Service, operation: Operation, called: Rpc) -> Answer:
     return answer
 
 
-def _stream(service: Service, operation: Operation, called: Rpc) -> Stream:
+def _stream(service: Service, operation: ServiceOperation, called: Rpc) -> Stream:
     verb = service.verb(operation)
 
     async def stream(data: bytes, context: ServicerContext) -> None:

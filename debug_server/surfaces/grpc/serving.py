@@ -11,8 +11,8 @@ from grpc_health.v1.health_pb2 import (
     HealthListResponse,
 )
 
+from debug_server.messages import Nothing
 from debug_server.service import Service
-from debug_server.service.messages import Nothing
 from debug_server.surfaces.grpc.schema import SERVICE
 
 _NAMES = ("", SERVICE.full_name)

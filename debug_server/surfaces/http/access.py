@@ -6,8 +6,9 @@ from starlette.requests import HTTPConnection
 
 from debug_server.errors import AccessError, StoreUnavailableError
 from debug_server.service import LOCAL, Caller, Service
+from debug_server.service.caller import bearer_token
 from debug_server.service.own_user import without_token
-from debug_server.surfaces.http.gate import notes_of
+from debug_server.surfaces.http.gate import record_of
 
 
 async def identify(service: Service, connection: HTTPConnection) -> Caller:
@@ -16,9 +17,8 @@ async def identify(service: Service, connection: HTTPConnection) -> Caller:
 
 
 def _secret(connection: HTTPConnection) -> str | None:
-    scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and secret.strip():
-        return secret.strip()
+    if (secret := bearer_token(connection.headers.get("authorization"))) is not None:
+        return secret
     # A browser cannot send headers with a WebSocket.
     return connection.query_params.get("token") if connection.scope["type"] == "websocket" else None
 
@@ -29,7 +29,7 @@ async def identify_or_local(service: Service, connection: HTTPConnection) -> Cal
         return await identify(service, connection)
     if reason := await service.own_user.http_refusal(connection.scope):
         raise AccessError(without_token(reason))
-    notes_of(connection).caller = LOCAL
+    record_of(connection).caller = LOCAL
     return LOCAL
 
 

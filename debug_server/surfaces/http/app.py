@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 
+from debug_server.messages import OPERATIONS, ROUTES
 from debug_server.ports import Part
 from debug_server.service import Service
 from debug_server.surfaces.http import probes
@@ -20,7 +21,6 @@ from debug_server.surfaces.http.endpoints import Endpoint, artifact_file, guarde
 from debug_server.surfaces.http.gate import Gate
 from debug_server.surfaces.http.logs import LogEndpoints
 from debug_server.surfaces.http.refusals import unrouted
-from debug_server.surfaces.http.routes import ROUTES
 from debug_server.surfaces.http.sockets import SocketEndpoints
 from debug_server.surfaces.http.streaming import Followers
 
@@ -67,8 +67,6 @@ def create_http_app(
     app.state.settings = settings
     app.state.followers = Followers(service.audience)
     app.add_middleware(Gate, draining=lambda: service.draining)
-    if settings.api:
-        _add_api(app, service, settings.heartbeat_seconds)
     probing: dict[str, Endpoint] = {
         "/health": probes.health,
         "/livez": probes.alive(parts),
@@ -76,6 +74,8 @@ def create_http_app(
         "/readyz": probes.ready(service, parts),
         "/metrics": probes.metrics(service, metrics),
     }
+    if settings.api:
+        _add_api(app, service, settings.heartbeat_seconds, probing)
     for part in parts:  # before the probes: a part may guard one of them in its own way
         app.router.routes.extend(part.routes())
     for path, endpoint in probing.items():
@@ -84,19 +84,20 @@ def create_http_app(
     return app
 
 
-def _add_api(app: HttpApp, service: Service, heartbeat_seconds: float) -> None:
+def _add_api(app: HttpApp, service: Service, heartbeat_seconds: float, probing: Collection[str]) -> None:
     followers = app.state.followers
-    for route in ROUTES:
-        _add(app, route.method, route.path, rendered(service, route))
     logs = LogEndpoints(service=service, followers=followers, heartbeat_seconds=heartbeat_seconds)
     specials: dict[str, Endpoint] = {
-        "/sessions/{session_id}/diff": session_diff(service),
-        "/sessions/{session_id}/artifacts/{artifact_id}": artifact_file(service),
+        "start_run": started_run(service),
+        "diff_session": session_diff(service),
+        "artifact_file": artifact_file(service),
         **logs.routes(),
     }
-    _add(app, "POST", "/runs", started_run(service))
-    for path, endpoint in specials.items():
-        _add(app, "GET", path, endpoint)
+    for operation in OPERATIONS.values():
+        if operation.name not in specials and operation.route.path not in probing:
+            _add(app, operation.route.method, operation.route.path, rendered(service, operation))
+    for name, endpoint in specials.items():
+        _add(app, ROUTES[name].method, ROUTES[name].path, endpoint)
     for path, socket in SocketEndpoints(service=service, followers=followers).routes().items():
         app.router.routes.append(WebSocketRoute(path, socket))
 

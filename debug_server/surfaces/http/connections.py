@@ -54,7 +54,7 @@ class Connection:
     """One of them; its protocol reports the phases."""
 
     __slots__ = (
-        *("_all", "answered", "body_bytes", "closing_at", "drop", "end", "heard_at", "notes", "paused", "phase"),
+        *("_all", "answered", "body_bytes", "closing_at", "drop", "end", "heard_at", "record", "paused", "phase"),
         "since",
     )
 
@@ -65,7 +65,7 @@ class Connection:
         self.body_bytes = 0
         self.answered = False  # the answer is complete although the body is not
         self.closing_at: float | None = None  # since when it is being closed
-        self.notes: audit.Notes | None = None  # of the latest request
+        self.record: audit.Record | None = None  # of the latest request
         self.drop: Callable[[], object] = _nothing  # cuts the connection
         self.end: Callable[[], bool] = _nothing  # tells the client and closes; True while it is still open
         self.paused: Callable[[], bool] = _nothing  # whether we do not read on: then the client cannot be late
@@ -73,7 +73,7 @@ class Connection:
     @property
     def known(self) -> bool:
         """Whether the latest request came from a known caller."""
-        return self.notes is not None and self.notes.caller is not None
+        return self.record is not None and self.record.caller is not None
 
     def heard(self, count: int) -> None:
         """Bytes came."""

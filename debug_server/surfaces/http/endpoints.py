@@ -1,4 +1,4 @@
-"""The endpoints that decode, call and encode, made from the table of routes."""
+"""The endpoints that decode, call and encode, made from the table of operations."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pydantic import Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
+from debug_server import messages as m
 from debug_server.errors import DebugServerError
-from debug_server.service import OPERATIONS, Service
-from debug_server.service import messages as m
+from debug_server.messages import OPERATIONS, ServiceOperation
+from debug_server.service import Service
 from debug_server.surfaces.http.access import identify
 from debug_server.surfaces.http.decoding import from_body, from_query, json_object
 from debug_server.surfaces.http.refusals import invalid, refusal
-from debug_server.surfaces.http.routes import Route
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 KEY_HEADER = "idempotency-key"
@@ -40,19 +40,18 @@ def encoded(reply: m.Reply, status: int = 200) -> Response:
     return Response(reply.model_dump_json(), status, media_type="application/json")
 
 
-def rendered(service: Service, route: Route) -> Endpoint:
-    """The endpoint of one route."""
-    operation = OPERATIONS[route.operation]
+def rendered(service: Service, operation: ServiceOperation) -> Endpoint:
+    """The endpoint of an operation that is decode, call and encode alone."""
 
     async def handle(request: Request) -> Response:
         caller = await identify(service, request)
         caller.require(operation.scopes or ())
-        if route.method == "POST":
+        if operation.route.method == "POST":
             message = await from_body(request, operation.request)
         else:
             message = from_query(request, operation.request)
         reply = await service.perform(caller, operation, message, request.headers.get(KEY_HEADER))
-        return encoded(reply, route.status)
+        return encoded(reply, operation.route.status)
 
     return handle
 
@@ -79,7 +78,7 @@ def started_run(service: Service) -> Endpoint:
             command = await service.commands.wait(caller, waiting)
             session = await service.sessions.get(caller, m.SessionId(session_id=reply.session.id))
             reply = m.RunReply(session=session, command=command)
-        return encoded(reply, 201)
+        return encoded(reply, operation.route.status)
 
     return handle
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,33 +17,23 @@ from debug_server.surfaces.http.refusals import refusal
 
 MAX_BODY = 17 << 20  # a patch of 16 MiB and what comes with it
 OWN_SHAPE = ("/v1/",)  # below these, bodies and a drain are refused by the part itself, in the shape of its API
-_NOTES = "debug_server.notes"
+_RECORD = "debug_server.record"  # its key in an ASGI scope
 _MAX_REQUEST_ID = 128
 _INTERNAL_CLOSE = 1011
 _CLIENT_LEFT = 499  # as proxies log a request whose client did not wait for its answer
 
-_AUDIT = logging.getLogger("debug_server.api")
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, kw_only=True)
-class Notes(audit.Notes):
-    """What is learnt about one request on its way."""
-
-    request_id: str
-    status: int = 0
-    started: float = field(default_factory=time.perf_counter)
+def record_of(connection: HTTPConnection) -> audit.Record:
+    """The audit record of the request that is being served."""
+    return record_in(connection.scope)
 
 
-def notes_of(connection: HTTPConnection) -> Notes:
-    """The notes of the request that is being served."""
-    return notes_in(connection.scope)
-
-
-def notes_in(scope: Scope) -> Notes:
+def record_in(scope: Scope) -> audit.Record:
     """The same, by its scope."""
-    notes: Notes = scope[_NOTES]
-    return notes
+    record: audit.Record = scope[_RECORD]
+    return record
 
 
 class Gate:
@@ -60,28 +48,30 @@ class Gate:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        notes = scope[_NOTES] = Notes(request_id=_request_id(scope))
-        audit.begin(notes)
+        record = scope[_RECORD] = audit.Record(
+            method=scope.get("method", "WS"), path=scope["path"], request_id=_request_id(scope)
+        )
+        audit.begin(record)
         if (connection := scope.get("state", {}).get(CONNECTION)) is not None:
-            connection.notes = notes  # whose caller decides which connection makes room for another
+            connection.record = record  # whose caller decides which connection makes room for another
         own_shape = scope["path"].startswith(OWN_SHAPE)
-        passage = _Passage(notes, receive, send, bounded=not own_shape)
+        passage = _Passage(record, receive, send, bounded=not own_shape)
         try:
             if scope["type"] == "http" and not own_shape and (error := self._refused(scope)):
                 await refusal(error)(scope, passage.receive, passage.send)
             else:
                 await self._app(scope, passage.receive, passage.send)
         except (ClientDisconnect, WebSocketDisconnect):
-            notes.status = _CLIENT_LEFT
+            record.status = _CLIENT_LEFT
         except DebugServerError as error:  # in the midst of a stream: the client sees it cut off, and comes again
-            fields = {"request_id": notes.request_id, "path": scope["path"], "code": error.code, "error": str(error)}
+            fields = {"request_id": record.request_id, "path": scope["path"], "code": error.code, "error": str(error)}
             _LOG.warning("stream_cut", extra=fields)
             await passage.fail(scope)
         except Exception:  # noqa: BLE001 - the boundary: a defect must not tell the caller what is inside
-            _LOG.exception("request_failed", extra={"request_id": notes.request_id, "path": scope["path"]})
+            _LOG.exception("request_failed", extra={"request_id": record.request_id, "path": scope["path"]})
             await passage.fail(scope)
         finally:
-            _record(scope, notes)
+            record.write()
 
     def _refused(self, scope: Scope) -> DebugServerError | None:
         if scope["method"] == "POST" and self._draining():
@@ -95,10 +85,10 @@ class Gate:
 class _Passage:
     """The request's two directions, counted and noted."""
 
-    __slots__ = ("_bounded", "_notes", "_receive", "_send", "_taken")
+    __slots__ = ("_bounded", "_receive", "_record", "_send", "_taken")
 
-    def __init__(self, notes: Notes, receive: Receive, send: Send, *, bounded: bool) -> None:
-        self._notes = notes
+    def __init__(self, record: audit.Record, receive: Receive, send: Send, *, bounded: bool) -> None:
+        self._record = record
         self._receive = receive
         self._send = send
         self._bounded = bounded
@@ -116,35 +106,24 @@ class _Passage:
     async def send(self, message: Message) -> None:
         """Pass a message on to the client."""
         if message["type"] == "http.response.start":
-            self._notes.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), (b"x-request-id", self._notes.request_id.encode())]
+            self._record.status = message["status"]
+            message["headers"] = [
+                *message.get("headers", ()),
+                (b"x-request-id", str(self._record.request_id).encode()),
+            ]
         elif message["type"] == "websocket.accept":
-            self._notes.status = 101
+            self._record.status = 101
         elif message["type"] == "websocket.close":
-            self._notes.status = message.get("code", 1000)
+            self._record.status = message.get("code", 1000)
         await self._send(message)
 
     async def fail(self, scope: Scope) -> None:
         """Answer what went wrong, if an answer can still be given; else the connection is cut."""
         if scope["type"] == "websocket":
             await self.send({"type": "websocket.close", "code": _INTERNAL_CLOSE, "reason": "internal_error"})
-        elif not self._notes.status:
-            message = f"the server failed; its log tells more under the request id {self._notes.request_id}"
+        elif not self._record.status:
+            message = f"the server failed; its log tells more under the request id {self._record.request_id}"
             await refusal(DebugServerError(message))(scope, self.receive, self.send)
-
-
-def _record(scope: Scope, notes: Notes) -> None:
-    if _AUDIT.isEnabledFor(logging.INFO):
-        fields = {
-            "method": scope.get("method", "WS"),
-            "path": scope["path"],
-            "status": notes.status,
-            "duration_ms": round((time.perf_counter() - notes.started) * 1000, 3),
-            "token_id": notes.caller.token_id if notes.caller else None,
-            "token_name": notes.caller.name if notes.caller else None,
-            "request_id": notes.request_id,
-        }
-        _AUDIT.info("api.request", extra=fields)
 
 
 def _request_id(scope: Scope) -> str:

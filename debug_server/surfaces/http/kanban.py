@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from debug_server import messages as m
 from debug_server.dispatch.dispatcher import Outcome
 from debug_server.dispatch.governor import Governor
 from debug_server.dispatch.hooks import event_of, require_signature, verify
 from debug_server.dispatch.issue_event import IssueEvent
 from debug_server.dispatch.stream import EventStream, Wish
-from debug_server.service import messages as m
 from debug_server.surfaces.http.access import identify_or_local
 from debug_server.surfaces.http.decoding import json_object
 from debug_server.surfaces.http.endpoints import Endpoint, guarded

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from functools import lru_cache
 from typing import Any, Literal
 
-from debug_server.service.messages import LogPiece
+from debug_server.messages import LogPiece
 
 Encoding = Literal["utf-8", "base64"]
 Record = dict[str, Any]

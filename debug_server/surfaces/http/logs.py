@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from debug_server import messages as m
 from debug_server.errors import InvalidInputError, RangeNotSatisfiableError
-from debug_server.service import OPERATIONS, Caller, Service
-from debug_server.service import messages as m
+from debug_server.messages import OPERATIONS
+from debug_server.service import Caller, Service
 from debug_server.surfaces.http.access import identify
 from debug_server.surfaces.http.decoding import from_query
 from debug_server.surfaces.http.described import BYTES, NDJSON, SSE
@@ -136,13 +137,13 @@ class LogEndpoints:
         return Stream(lively, self.followers, media_type=SSE, headers={})
 
     def routes(self) -> dict[str, Endpoint]:
-        """Each path and its endpoint."""
+        """Each route by its name, and its endpoint."""
         return {
-            "/commands/{command_id}/log": _ranged(self.read_bytes),
-            "/commands/{command_id}/log.ndjson": self.read_lines,
-            "/commands/{command_id}/log/events": self.log_events,
-            "/sessions/{session_id}/logs": self.read_session_lines,
-            "/events/stream": self.follow_events,
+            "read_log": _ranged(self.read_bytes),
+            "follow_log": self.read_lines,
+            "log_events": self.log_events,
+            "session_logs": self.read_session_lines,
+            "follow_events": self.follow_events,
         }
 
 

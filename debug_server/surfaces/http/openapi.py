@@ -11,12 +11,10 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
-from debug_server.service import OPERATIONS
-from debug_server.service.messages import Reply
+from debug_server.messages import FORMS, OPERATIONS, ROUTES, Reply
 from debug_server.surfaces.http.described import BYTES, JSON, LAST_EVENT, NDJSON, SSE, About, DescribedRoute
 from debug_server.surfaces.http.endpoints import PATCH_TYPE, WaitQuery
 from debug_server.surfaces.http.logs import LogQuery, SessionLogQuery
-from debug_server.surfaces.http.routes import ROUTES, Route
 
 _REFERENCE = "#/components/schemas/{model}"
 _FAILURES = {
@@ -59,48 +57,23 @@ class ErrorReply(Reply):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Special:
-    """A path that is more than decode, call and encode."""
+    """What there is to say of a route that is more than decode, call and encode."""
 
-    route: Route
     query: type[BaseModel] | None = None  # fields of the query, where they are not the operation's
     produces: tuple[str, ...] = (JSON,)
     headers: tuple[dict[str, Any], ...] = ()
 
 
-def _special(method: str, path: str, operation: str, status: int = 200, **more: Any) -> Special:
-    return Special(route=Route(method=method, path=path, operation=operation, status=status), **more)
-
-
-SPECIALS = (
-    _special("POST", "/runs", "start_run", 201, query=WaitQuery),
-    _special("GET", "/sessions/{session_id}/diff", "diff_session", produces=(JSON, PATCH_TYPE)),
-    _special(
-        "GET",
-        "/sessions/{session_id}/artifacts/{artifact_id}",
-        "get_artifact",
-        produces=(BYTES,),
-        headers=(_RANGE,),
-    ),
-    _special(
-        "GET",
-        "/commands/{command_id}/log",
-        "read_log",
-        query=LogQuery,
-        produces=(BYTES,),
-        headers=(_RANGE,),
-    ),
-    _special("GET", "/commands/{command_id}/log.ndjson", "follow_log", query=LogQuery, produces=(NDJSON,)),
-    _special(
-        "GET",
-        "/commands/{command_id}/log/events",
-        "follow_log",
-        query=LogQuery,
-        produces=(SSE,),
-        headers=(LAST_EVENT,),
-    ),
-    _special("GET", "/sessions/{session_id}/logs", "follow_log", query=SessionLogQuery, produces=(NDJSON,)),
-    _special("GET", "/events/stream", "follow_events", produces=(SSE,), headers=(LAST_EVENT,)),
-)
+SPECIALS = {
+    "start_run": Special(query=WaitQuery),
+    "diff_session": Special(produces=(JSON, PATCH_TYPE)),
+    "artifact_file": Special(produces=(BYTES,), headers=(_RANGE,)),
+    "read_log": Special(query=LogQuery, produces=(BYTES,), headers=(_RANGE,)),
+    "follow_log": Special(query=LogQuery, produces=(NDJSON,)),
+    "log_events": Special(query=LogQuery, produces=(SSE,), headers=(LAST_EVENT,)),
+    "session_logs": Special(query=SessionLogQuery, produces=(NDJSON,)),
+    "follow_events": Special(produces=(SSE,), headers=(LAST_EVENT,)),
+}
 _PROBES = {
     "/health": "The process answers.",
     "/healthz": "The same with details.",
@@ -133,23 +106,20 @@ def document(title: str, version: str, routes: Iterable[BaseRoute] = (), *, api:
 
 
 def _api() -> Iterable[tuple[str, str, About]]:
-    specials = {item.route: item for item in SPECIALS}
-    for route in (*ROUTES, *specials):
-        operation, special = OPERATIONS[route.operation], specials.get(route)
-        yield (
-            route.method,
-            route.path,
-            About(
-                sentence=operation.sentence,
-                note=f"Scopes: {', '.join(operation.scopes or ()) or 'none'}.",
-                request=operation.request,
-                query=special.query if special else None,
-                reply=operation.reply,
-                status=route.status,
-                produces=special.produces if special else (JSON,),
-                headers=special.headers if special else (),
-            ),
+    plain = {row.name: Special() for row in OPERATIONS.values() if row.route.path not in _PROBES}
+    for name, special in {**{name: it for name, it in plain.items() if name not in SPECIALS}, **SPECIALS}.items():
+        operation, route = FORMS.get(name) or OPERATIONS[name], ROUTES[name]
+        about = About(
+            sentence=operation.sentence,
+            note=f"Scopes: {', '.join(operation.scopes or ()) or 'none'}.",
+            request=operation.request,
+            query=special.query,
+            reply=operation.reply,
+            status=route.status,
+            produces=special.produces,
+            headers=special.headers,
         )
+        yield route.method, route.path, about
 
 
 def _described(method: str, path: str, about: About, schemas: dict[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from debug_server import messages as m
 from debug_server.ports import Part
 from debug_server.service import Service
-from debug_server.service import messages as m
 from debug_server.surfaces.http.access import identify_or_local, is_known
 from debug_server.surfaces.http.endpoints import Endpoint
 

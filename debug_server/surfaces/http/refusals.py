@@ -14,13 +14,10 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
+from debug_server.messages.faults import faults_of
 from debug_server.service import mapping_of
 
 _RETRY_SECONDS = 1.0
-_SECRET_FIELDS = frozenset(
-    {"env", "data", "patch", "settings", "metadata", "prompt", "status_callback_token", "sandbox"}
-)
-_SHOWN = 80
 _REASON_BYTES = 123  # what a WebSocket's closing frame can carry
 
 
@@ -44,22 +41,8 @@ def refusal(error: DebugServerError, *, field: str | None = None) -> Response:
 
 def invalid(error: ValidationError) -> Response:
     """The response for a request that does not fit its message: names the first wrong field."""
-    field, sentence = first_fault(error)
-    return refusal(InvalidInputError(sentence), field=field)
-
-
-def first_fault(error: ValidationError) -> tuple[str, str]:
-    """The first wrong field, and a sentence about it."""
-    fault = error.errors(include_url=False, include_context=False)[0]
-    field = ".".join(str(part) for part in fault["loc"]) or "body"
-    shown = _shown(fault["input"]) if field.partition(".")[0] not in _SECRET_FIELDS else ""
-    text = fault["msg"].removeprefix("Value error, ")
-    return field, f"{field}: {text[:1].lower()}{text[1:]}{shown}"
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return f", not {text}" if isinstance(value, str | int | float) and len(text) <= _SHOWN else ""
+    first = faults_of(error)[0]
+    return refusal(InvalidInputError(first.sentence), field=first.field)
 
 
 async def unrouted(connection: HTTPConnection, error: Exception) -> Response:

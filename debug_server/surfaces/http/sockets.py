@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 from starlette.websockets import WebSocket, WebSocketState
 
+from debug_server import messages as m
 from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError, StoreUnavailableError
-from debug_server.service import OPERATIONS, Caller, Service
-from debug_server.service import messages as m
+from debug_server.messages import OPERATIONS, ROUTES
+from debug_server.messages.faults import faults_of
+from debug_server.service import Caller, Service
 from debug_server.service.audience import DISMISSED
 from debug_server.surfaces.http.access import identify
 from debug_server.surfaces.http.decoding import from_query
 from debug_server.surfaces.http.log_text import Encoding, LogText, Record, encoded
-from debug_server.surfaces.http.refusals import closing_reason, error_object, first_fault
+from debug_server.surfaces.http.refusals import closing_reason, error_object
 from debug_server.surfaces.http.streaming import Ending, Followers
 
 ENDED, LEAVING, REFUSED, FAILED = 1000, 1012, 1008, 1011
@@ -48,9 +50,9 @@ class SocketEndpoints:
     def routes(self) -> dict[str, Socket]:
         """Each path and its endpoint."""
         return {
-            "/commands/{command_id}/log": guarded_socket(self.command_log),
-            "/sessions/{session_id}/logs": guarded_socket(self.session_logs),
-            "/sessions/{session_id}/debug": guarded_socket(self.debug),
+            ROUTES["read_log"].path: guarded_socket(self.command_log),
+            ROUTES["session_logs"].path: guarded_socket(self.session_logs),
+            ROUTES["debug_session"].path: guarded_socket(self.debug),
         }
 
     async def command_log(self, socket: WebSocket) -> None:
@@ -115,7 +117,7 @@ def guarded_socket(endpoint: Socket) -> Socket:
         except DebugServerError as error:
             await socket.close(REFUSED, closing_reason(error))
         except ValidationError as error:
-            await socket.close(REFUSED, closing_reason(InvalidInputError(first_fault(error)[1])))
+            await socket.close(REFUSED, closing_reason(InvalidInputError(faults_of(error)[0].sentence)))
 
     return handle
 

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
 from debug_server.service.audience import Audience
-from debug_server.surfaces.http.gate import notes_in
+from debug_server.surfaces.http.gate import record_in
 
 HEARTBEAT = b": heartbeat\n\n"
 _NOTICE_SECONDS = 1.0
@@ -51,7 +51,7 @@ class Followers:
         if self._leaving:
             sender.cancel()
         try:
-            with self._audience.counted(notes_in(scope).caller, dismiss):
+            with self._audience.counted(record_in(scope).caller, dismiss):
                 await asyncio.wait({sender, watcher}, return_when=asyncio.FIRST_COMPLETED)
             gone = await _left(sender, watcher)
         finally:

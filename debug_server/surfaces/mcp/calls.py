@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,14 +13,15 @@ from typing import Any
 from mcp import MCPError
 from pydantic import ValidationError
 
+from debug_server import messages as m
 from debug_server.errors import AccessError, DebugServerError, InvalidInputError
-from debug_server.service import OPERATIONS, Caller, Service
-from debug_server.service import messages as m
+from debug_server.messages import OPERATIONS
+from debug_server.messages.faults import sentence_of
+from debug_server.service import Caller, Service, audit
 from debug_server.surfaces.mcp.http import admitted
 from debug_server.surfaces.mcp.refusal import told
 
 _LOG = logging.getLogger(__name__)
-_SHOWN_MISTAKES = 5
 
 Progress = Callable[[float, str], Awaitable[None]]
 
@@ -65,31 +65,22 @@ def caller_of(request: Any) -> Caller:
 @asynccontextmanager
 async def recorded(path: str, call: Call) -> AsyncIterator[None]:
     """Write the audit record; whatever goes wrong inside leaves as an error of the one table."""
-    began, status = time.monotonic(), "ok"
+    record = audit.Record(method="MCP", path=path, status="ok", caller=call.caller, request_id=call.request_id)
     try:
         yield
     except DebugServerError as error:
-        status = error.code
+        record.status = error.code
         raise
     except asyncio.CancelledError:
-        status = "cancelled"
+        record.status = "cancelled"
         raise
     except Exception as error:
         # The boundary of the surface: a defect must not show the caller what is inside.
-        status = DebugServerError.code
+        record.status = DebugServerError.code
         _LOG.exception("mcp_call_failed", extra={"path": path})
         raise DebugServerError("the server failed: its log says why") from error
     finally:
-        fields = {
-            "method": "MCP",
-            "path": path,
-            "status": status,
-            "duration_ms": round((time.monotonic() - began) * 1000, 3),
-            "token_id": call.caller.token_id,
-            "token_name": call.caller.name,
-            "request_id": call.request_id,
-        }
-        _LOG.info("api.request", extra=fields)
+        record.write()
 
 
 def as_mcp(error: DebugServerError) -> MCPError:
@@ -103,9 +94,8 @@ def decoded(kind: type[m.Request], arguments: object, *, of: str) -> Any:
     try:
         return kind.model_validate(arguments)
     except ValidationError as error:
-        mistakes = [f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in error.errors()]
-        told = "; ".join(mistakes[:_SHOWN_MISTAKES])
-        raise InvalidInputError(f"{of} cannot take these arguments: {told}") from error
+        faults = sentence_of(error, whole="arguments")
+        raise InvalidInputError(f"{of} cannot take these arguments: {faults}") from error
 
 
 def _check_plain(arguments: object, of: str) -> None:

@@ -16,6 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from debug_server.errors import DebugServerError, UnavailableError
 from debug_server.service import Caller, Service, audit, mapping_of
+from debug_server.service.caller import bearer_token
 from debug_server.surfaces.mcp.refusal import told
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class McpHttp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         try:
-            caller = await self._service.authenticate(_bearer(Headers(scope=scope)))
+            caller = await self._service.authenticate(bearer_token(Headers(scope=scope).get("authorization")))
             manager = await self._ready()
             receive = await _received(scope, receive)
         except DebugServerError as error:
@@ -121,11 +122,6 @@ def request_id_of(scope: Scope) -> str | None:
     """Under which id the request that brought a message is recorded."""
     found = scope.get(REQUEST_ID)
     return found if isinstance(found, str) else None
-
-
-def _bearer(headers: Headers) -> str | None:
-    scheme, _, secret = headers.get("authorization", "").partition(" ")
-    return secret.strip() or None if scheme.lower() == "bearer" else None
 
 
 def _refusal(error: DebugServerError) -> JSONResponse:

@@ -6,8 +6,8 @@ import asyncio
 import codecs
 import time
 
+from debug_server import messages as m
 from debug_server.errors import AccessError
-from debug_server.service import messages as m
 from debug_server.service.audience import DISMISSED
 from debug_server.service.digest import Digest, Excerpt, LogDigest
 from debug_server.service.failures import shown

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from debug_server.service import messages as m
+from debug_server import messages as m
 from debug_server.service.digest import Digest, Excerpt
 
 WaitSeconds = Annotated[

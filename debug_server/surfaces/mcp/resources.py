@@ -11,8 +11,8 @@ from mcp import types
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.shared.uri_template import UriTemplate
 
+from debug_server import messages as m
 from debug_server.errors import NotFoundError, PayloadTooLargeError
-from debug_server.service import messages as m
 from debug_server.surfaces.mcp.artifacts import locate, read_bytes
 from debug_server.surfaces.mcp.calls import Call, decoded
 from debug_server.surfaces.mcp.logs import read_text

@@ -14,9 +14,9 @@ from mcp.server.mcpserver import Context
 from pydantic import AnyUrl
 
 from debug_server import __version__
+from debug_server import messages as m
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.service import Caller, Service
-from debug_server.service import messages as m
 from debug_server.surfaces.mcp import resources
 from debug_server.surfaces.mcp.calls import Call, as_mcp, caller_of, decoded, recorded
 from debug_server.surfaces.mcp.http import request_id_of

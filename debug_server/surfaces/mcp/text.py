@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import singledispatch
 
-from debug_server.service import messages as m
+from debug_server import messages as m
 from debug_server.service.digest import Digest, FoldedLine
 from debug_server.surfaces.mcp.messages import ArtifactPart, CommandDigest, LogText, RunAnswer, SessionLogs
 

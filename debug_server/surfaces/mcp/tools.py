@@ -9,8 +9,8 @@ from typing import Any
 
 from mcp import types
 
-from debug_server.service import OPERATIONS
-from debug_server.service import messages as m
+from debug_server import messages as m
+from debug_server.messages import OPERATIONS
 from debug_server.surfaces.mcp import messages as t
 from debug_server.surfaces.mcp.artifacts import read_part
 from debug_server.surfaces.mcp.calls import Call
@@ -136,14 +136,10 @@ def _of(operation: str, name: str, *, destructive: bool = False, note: str = "")
         reply=row.reply,
         run=_rendering(operation),
         operation=operation,
-        read_only=_reads(operation),
+        read_only=row.route.method == "GET",
         destructive=destructive,
         takes_key=not row.idempotent,
     )
-
-
-def _reads(operation: str) -> bool:
-    return operation.startswith(("get_", "list_", "read_", "wait_", "diff_", "who_", "health"))
 
 
 _ALL = [
@@ -236,4 +232,6 @@ _ALL = [
     _of("health", "health"),
 ]
 
+_rendered = {tool.operation for tool in _ALL} | EXCEPTIONS.keys()
+_ALL += [_of(name, name) for name in OPERATIONS if name not in _rendered]  # there is no more to say of these
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ALL}

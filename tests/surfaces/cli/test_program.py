@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from debug_server.messages import OPERATIONS
 from debug_server.service.errors_table import ERRORS
-from debug_server.service.operations import OPERATIONS
 from debug_server.surfaces import cli
 from debug_server.surfaces.cli.main import COMMANDS, EXIT_STATUSES
 from tests.client.serving import make_repository
@@ -63,7 +63,7 @@ def _modules_after(*arguments: str, folder: Path) -> set[str]:
     ("arguments", "absent"),
     [
         (["--help"], HEAVY),
-        (["run", "--quiet", "--", "true"], ("starlette", "grpc", "mcp", "httpx", "debug_server.service.messages")),
+        (["run", "--quiet", "--", "true"], ("starlette", "grpc", "mcp", "httpx", "debug_server.messages")),
         (
             ["--base-url", "http://127.0.0.1:1", "session", "list", "--limit", "x"],
             ("starlette", "grpc", "mcp", "httpx"),

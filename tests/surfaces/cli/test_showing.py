@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from debug_server.client.replies import EventReply, LogPiece, Message
 from debug_server.errors import InvalidInputError, NotFoundError
 from debug_server.kanban import kanban_pb2
+from debug_server.messages import EventReply, LogPiece, Message
 from debug_server.model.signals import signal_number
 from debug_server.surfaces.cli import event_stream, events
 from debug_server.surfaces.cli.invocation import Invocation

@@ -15,8 +15,8 @@ import grpc
 from grpc import aio
 
 from debug_server.app import Local
+from debug_server.messages import Page, SessionId
 from debug_server.service import LOCAL, Service
-from debug_server.service.messages import Page, SessionId
 from debug_server.surfaces.grpc import build_server
 from debug_server.surfaces.grpc.schema import rpc
 from tests.home import plain_git

@@ -16,8 +16,9 @@ from google.protobuf.descriptor import FieldDescriptor
 from pydantic import BaseModel
 
 from debug_server import errors, kanban
-from debug_server.model import ExitRecord
-from debug_server.service import ERRORS, OPERATIONS
+from debug_server.messages import OPERATIONS
+from debug_server.model import LIMITS, ExitRecord
+from debug_server.service import ERRORS
 from debug_server.surfaces.grpc import v1
 from debug_server.surfaces.grpc.refusal import status_of, trailers
 from debug_server.surfaces.grpc.schema import SERVICE, rpc, rpc_name
@@ -107,6 +108,14 @@ def test_every_error_is_told(kind: type[errors.DebugServerError]) -> None:
     assert told["code"] == kind.code
     assert told["retryable"] == ("true" if ERRORS[kind.code].retryable else "false")
     assert ("retry-after" in told) == isinstance(error, errors.UnavailableError)
+
+
+def test_the_limits_of_the_proto_are_those_of_the_table() -> None:
+    """Each limit is a field of the proto's message, numbered by its place in the table."""
+    found = [(item.name, item.number, item.type) for item in SERVICE.file.message_types_by_name["Limits"].fields]
+    kinds = {True: FieldDescriptor.TYPE_INT64, False: FieldDescriptor.TYPE_DOUBLE}
+    table = enumerate(LIMITS.values(), 1)
+    assert found == [(limit.name, number, kinds[limit.unit.is_whole]) for number, limit in table], "run `make protos`"
 
 
 def test_the_generated_messages_are_current(tmp_path: Path) -> None:

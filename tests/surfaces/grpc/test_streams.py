@@ -19,8 +19,9 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from debug_server import messages
 from debug_server.errors import ConfigurationError
-from debug_server.service import LOCAL, messages
+from debug_server.service import LOCAL
 from debug_server.service.caller import STRANGER
 from debug_server.surfaces.grpc import Tls, build_server
 from debug_server.surfaces.grpc.schema import SERVICE

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from debug_server.service import LOCAL
-from debug_server.service.audit import Notes
+from debug_server.service.audit import Record
 from debug_server.surfaces.http.connections import Connection, ConnectionLimits, Connections, Phase
 from tests.running import eventually
 from tests.surfaces.http.serving import SECONDS, Process, answered, open_local
@@ -182,7 +182,7 @@ class Seen:
         found.drop = lambda: self.cut.append(found)
         found.enter(phase)
         if known:
-            found.notes = Notes(caller=LOCAL)
+            found.record = Record(method="GET", path="/", caller=LOCAL)
         return found
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from debug_server.service import OPERATIONS
-from debug_server.service import messages as m
-from debug_server.surfaces.http.routes import ROUTES
+from debug_server import messages as m
+from debug_server.messages import OPERATIONS
 from tests.surfaces.http.serving import Served, answered
 
 # Replies with items that are no part of a longer list: what the operation made or changed, all of it.
@@ -40,8 +39,7 @@ def filled(shared: Served) -> dict[str, str]:
         shared.run(session, "sh", "-c", f"echo {number} > left{number}", artifacts=["left*"])
     for _ in range(COUNT):
         shared.token(["sessions:read"])
-    paths = {route.operation: route.path for route in ROUTES if route.method == "GET"}
-    return {name: paths[name].format(session_id=session) for name in lists()}
+    return {name: OPERATIONS[name].route.path.format(session_id=session) for name in lists()}
 
 
 def numbers(page: dict[str, Any]) -> list[int]:

@@ -11,9 +11,9 @@ import sys
 import uvicorn
 from starlette.applications import Starlette
 
+from debug_server import messages as m
 from debug_server.app import Local
 from debug_server.service import LOCAL
-from debug_server.service import messages as m
 from debug_server.surfaces.mcp.http import McpHttp
 from debug_server.surfaces.mcp.stdio import run_stdio
 

@@ -15,7 +15,8 @@ import pytest
 from mcp import Client, MCPError
 
 from debug_server.errors import InvalidInputError
-from debug_server.service import ERRORS, OPERATIONS
+from debug_server.messages import OPERATIONS
+from debug_server.service import ERRORS
 from debug_server.surfaces.mcp.calls import decoded
 from debug_server.surfaces.mcp.refusal import ERROR_KEY
 from debug_server.surfaces.mcp.tools import EXCEPTIONS, TOOLS

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from debug_server.service.messages.base import COMMIT, Identifier, Metadata, OfCommit, PartNames, Reply, Request, Text
+from debug_server.messages.base import COMMIT, Identifier, Items, Metadata, OfCommit, PartNames, Reply, Request, Text
 
 ShellText = Annotated[str, Field(min_length=1, max_length=131_071)]  # a line for runner.default_shell
 
@@ -41,11 +41,8 @@ class RepositoryReply(Reply):
     updated_at: datetime
 
 
-class RepositoryList(Reply):
+class RepositoryList(Items[RepositoryReply]):
     """A page of repositories."""
-
-    items: list[RepositoryReply]
-    next_after: int | None = None
 
 
 class OpenSession(OfCommit):
@@ -93,11 +90,8 @@ class SessionReply(Reply):
     updated_at: datetime
 
 
-class SessionList(Reply):
+class SessionList(Items[SessionReply]):
     """A page of sessions."""
-
-    items: list[SessionReply]
-    next_after: int | None = None
 
 
 class SessionDiff(Reply):

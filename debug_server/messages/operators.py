@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from debug_server.service.messages.base import Identifier, Reply, Request
-from debug_server.service.messages.sessions import SessionId
+from debug_server.messages.base import Identifier, Items, Reply, Request
+from debug_server.messages.sessions import SessionId
 
 
 class LeaseReply(Reply):
@@ -23,18 +23,12 @@ class LeaseReply(Reply):
     expires_at: datetime | None
 
 
-class LeaseList(Reply):
+class LeaseList(Items[LeaseReply]):
     """A page of workspaces."""
 
-    items: list[LeaseReply]
-    next_after: int | None = None
 
-
-class WorkerList(Reply):
+class WorkerList(Items[dict[str, Any]]):
     """A page of supervised long-lived processes."""
-
-    items: list[dict[str, Any]]
-    next_after: int | None = None
 
 
 class WorkerChoice(Request):
@@ -81,11 +75,8 @@ class TokenReply(Reply):
     token: str | None = None
 
 
-class TokenList(Reply):
+class TokenList(Items[TokenReply]):
     """A page of tokens, without secrets."""
-
-    items: list[TokenReply]
-    next_after: int | None = None
 
 
 class WhoAmI(Reply):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+T = TypeVar("T")
 COMMIT = Field(min_length=1, max_length=255, validation_alias=AliasChoices("commit_sha", "commit"))
 Identifier = Annotated[int, Field(ge=1, le=2**62)]
 Text = Annotated[str, Field(max_length=131_071)]
@@ -80,9 +81,22 @@ class OfCommit(Request):
 
 
 class Reply(BaseModel):
-    """A plain value on its way out."""
+    """What an operation is answered with; fields that a newer server adds are ignored."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
+
+
+class Items(Reply, Generic[T]):
+    """A page of a list; it can be iterated itself. ``next_after`` is the next page's ``after``, None on the last."""
+
+    items: list[T]
+    next_after: int | None = None
+
+    def __iter__(self) -> Iterator[T]:  # type: ignore[override]  # pydantic's is over pairs of names and values
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
 
 
 class Nothing(Request):

@@ -1,7 +1,10 @@
-"""Requests and replies of every operation; decoded and checked once, whatever the surface."""
+"""The vocabulary of service, surfaces and client: request and reply of every operation, and the table of operations.
 
-from debug_server.service.messages.base import Identifier, Message, Nothing, Page, Reply, Request, Text
-from debug_server.service.messages.commands import (
+Imported by all of them; imports the model, the errors and pydantic, and nothing else of ours.
+"""
+
+from debug_server.messages.base import Identifier, Items, Message, Nothing, Page, Reply, Request, Text
+from debug_server.messages.commands import (
     CommandId,
     CommandList,
     CommandReply,
@@ -15,7 +18,7 @@ from debug_server.service.messages.commands import (
     WaitCommand,
     WriteStdin,
 )
-from debug_server.service.messages.logs import (
+from debug_server.messages.logs import (
     ArtifactId,
     ArtifactList,
     ArtifactReply,
@@ -28,7 +31,8 @@ from debug_server.service.messages.logs import (
     ReadEvents,
     ReadLog,
 )
-from debug_server.service.messages.operators import (
+from debug_server.messages.operations import FORMS, OPERATIONS, ROUTES, Operation, ServiceOperation
+from debug_server.messages.operators import (
     CreateToken,
     DebugAction,
     Health,
@@ -41,7 +45,9 @@ from debug_server.service.messages.operators import (
     WorkerChoice,
     WorkerList,
 )
-from debug_server.service.messages.sessions import (
+from debug_server.messages.routes import Route
+from debug_server.messages.scopes import ADMIN, ARTIFACTS_READ, COMMANDS_WRITE, SCOPES, SESSIONS_READ, SESSIONS_WRITE
+from debug_server.messages.sessions import (
     ForkSession,
     OpenSession,
     RegisterRepository,
@@ -55,7 +61,20 @@ from debug_server.service.messages.sessions import (
 )
 
 __all__ = [
+    "ADMIN",
+    "ARTIFACTS_READ",
+    "COMMANDS_WRITE",
+    "SCOPES",
+    "SESSIONS_READ",
+    "SESSIONS_WRITE",
+    "FORMS",
+    "OPERATIONS",
+    "ROUTES",
+    "Operation",
+    "Route",
+    "ServiceOperation",
     "Identifier",
+    "Items",
     "Message",
     "Nothing",
     "Page",

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, ValidationError, create_model, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from debug_server.model.signals import signal_number
-from debug_server.service.messages.base import (
+from debug_server.messages.base import (
     COMMIT,
     Identifier,
+    Items,
     Metadata,
     OfCommit,
     Page,
@@ -21,15 +21,13 @@ from debug_server.service.messages.base import (
     Request,
     Text,
 )
-from debug_server.service.messages.sessions import SessionReply
+from debug_server.messages.sessions import SessionReply
+from debug_server.model.limits import LIMITS, Limit
+from debug_server.model.signals import signal_number
 
-# As the settings and the command line call them, where sizes have units.
-_SETTINGS_NAMES = {
-    "memory": "memory_bytes",
-    "file_size": "file_size_bytes",
-    "output": "output_bytes",
-    "idle_timeout": "idle_seconds",
-}
+# Names of the settings and the command line, where sizes have units -> names here. The wall clock's is taken here, too.
+_WALL = "wall_seconds"
+_SETTINGS_NAMES = {limit.setting: limit for limit in LIMITS.values() if limit.name not in (limit.setting, _WALL)}
 _TIMEOUT: dict[str, Any] = {
     "properties": {
         "timeout": {
@@ -47,20 +45,21 @@ def _with_timeout(schema: dict[str, Any]) -> None:
     schema["not"] = _TIMEOUT["not"]
 
 
-class LimitsRequest(Request):
+def _field_of(limit: Limit) -> Any:
+    kind: Any = (int if limit.unit.is_whole else float) | None
+    names = AliasChoices(_WALL, "timeout") if limit.name == _WALL else None
+    return (kind, Field(default=None, validation_alias=names))
+
+
+_LimitFields: Any = create_model(
+    "_LimitFields", __base__=Request, **{name: _field_of(limit) for name, limit in LIMITS.items()}
+)
+
+
+class LimitsRequest(_LimitFields):  # type: ignore[misc]  # its fields are made from the table of limits
     """Bounds on the whole process tree; left out means as configured."""
 
     model_config = ConfigDict(json_schema_extra=_with_timeout)
-
-    memory_bytes: int | None = None
-    cpus: float | None = None
-    cpu_seconds: float | None = None
-    pids: int | None = None
-    open_files: int | None = None
-    file_size_bytes: int | None = None
-    output_bytes: int | None = None
-    wall_seconds: Annotated[float | None, Field(validation_alias=AliasChoices("wall_seconds", "timeout"))] = None
-    idle_seconds: float | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -81,8 +80,7 @@ def _fault_of(name: str, given: Mapping[Any, Any], known: list[str]) -> str | No
     if name in known or name == "timeout":
         return None
     if meant := _SETTINGS_NAMES.get(name):
-        unit = "a number of bytes" if meant.endswith("_bytes") else "a number of seconds"
-        return f"the name is {meant} here, {unit}"
+        return f"the name is {meant.name} here, a number of {meant.unit.value}"
     return f"no limit has this name: use some of {', '.join(known)}"
 
 
@@ -159,12 +157,14 @@ class CommandReply(Reply):
     started_at: datetime | None
     finished_at: datetime | None
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has reached its one terminal state."""
+        return self.status not in ("pending", "running")
 
-class CommandList(Reply):
+
+class CommandList(Items[CommandReply]):
     """A page of a session's commands, by sequence."""
-
-    items: list[CommandReply]
-    next_after: int | None = None
 
 
 class SessionPage(Page):

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from debug_server.service.messages.base import Identifier, Page, Reply, Request
-from debug_server.service.messages.commands import CommandId
-from debug_server.service.messages.sessions import SessionId
+from debug_server.messages.base import Identifier, Items, Page, Reply, Request
+from debug_server.messages.commands import CommandId
+from debug_server.messages.sessions import SessionId
 
 
 class ReadLog(CommandId):
@@ -39,6 +39,11 @@ class LogPiece(Reply):
     data: bytes
     timestamp: datetime
     command_id: int
+
+    @property
+    def end(self) -> int:
+        """The offset after it."""
+        return self.offset + len(self.data)
 
 
 class LogPage(Reply):
@@ -70,11 +75,8 @@ class ArtifactReply(Reply):
     created_at: datetime
 
 
-class ArtifactList(Reply):
+class ArtifactList(Items[ArtifactReply]):
     """A page of a session's artifacts."""
-
-    items: list[ArtifactReply]
-    next_after: int | None = None
 
 
 class ReadEvents(Page):
@@ -97,8 +99,7 @@ class EventReply(Reply):
     created_at: datetime
 
 
-class EventList(Reply):
+class EventList(Items[EventReply]):
     """A page of events."""
 
-    items: list[EventReply]
     next_after: int

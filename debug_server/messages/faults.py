@@ -1,0 +1,52 @@
+"""What is wrong with a request that does not fit its message: the field, the reason, the value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+# Values of these, and of what is in them, may be secrets.
+_SECRET_FIELDS = frozenset(
+    {"env", "data", "patch", "settings", "metadata", "prompt", "status_callback_token", "sandbox"}
+)
+_SHOWN_CHARACTERS = 80  # of a value
+_SHOWN_FAULTS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One wrong field."""
+
+    field: str
+    reason: str  # and the value where it can be shown
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        return f"{self.field}: {self.reason}"
+
+
+def faults_of(error: ValidationError, *, whole: str = "body") -> Sequence[Fault]:
+    """Every wrong field; ``whole`` names what is wrong where it is no single field."""
+    found = error.errors(include_url=False, include_context=False)
+    return [_fault(".".join(map(str, item["loc"])) or whole, item["msg"], item["input"]) for item in found]
+
+
+def sentence_of(error: ValidationError, *, whole: str = "body") -> str:
+    """The first few wrong fields in one line."""
+    faults = faults_of(error, whole=whole)
+    shown = [fault.sentence for fault in faults[:_SHOWN_FAULTS]]
+    return "; ".join([*shown, "..."] if len(faults) > len(shown) else shown)
+
+
+def _fault(field: str, message: str, value: object) -> Fault:
+    text = message.removeprefix("Value error, ")
+    shown = _shown(value) if field.partition(".")[0] not in _SECRET_FIELDS else ""
+    return Fault(field=field, reason=f"{text[:1].lower()}{text[1:]}{shown}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f", not {text}" if isinstance(value, str | int | float) and len(text) <= _SHOWN_CHARACTERS else ""

@@ -1,0 +1,368 @@
+"""The table of operations: name, verb of the service, route, messages, scopes, and whether each takes a key.
+
+The service performs it, every surface renders it and the client calls it; tests walk it against each of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from debug_server.messages import base, commands, logs, operators, sessions
+from debug_server.messages.routes import Route
+from debug_server.messages.scopes import ADMIN, ARTIFACTS_READ, COMMANDS_WRITE, SESSIONS_READ, SESSIONS_WRITE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """Something that a caller asks for by a request and is answered with a reply."""
+
+    name: str
+    request: type[base.Request]
+    reply: type[base.Reply]
+    scopes: tuple[str, ...] | None  # None: nobody needs to be known
+    idempotent: bool  # may be repeated without harm; others take an idempotency key
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceOperation(Operation):
+    """One row of the table."""
+
+    verb: str  # a member of Service and the name of its method: sessions.open
+    route: Route
+    stream: bool = False  # yields many replies
+
+
+def _row(
+    name: str,
+    verb: str,
+    line: str,
+    messages: tuple[type[base.Request], type[base.Reply]],
+    sentence: str,
+    *scopes: str,
+    keyed: bool = False,
+    stream: bool = False,
+) -> ServiceOperation:
+    return ServiceOperation(
+        name=name,
+        verb=verb,
+        route=Route.of(line),
+        request=messages[0],
+        reply=messages[1],
+        sentence=sentence,
+        scopes=scopes,
+        idempotent=not keyed,
+        stream=stream,
+    )
+
+
+_READ_LOGS = (SESSIONS_READ, ARTIFACTS_READ)
+_RUN = (COMMANDS_WRITE, SESSIONS_WRITE)
+
+_ROWS = (
+    _row(
+        "register_repository",
+        "repositories.register",
+        "POST /repository/init 201",
+        (sessions.RegisterRepository, sessions.RepositoryReply),
+        "Register a git remote.",
+        ADMIN,
+        keyed=True,
+    ),
+    _row(
+        "list_repositories",
+        "repositories.page",
+        "GET /repository",
+        (base.Page, sessions.RepositoryList),
+        "The repositories, by pages.",
+        SESSIONS_READ,
+    ),
+    _row(
+        "get_repository",
+        "repositories.get",
+        "GET /repository/{name}",
+        (sessions.RepositoryName, sessions.RepositoryReply),
+        "One repository by name.",
+        SESSIONS_READ,
+    ),
+    _row(
+        "open_session",
+        "sessions.open",
+        "POST /sessions 201",
+        (sessions.OpenSession, sessions.SessionReply),
+        "Lease a workspace of a commit and a patch.",
+        SESSIONS_WRITE,
+        keyed=True,
+    ),
+    _row(
+        "list_sessions",
+        "sessions.page",
+        "GET /sessions",
+        (base.Page, sessions.SessionList),
+        "The caller's sessions; an admin's list has everybody's.",
+        SESSIONS_READ,
+    ),
+    _row(
+        "get_session",
+        "sessions.get",
+        "GET /sessions/{session_id}",
+        (sessions.SessionId, sessions.SessionReply),
+        "One session.",
+        SESSIONS_READ,
+    ),
+    _row(
+        "close_session",
+        "sessions.close",
+        "DELETE /sessions/{session_id}",
+        (sessions.SessionId, base.Message),
+        "Cancel what runs and give the workspace back.",
+        SESSIONS_WRITE,
+    ),
+    _row(
+        "fork_session",
+        "sessions.fork",
+        "POST /sessions/{session_id}/fork 201",
+        (sessions.ForkSession, sessions.SessionList),
+        "New sessions from the current state.",
+        SESSIONS_WRITE,
+        keyed=True,
+    ),
+    _row(
+        "reset_session",
+        "sessions.reset",
+        "POST /sessions/{session_id}/reset",
+        (sessions.SessionId, sessions.SessionReply),
+        "Back to commit and patch.",
+        SESSIONS_WRITE,
+        keyed=True,
+    ),
+    _row(
+        "diff_session",
+        "sessions.diff",
+        "GET /sessions/{session_id}/diff",
+        (sessions.SessionId, sessions.SessionDiff),
+        "What was changed, as a patch.",
+        SESSIONS_READ,
+    ),
+    _row(
+        "submit_command",
+        "commands.submit",
+        "POST /sessions/{session_id}/commands 201",
+        (commands.SubmitCommand, commands.CommandReply),
+        "Queue a command in a session.",
+        *_RUN,
+        keyed=True,
+    ),
+    _row(
+        "list_commands",
+        "commands.page",
+        "GET /sessions/{session_id}/commands",
+        (commands.SessionPage, commands.CommandList),
+        "A session's commands by sequence.",
+        SESSIONS_READ,
+    ),
+    _row(
+        "list_artifacts",
+        "artifacts.page",
+        "GET /sessions/{session_id}/artifacts",
+        (commands.SessionPage, logs.ArtifactList),
+        "A session's artifacts.",
+        *_READ_LOGS,
+    ),
+    _row(
+        "get_artifact",
+        "artifacts.get",
+        "GET /sessions/{session_id}/artifacts/{artifact_id}/info",
+        (logs.ArtifactId, logs.ArtifactReply),
+        "One artifact.",
+        *_READ_LOGS,
+    ),
+    _row(
+        "debug_session",
+        "sessions.debug",
+        "POST /sessions/{session_id}/debug",
+        (operators.DebugAction, base.Message),
+        "Speak to a session's debugger.",
+        SESSIONS_WRITE,
+        keyed=True,
+    ),
+    _row(
+        "start_run",
+        "runs.start",
+        "POST /runs 201",
+        (commands.StartRun, commands.RunReply),
+        "Open, run and close in one request.",
+        *_RUN,
+        keyed=True,
+    ),
+    _row(
+        "get_command",
+        "commands.get",
+        "GET /commands/{command_id}",
+        (commands.CommandId, commands.CommandReply),
+        "One command.",
+        SESSIONS_READ,
+    ),
+    _row(
+        "wait_command",
+        "commands.wait",
+        "GET /commands/{command_id}/wait",
+        (commands.WaitCommand, commands.CommandReply),
+        "The command once it has ended, or as it is at the deadline.",
+        SESSIONS_READ,
+    ),
+    _row(
+        "cancel_command",
+        "commands.cancel",
+        "POST /commands/{command_id}/cancel",
+        (commands.CommandId, commands.CommandReply),
+        "End a command; an ended one is returned unchanged.",
+        COMMANDS_WRITE,
+    ),
+    _row(
+        "signal_command",
+        "commands.signal",
+        "POST /commands/{command_id}/signal",
+        (commands.SignalCommand, base.Message),
+        "Send a signal.",
+        COMMANDS_WRITE,
+        keyed=True,
+    ),
+    _row(
+        "write_stdin",
+        "commands.write_stdin",
+        "POST /commands/{command_id}/stdin",
+        (commands.WriteStdin, base.Message),
+        "Write to a command's stdin.",
+        COMMANDS_WRITE,  # not keyed: a repetition is known by its write id
+    ),
+    _row(
+        "read_log",
+        "logs.read",
+        "GET /commands/{command_id}/log",
+        (logs.ReadLog, logs.LogPage),
+        "Bytes of a log from an offset.",
+        *_READ_LOGS,
+    ),
+    _row(
+        "follow_log",
+        "logs.follow",
+        "GET /commands/{command_id}/log.ndjson",
+        (logs.FollowLog, logs.LogPiece),
+        "A log from an offset: history, then live, until the command has ended.",
+        *_READ_LOGS,
+        stream=True,
+    ),
+    _row(
+        "read_events",
+        "events.read",
+        "GET /events",
+        (logs.ReadEvents, logs.EventList),
+        "Events after a cursor.",
+        SESSIONS_READ,
+    ),
+    _row(
+        "follow_events",
+        "events.follow",
+        "GET /events/stream",
+        (logs.ReadEvents, logs.EventReply),
+        "Events after a cursor, then live.",
+        SESSIONS_READ,
+        stream=True,
+    ),
+    _row(
+        "list_leases",
+        "leases.page",
+        "GET /leases",
+        (base.Page, operators.LeaseList),
+        "The workspaces and who holds each.",
+        ADMIN,
+    ),
+    _row(
+        "list_workers",
+        "workers.page",
+        "GET /workers",
+        (base.Page, operators.WorkerList),
+        "Supervised long-lived processes.",
+        ADMIN,
+    ),
+    _row(
+        "restart_worker",
+        "workers.restart",
+        "POST /workers/{worker}/restart",
+        (operators.WorkerChoice, operators.WorkerList),
+        "Replace a worker's process, or start one.",
+        ADMIN,
+        keyed=True,
+    ),
+    _row(
+        "reset_worker",
+        "workers.reset",
+        "POST /workers/{worker}/reset",
+        (operators.WorkerChoice, operators.WorkerList),
+        "Forget a worker's failures; one that gave up starts again.",
+        ADMIN,
+    ),
+    _row(
+        "stop_worker",
+        "workers.stop",
+        "POST /workers/{worker}/stop",
+        (operators.WorkerChoice, operators.WorkerList),
+        "Drain a worker and keep it down.",
+        ADMIN,
+    ),
+    _row(
+        "create_token",
+        "tokens.create",
+        "POST /auth/tokens 201",
+        (operators.CreateToken, operators.TokenReply),
+        "A new token; its secret is shown once.",
+        ADMIN,
+        keyed=True,
+    ),
+    _row(
+        "list_tokens",
+        "tokens.page",
+        "GET /auth/tokens",
+        (base.Page, operators.TokenList),
+        "The tokens, without secrets.",
+        ADMIN,
+    ),
+    _row(
+        "revoke_token",
+        "tokens.revoke",
+        "DELETE /auth/tokens/{token_id}",
+        (operators.TokenId, base.Message),
+        "End a token's life.",
+        ADMIN,
+    ),
+    _row(
+        "who_am_i",
+        "tokens.who_am_i",
+        "GET /whoami",
+        (base.Nothing, operators.WhoAmI),
+        "The caller as the server sees it.",
+    ),
+    ServiceOperation(
+        name="health",
+        verb="health.check",
+        route=Route.of("GET /readyz"),
+        request=base.Nothing,
+        reply=operators.Health,
+        scopes=None,
+        idempotent=True,
+        sentence="Whether store, disk, keepers and the server's parts work, checked now.",
+    ),
+)
+
+OPERATIONS = {row.name: row for row in _ROWS}
+
+# Further routes, by which an operation answers in another form than its reply: form -> (operation, route).
+_FORMS = {
+    "session_patch": ("diff_session", OPERATIONS["diff_session"].route),  # as bytes, by the Accept header
+    "artifact_file": ("get_artifact", Route.of("GET /sessions/{session_id}/artifacts/{artifact_id}")),
+    "log_events": ("follow_log", Route.of("GET /commands/{command_id}/log/events")),
+    "session_logs": ("follow_log", Route.of("GET /sessions/{session_id}/logs")),
+}
+FORMS = {form: OPERATIONS[operation] for form, (operation, _) in _FORMS.items()}
+ROUTES = {row.name: row.route for row in _ROWS} | {form: route for form, (_, route) in _FORMS.items()}

@@ -1,0 +1,8 @@
+"""What a token may be allowed to do."""
+
+from __future__ import annotations
+
+ADMIN = "admin"  # implies every other scope
+SESSIONS_READ, SESSIONS_WRITE = "sessions:read", "sessions:write"
+COMMANDS_WRITE, ARTIFACTS_READ = "commands:write", "artifacts:read"
+SCOPES = (ADMIN, SESSIONS_READ, SESSIONS_WRITE, COMMANDS_WRITE, ARTIFACTS_READ)

@@ -1,0 +1,48 @@
+"""What is said of a request that does not fit."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from debug_server.messages import CreateToken, Request, StartRun, SubmitCommand
+from debug_server.messages.faults import faults_of, sentence_of
+
+
+def refused(kind: type[Request], **fields: object) -> ValidationError:
+    """Why these fields are no such request."""
+    with pytest.raises(ValidationError) as caught:
+        kind.model_validate(fields)
+    return caught.value
+
+
+def test_a_fault_names_field_reason_and_value() -> None:
+    """The field by its path, the reason in lower case and without the library's words, the value that was given."""
+    error = refused(CreateToken, name="a\nb", scopes=[], expires_in=0)
+    assert [fault.sentence for fault in faults_of(error)] == [
+        r"name: it holds a line break or another character that cannot be shown, not 'a\nb'",
+        "scopes: list should have at least 1 item after validation, not 0",
+        "expires_in: input should be greater than 0, not 0",
+    ]
+    assert sentence_of(error) == "; ".join(fault.sentence for fault in faults_of(error))
+
+
+def test_values_that_may_be_secrets_are_not_shown() -> None:
+    """What is in a command's environment stays out of the sentence; so does a value of many characters."""
+    error = refused(SubmitCommand, session_id="x" * 100, argv=["true"], env={"KEY": 17})
+    assert sentence_of(error) == (
+        "env.KEY: input should be a valid string; "
+        "session_id: input should be a valid integer, unable to parse string as an integer"
+    )
+
+
+def test_a_fault_of_no_single_field_is_that_of_the_whole() -> None:
+    """Which is called as the caller knows it."""
+    error = refused(StartRun, repository="r", commit="a", commit_sha="b", argv=["true"])
+    assert sentence_of(error, whole="request").startswith("request: commit is another name for commit_sha")
+
+
+def test_a_few_faults_are_told_and_that_there_are_more() -> None:
+    """Ten wrong fields do not make ten sentences."""
+    sentence = sentence_of(refused(CreateToken, name="n", **{f"more{number}": 1 for number in range(10)}))
+    assert sentence.count("; ") == 5 and sentence.endswith("; ...")
