@@ -2,6 +2,7 @@
 
 from debug_server.model.claims import Claim
 from debug_server.model.command import Command, CommandStatus, check_transition, status_for
+from debug_server.model.command_spec import CommandSpec
 from debug_server.model.exit import ExitReason, ExitRecord
 from debug_server.model.limits import Limits, parse_size
 from debug_server.model.lists import check_argv, check_list
@@ -34,6 +35,7 @@ __all__ = [
     "Cleanup",
     "Command",
     "CommandPlan",
+    "CommandSpec",
     "CommandStatus",
     "DebuggerState",
     "DueTime",

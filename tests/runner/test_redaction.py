@@ -114,7 +114,7 @@ def test_bytes_are_exact_without_a_secret(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("env", "names", "words"),
-    [({}, ["GONE"], "'GONE' is no variable"), ({"PIN": "123"}, ["PIN"], "fewer than 4 bytes")],
+    [({}, ["GONE"], "'GONE' is not a variable"), ({"PIN": "123"}, ["PIN"], "fewer than 4 bytes")],
 )
 def test_what_cannot_be_hidden_is_refused(env: dict[str, str], names: list[str], words: str) -> None:
     """A name without a value, and a value that stands in every second line."""
