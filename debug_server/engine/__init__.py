@@ -5,8 +5,7 @@ package alone.
 """
 
 from debug_server.engine.local import LocalEngine
-from debug_server.engine.queued_run import QueuedRun
 from debug_server.engine.sessions import Sessions
 from debug_server.engine.workspace import SessionWorkspace, session_workspace
 
-__all__ = ["LocalEngine", "QueuedRun", "SessionWorkspace", "Sessions", "session_workspace"]
+__all__ = ["LocalEngine", "SessionWorkspace", "Sessions", "session_workspace"]

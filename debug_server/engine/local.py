@@ -19,14 +19,14 @@ from debug_server.engine.forgotten import ForgottenClaims
 from debug_server.engine.housekeeping import Housekeeper
 from debug_server.engine.keeper_calls import KeeperCalls
 from debug_server.engine.probe import verdict
-from debug_server.engine.queued_run import QueuedRun, spec_columns
+from debug_server.engine.queued_run import spec_columns
 from debug_server.engine.schedules import Scheduler
 from debug_server.engine.sessions import Sessions
 from debug_server.engine.settling import Settler
 from debug_server.engine.starting import CommandThreads
 from debug_server.errors import DebugServerError, StoreUnavailableError
 from debug_server.events import REPAIR_SECONDS, EventFeed
-from debug_server.model import Command, DueTime, NewEvent, Notice, Session, SessionStatus
+from debug_server.model import Command, DueTime, NewEvent, Notice, QueuedRun, Session, SessionStatus
 from debug_server.ports import Telemetry
 from debug_server.runner.endings import UnrecordedEndError
 from debug_server.runner.launch import DetachedError

@@ -8,7 +8,15 @@ from debug_server.model.limits import Limits, parse_size
 from debug_server.model.lists import check_argv, check_list
 from debug_server.model.names import check_name
 from debug_server.model.new_command import NewCommand
-from debug_server.model.plans import BranchTreePlan, CommandPlan, EnvironmentPlan, SessionPlan, WorkerMark
+from debug_server.model.plans import (
+    UNCOMMITTED_PATCH,
+    BranchTreePlan,
+    CommandPlan,
+    EnvironmentPlan,
+    SessionPlan,
+    WorkerMark,
+)
+from debug_server.model.queued_run import QueuedRun
 from debug_server.model.records import (
     Artifact,
     ArtifactKind,
@@ -18,6 +26,7 @@ from debug_server.model.records import (
     Event,
     NewEvent,
     Notice,
+    Outgoing,
     Repository,
     Schedule,
     Session,
@@ -28,6 +37,7 @@ from debug_server.model.records import (
 )
 
 __all__ = [
+    "UNCOMMITTED_PATCH",
     "Artifact",
     "ArtifactKind",
     "BranchTreePlan",
@@ -47,6 +57,8 @@ __all__ = [
     "NewCommand",
     "NewEvent",
     "Notice",
+    "Outgoing",
+    "QueuedRun",
     "Repository",
     "Schedule",
     "Session",

@@ -46,7 +46,7 @@ def test_the_shipped_files_are_valid() -> None:
         (RUNNER + "    cmd: b.sh\n", 7, "twice"),
         (RUNNER + RUNNER.removeprefix("runners:\n"), 7, "twice"),
         (RUNNER.replace("bash", "perl"), 3, "perl"),
-        (RUNNER + RUNNER.removeprefix("runners:\n").replace("  a:", "  b:"), 10, "claimed by a in line 5"),
+        (RUNNER + RUNNER.removeprefix("runners:\n").replace("  a:", "  b:"), 10, "belongs to a (line 5)"),
         (RUNNER.replace("all", "[gone]"), 6, "gone"),
         (RUNNER.replace("a.sh", "../a.sh"), 4, "'..'"),
         (RUNNER.replace("a.sh", "/bin/sh"), 4, "relative"),
@@ -213,7 +213,7 @@ def test_an_alias_is_not_changed_for_everybody(tmp_path: Path, there: str) -> No
     text = f"repos:\n  here: &all\n    local_path: here\n    branch: &one main\n  {there}"
     folder = _folder(tmp_path, repos=text)
     with pytest.raises(ConflictError, match="alias"):
-        RepoRegistry(LiveConfiguration(folder)).update("there", {"branch": "next"})
+        RepoRegistry(LiveConfiguration(folder), Trust().check_folder).update("there", {"branch": "next"})
     assert (folder / "repos.yml").read_text() == text
 
 
@@ -231,19 +231,21 @@ def test_another_user_s_folder_is_not_registered(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     os.chown(theirs, 65534, 65534)
-    registry = RepoRegistry(LiveConfiguration(folder))
+    registry = RepoRegistry(LiveConfiguration(folder), Trust().check_folder)
     with pytest.raises(InvalidInputError, match="trusted_repositories"):
         registry.add(Repo(name="theirs", local_path=str(theirs)))
     with pytest.raises(InvalidInputError, match="trusted_repositories"):
         registry.update("here", {"local_path": "theirs"})
     assert (folder / "repos.yml").read_text() == text
-    RepoRegistry(LiveConfiguration(folder), Trust(listed=("65534",))).update("here", {"local_path": "theirs"})
+    RepoRegistry(LiveConfiguration(folder), Trust(listed=("65534",)).check_folder).update(
+        "here", {"local_path": "theirs"}
+    )
 
 
 def test_the_registry_keeps_what_people_wrote(tmp_path: Path) -> None:
     """Adding and updating leave comments and order; nonsense is refused and leaves the file as it was."""
     text = "# mine\nrepos:\n  here:  # first\n    local_path: here\n    status: active  # for now\n\n# the end\n"
-    registry = RepoRegistry(LiveConfiguration(_folder(tmp_path, repos=text)))
+    registry = RepoRegistry(LiveConfiguration(_folder(tmp_path, repos=text)), Trust().check_folder)
     registry.update("here", {"status": "local-only", "role": "probe"})
     registry.add(Repo(name="there", local_path="there", branch="trunk"))
     written = (tmp_path / "config/repos.yml").read_text()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from debug_server.dispatch.file_writes import merge_lines, set_env_key, write_file
-from debug_server.dispatch.hooks import event_of, verify
+from debug_server.dispatch.webhooks import event_of, verify
 from debug_server.errors import AccessError, InvalidInputError
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from debug_server.engine import LocalEngine, QueuedRun
-from debug_server.model import CommandStatus, SessionPlan, SessionStatus
+from debug_server.engine import LocalEngine
+from debug_server.model import CommandStatus, QueuedRun, SessionPlan, SessionStatus
 from debug_server.runner.log_reader import LogReader
 from debug_server.runner.spec import CommandSpec
 from tests.home import plain_git

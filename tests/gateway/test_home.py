@@ -10,7 +10,7 @@ import pytest
 
 from debug_server.config import GatewayConfig, load
 from debug_server.errors import ConfigurationError
-from debug_server.gateway.worker import prepare_folders
+from debug_server.gateway.codex_worker import prepare_folders
 
 OTHER = 65534
 

@@ -38,7 +38,8 @@ class TaskServer:
             workspaces=WorkspacesConfig(trusted_repositories=config.pop("trusted_repositories", ())),
         )
         self.local = Local(settings, f"sqlite:///{root}/data/metadata.db")
-        tasks = Tasks(self.local.service, config=TasksConfig(**config), paths=settings.paths)
+        containers_dir = settings.paths.artifacts_root / "containers"
+        tasks = Tasks(self.local.service, config=TasksConfig(**config), containers_dir=containers_dir)
         self.part = TasksPart(self.local.service, tasks, heartbeat_seconds=0.5)
         self.local.engine.start()
 

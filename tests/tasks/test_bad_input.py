@@ -117,7 +117,7 @@ def test_a_long_prompt_goes_where_it_can_be_carried(make_server: Callable[..., T
     shell = make_server(executor="shell", cmd_template="printf %s {prompt}")
     refused = shell.submit("t", prompt)
     assert refused.status_code == 422 and refused.json()["error"]["field"] == "prompt"
-    assert "can carry 131052" in refused.text
+    assert "limit 131052" in refused.text
     assert shell.run("t", "x" * 131_052)["stdout_bytes"] == 131_052
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from debug_server.config.tasks import TasksConfig
-from debug_server.tasks.executors.docker import DockerExecutor
+from debug_server.tasks.docker_executor import DockerExecutor
 from debug_server.tasks.models import RunnerSubmit
 from tests.gateway.responses_stub import ResponsesStub
 from tests.gateway.serving import codex_home, require_codex
@@ -140,10 +140,10 @@ def test_variables_of_a_container_do_not_steer_its_client(tmp_path: Path) -> Non
         "TMPDIR": "/e",
     }
     body = {"task_id": "t", "run_id": "r", "prompt": "p", **sandbox("true", env={**steering, "KEY": "secret"})}
-    plan = DockerExecutor(TasksConfig(), tmp_path).plan(RunnerSubmit.model_validate(body))
-    assert not set(steering.items()) & set(plan.env.items()) and plan.env["KEY"] == "secret"
-    assert {f"{key}={value}" for key, value in steering.items()} | {"KEY", "HOST_RUNNER_PROMPT"} <= set(plan.argv)
-    assert "secret" not in " ".join(plan.argv)
+    command = DockerExecutor(TasksConfig(), tmp_path).command(RunnerSubmit.model_validate(body))
+    assert not set(steering.items()) & set(command.env.items()) and command.env["KEY"] == "secret"
+    assert {f"{key}={value}" for key, value in steering.items()} | {"KEY", "HOST_RUNNER_PROMPT"} <= set(command.argv)
+    assert "secret" not in " ".join(command.argv)
 
 
 def test_a_container_is_gone_after_cancel_and_timeout(make_server: MakeServer, engine: Path) -> None:

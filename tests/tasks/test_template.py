@@ -57,15 +57,15 @@ REFUSED = {
     "x={prompt}; echo $((x))": "the variable x holds a value",
     "RANDOM={prompt}": "RANDOM is a variable of bash itself",
     'f() { eval "$1"; }; f {prompt}': "f is a function",
-    "echo {prompt} | while read -r x; do $x; done": "a pipe leads the value",
+    "echo {prompt} | while read -r x; do $x; done": "a pipe passes the value",
     "for x in {prompt}; do $x; done": "a loop over the value",
     'echo "{prompt}': 'a " opened',
     "if agent {prompt}; then echo": "elif or else or fi is missing",
     "cat <<EOF | | agent {prompt}\nEOF": "a command is missing before '|'",
     "agent {prompt} )": "a command is missing before ')'",
     "select x in a; do agent {prompt}; done": "select is not understood",
-    "echo {other}": "{other} is no placeholder: use {prompt}, {task_id}, {run_id}, or write {{other}}",
-    "awk '{print}' <<< {prompt}": "{print} is no placeholder",
+    "echo {other}": "{other} is not a placeholder: use {prompt}, {task_id}, {run_id}, or write {{other}}",
+    "awk '{print}' <<< {prompt}": "{print} is not a placeholder",
     "echo {prompt}\0": "NUL",
 }
 # What has ever opened, closed, escaped or ended something in a shell.

@@ -1,4 +1,4 @@
-"""Lines of a log: exact whatever the writes were, resumed from every place, no character torn."""
+"""Lines of a log: exact for any sequence of writes, resumed at any offset, no character split."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import asyncio
 import random
 from pathlib import Path
 
-from debug_server.dispatch.cursor import Cursor, parse_cursor
-from debug_server.dispatch.tail import Lines, Tail
+from debug_server.dispatch.log_lines import LineReader, Lines
+from debug_server.dispatch.stream import Cursor, parse_cursor
 from debug_server.runner.log_stream import LogStream
+from debug_server.service.logs import OpenLog
 
 
 def _write(path: Path, seed: int) -> dict[str, bytes]:
@@ -24,18 +25,18 @@ def _write(path: Path, seed: int) -> dict[str, bytes]:
 
 def _read(path: Path, offsets: tuple[int, int] = (0, 0)) -> list[tuple[Lines, tuple[int, int]]]:
     async def read() -> list[tuple[Lines, tuple[int, int]]]:
-        tail, found = Tail(str(path), offsets, asyncio.Event()), []
-        while lines := tail.drain():
+        reader, found = LineReader(OpenLog(1, str(path), min(offsets), lambda: None), offsets), []
+        while lines := reader.drain():
             for item in lines:
-                tail.note(item)
-                found.append((item, tail.offsets))
-        tail.close()
+                reader.mark_sent(item)
+                found.append((item, reader.offsets))
+        reader.close()
         return found
 
     return asyncio.run(read())
 
 
-def test_every_byte_once_from_every_place(tmp_path: Path) -> None:
+def test_every_byte_is_read_once_from_any_offset(tmp_path: Path) -> None:
     """The pieces of each stream are its bytes; a reader that resumes after any piece gets exactly the others."""
     for seed in range(6):
         path = tmp_path / f"{seed}.log"
@@ -44,7 +45,7 @@ def test_every_byte_once_from_every_place(tmp_path: Path) -> None:
         for stream, data in whole.items():
             assert b"".join(lines.data for lines, _ in found if lines.stream == stream) == data
             for lines, _ in found:
-                lines.data.decode()  # no character is torn
+                lines.data.decode()  # no character is split
         for index in range(0, len(found), 7):
             rest = _read(path, found[index][1])
             for stream in whole:
@@ -52,7 +53,7 @@ def test_every_byte_once_from_every_place(tmp_path: Path) -> None:
                 assert b"".join(lines.data for lines, _ in rest if lines.stream == stream) == expected
 
 
-def test_cursors_come_back() -> None:
-    """What a cursor says is what its text says."""
-    for cursor in (Cursor(), Cursor(seq=7), Cursor(seq=7, told=1), Cursor(seq=9, tails={3: (1, 2), 12: (0, 9)})):
+def test_a_cursor_survives_its_text() -> None:
+    """Parsing the text of a cursor gives the same cursor."""
+    for cursor in (Cursor(), Cursor(seq=7), Cursor(seq=7, sent=1), Cursor(seq=9, logs={3: (1, 2), 12: (0, 9)})):
         assert parse_cursor(str(cursor)) == cursor

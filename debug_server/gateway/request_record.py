@@ -1,4 +1,4 @@
-"""What is counted and logged of each request; never a word of what was said in it."""
+"""Metrics and log record of each request; never its content."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from debug_server.gateway.refusals import Refusal
+from debug_server.gateway.api_errors import ApiError
 from debug_server.ports import Telemetry
-from debug_server.workers.turns import TokenUsage
+from debug_server.workers import TokenUsage
 
 _LOG = logging.getLogger("debug_server.gateway")
 UNKNOWN = "unknown"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class Observed:
-    """One request, from its arrival to its end."""
+class RequestRecord:
+    """What is counted and logged of one request."""
 
     def __init__(self, telemetry: Telemetry, *, route: str, method: str, request_id: str) -> None:
         self._telemetry = telemetry
         self._started = time.perf_counter()
         self._first: float | None = None
         self.route = route
-        self.method = method if method in _METHODS else "other"  # each makes series that stay
+        self.method = method if method in _METHODS else "other"  # every value makes a time series
         self.request_id = request_id
         self.model = UNKNOWN
         self.status = 0
@@ -33,11 +33,11 @@ class Observed:
         self.is_stream = False
         self.usage = TokenUsage()
 
-    def failed(self, refusal: Refusal, error: Exception) -> None:
-        """It ends with a refusal; one that nobody expected is logged with its trace."""
-        self.code = refusal.code
-        self.retryable = refusal.kind.retryable
-        if refusal.code == "internal_error":
+    def failed(self, api_error: ApiError, error: Exception) -> None:
+        """The request ends with an error; an internal one is logged with its traceback."""
+        self.code = api_error.code
+        self.retryable = api_error.kind.retryable
+        if api_error.code == "internal_error":
             _LOG.error(
                 "request_failed",
                 exc_info=error,
@@ -45,18 +45,18 @@ class Observed:
             )
 
     def streaming(self) -> None:
-        """Its first piece is about to be sent."""
+        """The first piece of its stream is about to be sent."""
         self.is_stream = True
         self._first = time.perf_counter()
 
     def counted_event(self) -> Callable[[str], None]:
-        """For the events of the Responses API."""
+        """A function that counts the events of the Responses API."""
         return lambda event: self._telemetry.count(
             "codex_responses_sse_event_total", route=self.route, model=self.model, event=event
         )
 
     def ended(self, state: dict[str, Any]) -> None:
-        """Count and log it; ``state`` is of the worker."""
+        """Count and log the request; ``state`` is the worker's."""
         now = time.perf_counter()
         latency = (now - self._started) * 1000
         labels = {"route": self.route, "method": self.method, "model": self.model}

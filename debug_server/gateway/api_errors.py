@@ -1,4 +1,4 @@
-"""How a request is refused: one table of codes, and the shape that clients of the OpenAI API know."""
+"""The errors of the API: one table of codes, in the form that OpenAI clients expect."""
 
 from __future__ import annotations
 
@@ -17,57 +17,56 @@ from debug_server.errors import (
     WorkerError,
     WorkerNotReadyError,
 )
-from debug_server.workers.state import LivenessReason
-from debug_server.workers.status import restart_advice
+from debug_server.workers import LivenessReason, restart_advice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """What belongs to a code."""
+class ErrorKind:
+    """Status, type and retry rule of a code."""
 
     status: int
     type: str
     retryable: bool = False
 
 
-_AWAY = Kind(status=503, type="backend_unavailable", retryable=True)
-_LATE = Kind(status=504, type="timeout_error", retryable=True)
-_INVALID = Kind(status=400, type="invalid_request_error")
+_UNAVAILABLE = ErrorKind(status=503, type="backend_unavailable", retryable=True)
+_TIMEOUT = ErrorKind(status=504, type="timeout_error", retryable=True)
+_INVALID = ErrorKind(status=400, type="invalid_request_error")
 
-CODES: Mapping[str, Kind] = {
-    "worker_not_ready": _AWAY,
-    "worker_unavailable": _AWAY,
-    "worker_exited": _AWAY,
-    "handshake_timeout": _AWAY,
-    "handshake_failed": _AWAY,
-    "transport_destroyed": _AWAY,
-    "app_server_disabled": Kind(status=503, type="backend_unavailable"),
-    "maintenance_mode": _AWAY,
-    "worker_request_timeout": _LATE,
-    "request_timeout": _LATE,
-    "idle_timeout": Kind(status=504, type="timeout_error"),
-    "worker_busy": Kind(status=429, type="rate_limit_error", retryable=True),
-    "concurrency_exceeded": Kind(status=429, type="rate_limit_error"),
-    "rate_limited": Kind(status=429, type="rate_limit_error"),
-    "request_aborted": Kind(status=499, type="request_cancelled"),
-    "worker_error": Kind(status=500, type="server_error"),
-    "internal_error": Kind(status=500, type="server_error"),
-    "invalid_api_key": Kind(status=401, type="authentication_error"),
-    "forbidden": Kind(status=403, type="permission_error"),
-    "model_not_found": Kind(status=404, type="invalid_request_error"),
-    "not_found": Kind(status=404, type="invalid_request_error"),
-    "method_not_allowed": Kind(status=405, type="invalid_request_error"),
-    "context_length_exceeded": Kind(status=403, type="tokens_exceeded_error"),
+CODES: Mapping[str, ErrorKind] = {
+    "worker_not_ready": _UNAVAILABLE,
+    "worker_unavailable": _UNAVAILABLE,
+    "worker_exited": _UNAVAILABLE,
+    "handshake_timeout": _UNAVAILABLE,
+    "handshake_failed": _UNAVAILABLE,
+    "transport_destroyed": _UNAVAILABLE,
+    "app_server_disabled": ErrorKind(status=503, type="backend_unavailable"),
+    "maintenance_mode": _UNAVAILABLE,
+    "worker_request_timeout": _TIMEOUT,
+    "request_timeout": _TIMEOUT,
+    "idle_timeout": ErrorKind(status=504, type="timeout_error"),
+    "worker_busy": ErrorKind(status=429, type="rate_limit_error", retryable=True),
+    "concurrency_exceeded": ErrorKind(status=429, type="rate_limit_error"),
+    "rate_limited": ErrorKind(status=429, type="rate_limit_error"),
+    "request_aborted": ErrorKind(status=499, type="request_cancelled"),
+    "worker_error": ErrorKind(status=500, type="server_error"),
+    "internal_error": ErrorKind(status=500, type="server_error"),
+    "invalid_api_key": ErrorKind(status=401, type="authentication_error"),
+    "forbidden": ErrorKind(status=403, type="permission_error"),
+    "model_not_found": ErrorKind(status=404, type="invalid_request_error"),
+    "not_found": ErrorKind(status=404, type="invalid_request_error"),
+    "method_not_allowed": ErrorKind(status=405, type="invalid_request_error"),
+    "context_length_exceeded": ErrorKind(status=403, type="tokens_exceeded_error"),
     "invalid_request_error": _INVALID,
     "invalid_json": _INVALID,
-    "request_entity_too_large": Kind(status=413, type="invalid_request_error"),
+    "request_entity_too_large": ErrorKind(status=413, type="invalid_request_error"),
 }
 _RETRY_SECONDS = 1.0
 _SHOWN = 80
-_UNION_BRANCH = re.compile(r"str$|literal\[|list\[|dict\[|function-|[A-Z]")  # how one type of several is named
+_UNION_BRANCH = re.compile(r"str$|literal\[|list\[|dict\[|function-|[A-Z]")  # pydantic's names of union members
 
 
-class Refusal(Exception):
+class ApiError(Exception):
     """Ends a request with one of the codes."""
 
     def __init__(
@@ -105,20 +104,20 @@ class Refusal(Exception):
         return found
 
     def response(self) -> Response:
-        """The whole answer."""
+        """The HTTP response."""
         headers = {}
         if self.kind.status == 429 or self.kind.retryable:
             headers["Retry-After"] = str(max(1, math.ceil(self.retry_after or _RETRY_SECONDS)))
         elif CODES[self.code].retryable:
-            headers["X-Should-Retry"] = "false"  # the official client would try the status again
+            headers["X-Should-Retry"] = "false"  # the official client would retry this status
         if self.kind.status == 401:
             headers["WWW-Authenticate"] = 'Bearer realm="debug-server"'
         return JSONResponse(self.to_json(), self.kind.status, headers)
 
 
-def refusal_for(error: Exception) -> Refusal:
-    """What to tell of an error from below."""
-    if isinstance(error, Refusal):
+def api_error_for(error: Exception) -> ApiError:
+    """The API error for an exception."""
+    if isinstance(error, ApiError):
         return error
     if isinstance(error, ValidationError):
         return _invalid(error)
@@ -127,27 +126,27 @@ def refusal_for(error: Exception) -> Refusal:
     if isinstance(error, WorkerError):
         return _worker_failed(error)
     if isinstance(error, DebugServerError):
-        return Refusal("worker_error", str(error))
-    return Refusal("internal_error", "the server failed; its log tells more under the request's id")
+        return ApiError("worker_error", str(error))
+    return ApiError("internal_error", "internal error: the server's log has details under the request id")
 
 
-def _unavailable(error: UnavailableError) -> Refusal:
+def _unavailable(error: UnavailableError) -> ApiError:
     code = error.code if error.code in CODES else "worker_unavailable"
     status = error.status if isinstance(error, WorkerNotReadyError) else None
     if status and status["health"]["liveness"]["reason"] == LivenessReason.RESTART_LIMIT_EXCEEDED:
-        return Refusal(code, restart_advice(status["name"]), worker_status=status, retryable=False)
-    return Refusal(code, str(error), retry_after=error.retry_after, worker_status=status)
+        return ApiError(code, restart_advice(status["name"]), worker_status=status, retryable=False)
+    return ApiError(code, str(error), retry_after=error.retry_after, worker_status=status)
 
 
-def _invalid(error: ValidationError) -> Refusal:
-    # Of a value that may be one thing or another, the fault that lies deepest is the telling one.
+def _invalid(error: ValidationError) -> ApiError:
+    # Of the errors of a union the deepest one is the most specific.
     fault = max(error.errors(include_url=False, include_context=False), key=lambda item: len(item["loc"]))
     where = [str(part) for part in fault["loc"] if not _UNION_BRANCH.match(str(part))]
     param = ".".join(where) or "body"
     shown = repr(fault["input"])
     value = f", not {shown}" if isinstance(fault["input"], str | int | float) and len(shown) <= _SHOWN else ""
     text = fault["msg"].removeprefix("Value error, ")
-    return Refusal("invalid_request_error", f"{param}: {text[:1].lower()}{text[1:]}{value}", param=param)
+    return ApiError("invalid_request_error", f"{param}: {text[:1].lower()}{text[1:]}{value}", param=param)
 
 
 # codexErrorInfo in lower case -> code
@@ -161,10 +160,14 @@ _BY_INFO = {
     "modelnotfound": "model_not_found",
     "serveroverloaded": "worker_busy",
 }
-_BY_STATUS = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limited"}  # of the model's provider
+_BY_STATUS = {
+    401: "invalid_api_key",
+    404: "model_not_found",
+    429: "rate_limited",
+}  # HTTP status of the model's provider
 
 
-def _worker_failed(error: WorkerError) -> Refusal:
+def _worker_failed(error: WorkerError) -> ApiError:
     told = error.data if isinstance(error.data, Mapping) else {}
     info = told.get("codexErrorInfo")
     status = None
@@ -176,4 +179,4 @@ def _worker_failed(error: WorkerError) -> Refusal:
     details = (
         {name: data[name] for name in ("auth_url", "login_id") if name in data} if isinstance(data, Mapping) else {}
     )
-    return Refusal(code, str(error), details=details)
+    return ApiError(code, str(error), details=details)

@@ -1,4 +1,4 @@
-"""What this governor is: its version, the models that ``meta`` names, and its changelog."""
+"""Reads the newest entries of ``CHANGELOG.md``."""
 
 from __future__ import annotations
 

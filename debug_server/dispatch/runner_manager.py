@@ -1,10 +1,9 @@
-"""RunnerManager: the routing as a plain object, for scripts that have no server at hand."""
+"""RunnerManager: routing and queueing of events for scripts, without a server."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,20 +16,17 @@ from debug_server.config import load_runner
 from debug_server.disk import check_trusted, owners_of
 from debug_server.dispatch.configuration import LiveConfiguration
 from debug_server.dispatch.dispatcher import Dispatcher, Outcome
-from debug_server.dispatch.document import read_text
 from debug_server.dispatch.folder import RUNNERS, configuration_folder
 from debug_server.dispatch.issue_event import IssueEvent
 from debug_server.dispatch.routing import UNKNOWN
-from debug_server.engine import LocalEngine, Sessions
+from debug_server.dispatch.yaml_file import read_text
 from debug_server.errors import InvalidInputError
-from debug_server.runner.settings import RunnerSettings
-from debug_server.runner.worker import WorkerSupervisor
 from debug_server.service import Service
-from debug_server.store import default_url, open_store
+from debug_server.service.offline import offline_service
 
 
 class EventLike(Protocol):
-    """What ``dispatch`` needs of an event; ``field``, ``timestamp`` and ``paths`` are used when they are there."""
+    """The attributes that ``dispatch`` needs; it also uses ``field``, ``timestamp`` and ``paths`` if they exist."""
 
     task_id: str
     event_type: str
@@ -39,10 +35,7 @@ class EventLike(Protocol):
 
 
 class RunnerManager:
-    """Routes events and queues their runs in the store; whichever server works on that store runs them.
-
-    Without a service it queues by itself: the run begins at once if a server is there, or when the next one starts.
-    """
+    """Routes events and queues their runs in the store; a server on that store runs them, now or when it starts."""
 
     def __init__(
         self,
@@ -60,7 +53,7 @@ class RunnerManager:
         self._say = say or _print
 
     def load(self) -> dict[str, Any]:
-        """Read the files anew and return runners.yml as it stands; ConfigurationError says what is wrong with it."""
+        """Reread the files and return the content of runners.yml; ConfigurationError says what is wrong."""
         fresh = LiveConfiguration(self._configuration.folder, owners=self._configuration.owners)
         self._configuration = fresh
         found: dict[str, Any] = yaml.safe_load(read_text(fresh.folder / RUNNERS, fresh.owners))
@@ -72,25 +65,25 @@ class RunnerManager:
         return UNKNOWN if runner is None else runner.name
 
     def list_runners(self) -> list[str]:
-        """Their names, sorted."""
+        """The names of the runners, sorted."""
         return sorted(self._configuration.current().runners.runners)
 
     def dispatch(self, event: EventLike | Mapping[str, Any]) -> dict[str, Any]:
-        """Queue what the event asks for; the answer is of its most urgent runner."""
-        wanted = _wanted(event)
-        with ThreadPoolExecutor(1) as thread:  # the caller may have a loop of its own
-            outcomes = thread.submit(self._emit, wanted).result()
+        """Queue the runs of an event; the answer describes its runner with the highest priority."""
+        checked = _event_from(event)
+        with ThreadPoolExecutor(1) as thread:  # the caller may run an event loop
+            outcomes = thread.submit(self._emit, checked).result()
         for outcome in outcomes:
             self._say(
-                f"[runner] {outcome.word} runner={outcome.runner} skill={outcome.skill} task={wanted.task_id} "
-                f"repo={wanted.repo_name} executor={outcome.executor}"
+                f"[runner] {outcome.status} runner={outcome.runner} skill={outcome.skill} task={checked.task_id} "
+                f"repo={checked.repo_name} executor={outcome.executor}"
             )
         first = outcomes[0]
         return {
             "queued": first.queued,
             "runner": first.runner,
             "skill": first.skill,
-            "task_id": wanted.task_id,
+            "task_id": checked.task_id,
             "executor": first.executor,
         }
 
@@ -101,27 +94,17 @@ class RunnerManager:
         if toml.is_file():
             check_trusted(toml, self._configuration.owners)
         placed = load_runner(toml if toml.is_file() else None, cwd=self._configuration.folder.absolute().parent)
-        settings = RunnerSettings.from_config(placed.loaded.value, owners=placed.place.owners)
-        with open_store(default_url(os.environ, placed.data), data_folder=placed.data) as store:
-            supervisor = WorkerSupervisor.from_settings(metadata_store=store, settings=settings)
-            sessions = Sessions(store=store, paths=settings.paths, process=lambda: supervisor.owner)
-            engine = LocalEngine(store=store, supervisor=supervisor, sessions=sessions)  # never started: it only queues
-            service = Service(
-                store=store, engine=engine, sessions=sessions, paths=settings.paths, shell=settings.default_shell
-            )
-            try:
-                dispatcher = Dispatcher(service, self._configuration, shell=settings.default_shell)
-                return asyncio.run(dispatcher.emit(event))
-            finally:
-                service.close()
+        with offline_service(placed) as service:
+            shell = placed.loaded.value.runner.default_shell
+            return asyncio.run(Dispatcher(service, self._configuration, shell=shell).emit(event))
 
 
-def _wanted(event: EventLike | Mapping[str, Any]) -> IssueEvent:
-    """The event out of an object or a mapping; InvalidInputError names what is missing, unknown or no text."""
+def _event_from(event: EventLike | Mapping[str, Any]) -> IssueEvent:
+    """The event from an object or a mapping; InvalidInputError names the wrong attribute."""
     names = [field.name for field in dataclasses.fields(IssueEvent)]
     if isinstance(event, Mapping):
         if unknown := [str(name) for name in event if name not in names]:
-            raise InvalidInputError(f"an event has no {', '.join(unknown)}: known are {', '.join(names)}")
+            raise InvalidInputError(f"unknown event fields {', '.join(unknown)}: use {', '.join(names)}")
         found = dict(event)
     else:
         found = {name: getattr(event, name) for name in names if hasattr(event, name)}

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from debug_server.engine.cron import parse_rule
+from debug_server.config.cron import parse_rule
 from debug_server.errors import InvalidInputError
 
 MONDAY = datetime(2026, 11, 16, 7, 59, tzinfo=UTC)

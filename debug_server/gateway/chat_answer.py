@@ -10,18 +10,18 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from debug_server.gateway.answering import Heard, Pulse
+from debug_server.gateway.api_errors import ApiError
 from debug_server.gateway.chat_request import ChatRequest
-from debug_server.gateway.refusals import Refusal
-from debug_server.workers.turns import Ended, Text, TokenUsage, ToolCall, TurnEvent
+from debug_server.gateway.turn_runner import ChoiceEvent, Keepalive
+from debug_server.workers import Ended, Text, TokenUsage, ToolCall, TurnEvent
 
 DONE = b"data: [DONE]\n\n"
 KEEPALIVE = b": keepalive\n\n"
-Events = AsyncGenerator[Heard | Pulse, None]
+Events = AsyncGenerator[ChoiceEvent | Keepalive, None]
 
 
 def usage_json(usage: TokenUsage) -> dict[str, Any]:
-    """As the chat API counts."""
+    """``usage`` as the chat API shows it."""
     return {
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.completion,
@@ -33,7 +33,7 @@ def usage_json(usage: TokenUsage) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Choice:
-    """What was said for one choice."""
+    """The answer of one choice."""
 
     legacy: bool  # the client declared functions, not tools
     texts: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Choice:
     usage: TokenUsage = field(default_factory=TokenUsage)
 
     def take(self, event: TurnEvent) -> None:
-        """Add an event; Refusal where the worker stopped half-way."""
+        """Add an event; ApiError if the worker interrupted the turn."""
         if isinstance(event, Text):
             self.texts.append(event.text)
         elif isinstance(event, ToolCall):
@@ -49,24 +49,24 @@ class Choice:
         else:
             self.usage = event.usage
             if event.status == "interrupted":
-                raise Refusal("worker_error", "the worker interrupted the turn before it had answered")
+                raise ApiError("worker_error", "the worker interrupted the turn before its answer was complete")
 
     @property
     def finish(self) -> str:
-        """Why it ended."""
+        """The finish reason."""
         if not self.calls:
             return "stop"
         return "function_call" if self.legacy else "tool_calls"
 
     def message(self) -> dict[str, Any]:
-        """The whole of it."""
+        """The whole message."""
         text = "".join(self.texts)
-        told: dict[str, Any] = {"role": "assistant", "content": text if text or not self.calls else None}
+        message: dict[str, Any] = {"role": "assistant", "content": text if text or not self.calls else None}
         if self.calls and self.legacy:
-            told["function_call"] = {"name": self.calls[0].name, "arguments": self.calls[0].arguments}
+            message["function_call"] = {"name": self.calls[0].name, "arguments": self.calls[0].arguments}
         elif self.calls:
-            told["tool_calls"] = [_call(call) for call in self.calls]
-        return told
+            message["tool_calls"] = [_call(call) for call in self.calls]
+        return message
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 class ChatAnswer:
-    """The answer to one request, in either form."""
+    """The answer to one request, whole or as a stream."""
 
     def __init__(self, request: ChatRequest) -> None:
         self._request = request
@@ -92,7 +92,7 @@ class ChatAnswer:
         """The completion."""
         async with aclosing(events):
             async for item in events:
-                if isinstance(item, Heard):
+                if isinstance(item, ChoiceEvent):
                     self._choices[item.choice].take(item.event)
         choices = [
             {"index": index, "message": choice.message(), "finish_reason": choice.finish, "logprobs": None}
@@ -102,14 +102,14 @@ class ChatAnswer:
 
     async def stream(self, events: Events) -> AsyncGenerator[bytes, None]:
         """The chunks, as server-sent events."""
-        spoken: set[int] = set()
+        started: set[int] = set()
         async with aclosing(events):
             async for item in events:
-                if isinstance(item, Pulse):
+                if isinstance(item, Keepalive):
                     yield KEEPALIVE
                     continue
-                if item.choice not in spoken:
-                    spoken.add(item.choice)
+                if item.choice not in started:
+                    started.add(item.choice)
                     yield self._chunk(item.choice, {"role": "assistant", "content": ""})
                 choice = self._choices[item.choice]
                 choice.take(item.event)
@@ -123,7 +123,7 @@ class ChatAnswer:
         if isinstance(event, Text):
             yield self._chunk(index, {"content": event.text})
         elif isinstance(event, ToolCall) and choice.legacy:
-            if len(choice.calls) == 1:  # the old form knows one
+            if len(choice.calls) == 1:  # the legacy form has only one call
                 yield self._chunk(index, {"function_call": {"name": event.name, "arguments": event.arguments}})
         elif isinstance(event, ToolCall):
             yield self._chunk(index, {"tool_calls": [{"index": len(choice.calls) - 1, **_call(event)}]})
@@ -137,9 +137,9 @@ class ChatAnswer:
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self._id, "object": kind, "created": self._created, "model": self._request.model}
 
-    def failure(self, refusal: Refusal) -> bytes:
-        """The one last event of a stream that broke: no [DONE] after it."""
-        return _event(refusal.to_json())
+    def failure(self, api_error: ApiError) -> bytes:
+        """The last event of a failed stream; no [DONE] follows."""
+        return _event(api_error.to_json())
 
 
 def _event(message: dict[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""The docker executor: a hardened container, gone when its task is over however that ends."""
+"""The docker executor: a hardened container that is removed when its task is over."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 from debug_server.config.tasks import TasksConfig
 from debug_server.errors import InvalidInputError
-from debug_server.tasks.executors.base import Plan, fits, passed_on, variables
 from debug_server.tasks.models import RunnerSandbox, RunnerSubmit
+from debug_server.tasks.task_command import TaskCommand, checked_value, inherited, task_variables
 
-CIDFILE = "cidfile"  # in the task's part of its session's metadata
+CIDFILE = "cidfile"  # key of the file with the container's id in the session's metadata
 PREFIX = "host-runner"
 _PROGRAMS = ("docker", "podman")
-_PASSED_ON = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
-_PASSED_ON_TOO = ("CONTAINER_HOST", "XDG_RUNTIME_DIR", "HOME")
-# What the client, podman's storage, the programs that either starts or the loader would read for itself on the host.
-_CLIENTS_OWN = re.compile(
+_DOCKER_VARIABLES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
+_PODMAN_VARIABLES = ("CONTAINER_HOST", "XDG_RUNTIME_DIR", "HOME")
+# Variables that the client, podman's storage, their helper programs or the loader read on the host.
+_READ_BY_CLIENT = re.compile(
     r"(?i:(DOCKER|MOBY|COMPOSE|BUILDKIT|BUILDX|PODMAN|BUILDAH|CONTAINERS?|_CONTAINERS|STORAGE|REGISTRY|CNI|NETAVARK"
     r"|OTEL|LD|XDG|SSL|SSH|GPG|DBUS|SYSTEMD|LISTEN|MALLOC|BASH)_.*"
     r"|GO[A-Z]+|PYTHON.*|PERL.*|RUBY.*|NODE_(OPTIONS|PATH)|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|TZDIR|TERMINFO.*"
@@ -30,31 +30,31 @@ _TMPFS = "/tmp:rw,noexec,nosuid,size=64m"
 
 
 class DockerExecutor:
-    """``docker run`` (or podman's) of the task's own image and command."""
+    """``docker run`` or ``podman run`` of the task's image and command."""
 
-    def __init__(self, config: TasksConfig, cid_dir: Path) -> None:
+    def __init__(self, config: TasksConfig, containers_dir: Path) -> None:
         self._config = config
-        self._cid_dir = cid_dir.absolute()
+        self._containers_dir = containers_dir.absolute()
 
-    def plan(self, submit: RunnerSubmit) -> Plan:
-        """The container's name is chosen here: whoever comes later can remove it by that."""
+    def command(self, submit: RunnerSubmit) -> TaskCommand:
+        """The container's name is chosen here, so that the container can be removed by name."""
         assert submit.sandbox is not None
         name = f"{PREFIX}-{_safe(submit.task_id)}-{secrets.token_hex(4)}"
-        cidfile = self._cid_dir / f"{name}.cid"
-        self._cid_dir.mkdir(parents=True, exist_ok=True)
+        cidfile = self._containers_dir / f"{name}.cid"
+        self._containers_dir.mkdir(parents=True, exist_ok=True)
         program = self._program()
-        given = {**variables(submit, prompt=True), **submit.sandbox.env}
-        spoken = {key: value for key, value in given.items() if _CLIENTS_OWN.fullmatch(key)}
-        quiet = {key: value for key, value in given.items() if key not in spoken}
+        given = {**task_variables(submit, prompt=True), **submit.sandbox.env}
+        visible = {key: value for key, value in given.items() if _READ_BY_CLIENT.fullmatch(key)}
+        hidden = {key: value for key, value in given.items() if key not in visible}
         for key, value in submit.sandbox.env.items():
-            fits(value, key, field=f"sandbox.env.{key}")
-        connection = passed_on([*_PASSED_ON, *_PASSED_ON_TOO])
-        # Not `docker stop`: a container that ignores TERM would outlive the hook.
+            checked_value(value, key, field=f"sandbox.env.{key}")
+        connection = inherited([*_DOCKER_VARIABLES, *_PODMAN_VARIABLES])
+        # Not `docker stop`: it waits for a container that ignores TERM.
         remove = ["/usr/bin/env", *(f"{key}={value}" for key, value in connection.items()), program, "rm", "-f", name]
-        return Plan(
+        return TaskCommand(
             executor="docker",
-            argv=[program, "run", *self._flags(submit.sandbox, name, cidfile, _variables(quiet, spoken))],
-            env={**quiet, **connection},
+            argv=[program, "run", *self._flags(submit.sandbox, name, cidfile, _variables(hidden, visible))],
+            env={**hidden, **connection},
             pre_kill=remove,
             containers=True,
             after=tuple(remove),
@@ -80,10 +80,10 @@ class DockerExecutor:
         return [*flags, *given, sandbox.image, *sandbox.command]
 
 
-def _variables(quiet: Mapping[str, str], spoken: Mapping[str, str]) -> list[str]:
-    """By name alone, since everybody can see a command line; but what would steer the client itself stays out of its
-    environment."""
-    words = [*quiet, *(f"{key}={value}" for key, value in spoken.items())]
+def _variables(hidden: Mapping[str, str], visible: Mapping[str, str]) -> list[str]:
+    """Hidden values by name only, because every user can see a command line; visible ones with their value, because the
+    client would read them from its own environment."""
+    words = [*hidden, *(f"{key}={value}" for key, value in visible.items())]
     return [flag for word in words for flag in ("--env", word)]
 
 
@@ -91,7 +91,7 @@ def _mount(source: str, target: str, *, read_only: bool) -> str:
     for name, path in (("source", source), ("target", target)):
         if any(mark in path for mark in ',"\n'):
             raise InvalidInputError(
-                f"sandbox.mounts: {name} {path!r} holds a comma, a quote or a line's end, which no mount can name",
+                f"sandbox.mounts: {name} {path!r} contains a comma, a quote or a line end, which a mount cannot name",
                 field="sandbox.mounts",
             )
     return f"type=bind,source={source},target={target}" + (",readonly" if read_only else "")

@@ -9,17 +9,17 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from typing import Any
 
-from debug_server.gateway.answering import Pulse
-from debug_server.gateway.chat import KEEPALIVE, Events
-from debug_server.gateway.refusals import Refusal
+from debug_server.gateway.api_errors import ApiError
+from debug_server.gateway.chat_answer import KEEPALIVE, Events
 from debug_server.gateway.responses_request import ResponsesRequest
-from debug_server.workers.turns import Text, TokenUsage, ToolCall, TurnEvent
+from debug_server.gateway.turn_runner import Keepalive
+from debug_server.workers import Text, TokenUsage, ToolCall, TurnEvent
 
 _END = b"event: done\ndata: [DONE]\n\n"
 
 
 def usage_json(usage: TokenUsage) -> dict[str, Any]:
-    """As the Responses API counts."""
+    """``usage`` as the Responses API shows it."""
     return {
         "input_tokens": usage.prompt,
         "input_tokens_details": {"cached_tokens": usage.cached},
@@ -30,16 +30,16 @@ def usage_json(usage: TokenUsage) -> dict[str, Any]:
 
 
 class ResponsesAnswer:
-    """The answer to one request, in either form."""
+    """The answer to one request, whole or as a stream."""
 
     def __init__(self, request: ResponsesRequest, *, sent: Callable[[str], None] | None = None) -> None:
-        """``sent`` hears the name of each event of a stream."""
+        """``sent`` is called with the name of each event of a stream."""
         self._request = request
         self._sent = sent or (lambda event: None)
         self._id = f"resp_{secrets.token_hex(12)}"
         self._created = int(time.time())
         self._output: list[dict[str, Any]] = []
-        self._message: dict[str, Any] | None = None  # the item that text goes to
+        self._message: dict[str, Any] | None = None  # the open item that gets text
         self._texts: list[str] = []
         self._number = 0
         self.usage = TokenUsage()
@@ -55,7 +55,7 @@ class ResponsesAnswer:
         begun = False
         async with aclosing(events):
             async for item in events:
-                if isinstance(item, Pulse):
+                if isinstance(item, Keepalive):
                     yield KEEPALIVE
                     continue
                 if not begun:
@@ -68,12 +68,12 @@ class ResponsesAnswer:
         self._sent("done")
         yield _END
 
-    def failure(self, refusal: Refusal) -> bytes:
-        """The last events of a stream that broke."""
-        told = refusal.to_json()["error"]
-        response = {**self._response("failed"), "error": {"code": refusal.code, "message": str(refusal)}}
+    def failure(self, api_error: ApiError) -> bytes:
+        """The last events of a failed stream."""
+        error = api_error.to_json()["error"]
+        response = {**self._response("failed"), "error": {"code": api_error.code, "message": str(api_error)}}
         failed = self._event("response.failed", response=response)
-        return failed + self._event("error", **{**told, "param": refusal.param})
+        return failed + self._event("error", **{**error, "param": api_error.param})
 
     def _take(self, event: TurnEvent) -> Iterator[bytes]:
         if isinstance(event, Text):
@@ -88,7 +88,7 @@ class ResponsesAnswer:
         else:
             self.usage = event.usage
             if event.status == "interrupted":
-                raise Refusal("worker_error", "the worker interrupted the turn before it had answered")
+                raise ApiError("worker_error", "the worker interrupted the turn before its answer was complete")
 
     def _place(self) -> dict[str, Any]:
         assert self._message is not None

@@ -1,4 +1,4 @@
-"""Pushes and pull requests as a hosting service tells them: the signature checked, the changed paths taken."""
+"""Webhooks of hosting services: checks the signature and makes events of pushes and pull requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMMIT_LENGTH = 40
 
 
 def require_signature(secret: str | None, signature: str | None) -> str:
-    """The secret that the body must be signed with; AccessError when hooks are off or the request is not signed."""
+    """The secret for the signature; AccessError if webhooks are off or the request is not signed."""
     if not secret:
         raise AccessError(f"hooks are off: set {HOOK_SECRET} for the server and the same secret for the hook")
     if not signature or not signature.startswith(_PREFIX):
@@ -32,16 +32,16 @@ def verify(secret: str | None, body: bytes, signature: str | None) -> None:
     expected = hmac.new(known.encode(), body, hashlib.sha256).hexdigest()
     given = (signature or "").removeprefix(_PREFIX)
     if not hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace")):
-        raise AccessError("the signature does not fit the body: hook and server have different secrets")
+        raise AccessError("wrong signature: the hook and the server have different secrets")
 
 
 def event_of(repo_name: str, kind: str, body: bytes) -> IssueEvent | None:
-    """The event of a verified delivery; None for one that asks for nothing, such as a ping.
+    """The event of a verified delivery; None for other kinds, such as a ping.
 
-    InvalidInputError for a body that is not what its kind says: taken for a push without paths it would run things.
+    InvalidInputError for a body that does not fit its kind: read as a push without paths, it would start runners.
     """
     if not kind:
-        raise InvalidInputError("the header X-GitHub-Event (or X-Gitea-Event) is missing: it says what happened")
+        raise InvalidInputError("the header X-GitHub-Event (or X-Gitea-Event) is missing")
     if kind not in _KINDS:
         return None
     try:
