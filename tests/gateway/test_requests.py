@@ -15,7 +15,7 @@ import httpx
 import openai
 import pytest
 
-from tests.gateway.serving import GatewayProcess, serving
+from tests.gateway.gateway_process import GatewayProcess, serving
 from tests.running import eventually
 
 CHAT = "/v1/chat/completions"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.runners.calling import RUNNERS, Done, call, files_below
+from tests.runners.run_program import RUNNERS, Done, call, files_below
 
 CARD = "kanban/{}/TASK-TEST-01.md"
 

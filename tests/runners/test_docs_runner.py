@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.runners.calling import ROOT, Done, call, commit
+from tests.runners.run_program import ROOT, Done, call, commit
 
 
 def check(repository: Path, **event: Any) -> Done:

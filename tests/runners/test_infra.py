@@ -10,7 +10,7 @@ import pytest
 
 from runners.infra.ignore_rules import BEGIN, END, PROFILES
 from runners.infra.repository_lock import LOCK_FILE
-from tests.runners.calling import Done, call, commit, git
+from tests.runners.run_program import Done, call, commit, git
 
 
 def infra(repository: Path, skill: str, **event: Any) -> Done:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runners.calling import RUNNERS, commit, files_below, script
+from tests.runners.run_program import RUNNERS, commit, files_below, script
 
 TOOLS = ("bash", "git", "grep", "xargs", "find", "flock", "make", "cat", "touch")
 

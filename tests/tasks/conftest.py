@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from debug_server.tasks import callbacks, executors
-from tests.tasks.serving import Receiver, TaskServer
+from tests.tasks.task_server import Receiver, TaskServer
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from debug_server.config import load
 from debug_server.config.tasks import TasksConfig
 from debug_server.errors import ConfigurationError
 from debug_server.tasks.executors import Executors
-from tests.tasks.serving import TaskServer
+from tests.tasks.task_server import TaskServer
 
 WORKSPACE = {"project_id": 1, "project_root": "/", "lock_paths": ["/nowhere/a"]}
 SANDBOX = {"image": "i", "command": ["c"]}
@@ -137,7 +137,7 @@ def test_wrong_settings_are_told_at_the_start(tmp_path: Path) -> None:
 def test_a_task_id_is_any_text_that_a_url_can_hold(server: TaskServer) -> None:
     """Spaces, dots, percent signs and other alphabets work in every route."""
     task_id = "Aufgabe 1: 50 % größer?"
-    server.accepted(task_id)
+    server.submitted(task_id)
     from urllib.parse import quote
 
     found = server.ended(quote(task_id, safe=""))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from debug_server.errors import ConfigurationError
 from debug_server.tasks.template import render
-from tests.tasks.serving import TaskServer
+from tests.tasks.task_server import TaskServer
 
 CONTEXTS = {
     "bare": "printf %s {prompt}",
@@ -139,7 +139,7 @@ def test_hostile_prompts_through_the_whole_server(make_server: Callable[..., Tas
 
     collect()
     for task_id, prompt in prompts.items():
-        server.accepted(task_id, prompt)
+        server.submitted(task_id, prompt)
     for task_id, prompt in prompts.items():
         found = server.ended(task_id)
         assert (found["status"], found["stdout"]) == ("success", prompt)

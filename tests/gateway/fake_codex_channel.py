@@ -1,4 +1,4 @@
-"""A worker's stdin and stdout without a supervisor: a real process on pipes, or a script of bytes."""
+"""Channels to the fake codex without a supervisor: a real process on pipes, or scripted bytes."""
 
 from __future__ import annotations
 

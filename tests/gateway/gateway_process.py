@@ -19,7 +19,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.gateway.channels import FAKE
+from tests.gateway.fake_codex_channel import FAKE
 from tests.running import eventually
 
 ROOT = Path(__file__).resolve().parents[2]

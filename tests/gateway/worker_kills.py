@@ -1,4 +1,4 @@
-"""The campaign: a worker killed again and again under many streams, and the proof that every request had one end."""
+"""Kills the worker repeatedly under many streams and checks that every request has one end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.gateway.serving import GatewayProcess, serving
+from tests.gateway.gateway_process import GatewayProcess, serving
 
 _WORDS = 12
 _ANSWER = " ".join(f"w{number}" for number in range(_WORDS))

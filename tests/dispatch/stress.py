@@ -1,4 +1,4 @@
-"""Many events across many repositories, the server killed in the middle: proof that each ran once, in order, whole."""
+"""Emits many events for many repositories, kills the server meanwhile, and checks that each ran once and in order."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from typing import Any
 
 import grpc
 
-from tests.dispatch.governing import TERMINAL, Governor, make_repository, repos_text
+from tests.dispatch.governor_process import TERMINAL, GovernorProcess, make_repository, repos_text
 from tests.running import eventually
 
-# One write for each line: what two runners append at the same time must not mix.
+# One write per line, so that lines of two runners do not mix.
 WORK = 'printf "%s\\n" "$DISPATCH_REPO $DISPATCH_TASK_ID $DISPATCH_FIELD" >> "$DISPATCH_ROOT/ran.log"; echo done\n'
 PRIORITIES = ("critical", "high", "med", "low")
 RUNNERS = "runners:\n" + "".join(
@@ -40,12 +40,12 @@ class Sent:
     priority: str
 
 
-def run_campaign(root: Path, *, events: int, repositories: int, kills: int, seed: int, pause: float) -> dict[str, Any]:
-    """Emit, kill, restart, wait for the end; returns what was found. Violations are assertion errors.
+def emit_and_kill(root: Path, *, events: int, repositories: int, kills: int, seed: int, pause: float) -> dict[str, Any]:
+    """Emit, kill, restart, wait for the end; returns figures. Violations are assertion errors.
 
-    Each runner takes ``pause`` seconds: with some, as many as may be are in flight all the time.
+    Each runner takes ``pause`` seconds; a longer pause keeps the maximum of runs active.
     """
-    governor = Governor(root / "governor")
+    governor = GovernorProcess(root / "governor")
     names = [f"repo-{number:02}" for number in range(repositories)]
     places: dict[str, Path | str] = {
         name: make_repository(root / name, {"work.sh": f"sleep {pause}; {WORK}"}) for name in names
@@ -69,7 +69,7 @@ def run_campaign(root: Path, *, events: int, repositories: int, kills: int, seed
 
 
 def plan(events: int, names: list[str], choice: random.Random) -> dict[tuple[str, str], list[Sent]]:
-    """Events by task, in the order in which each task's must run."""
+    """Events by task, in the order in which they must run."""
     tasks: dict[tuple[str, str], list[Sent]] = defaultdict(list)
     for number in range(events):
         key = (choice.choice(names), f"T-{choice.randrange(max(1, events // (3 * len(names))))}")
@@ -77,8 +77,8 @@ def plan(events: int, names: list[str], choice: random.Random) -> dict[tuple[str
     return tasks
 
 
-def emit_all(governor: Governor, tasks: dict[tuple[str, str], list[Sent]]) -> list[Sent]:
-    """At once, from several threads; the events of one task from one thread."""
+def emit_all(governor: GovernorProcess, tasks: dict[tuple[str, str], list[Sent]]) -> list[Sent]:
+    """Emit from several threads; the events of one task from one thread."""
 
     def send(items: list[Sent]) -> list[Sent]:
         for item in items:
@@ -90,8 +90,8 @@ def emit_all(governor: Governor, tasks: dict[tuple[str, str], list[Sent]]) -> li
         return [item for items in threads.map(send, tasks.values()) for item in items]
 
 
-def wait_until_ended(governor: Governor, count: int) -> None:
-    """Until so many runs have ended, as the stream tells it."""
+def wait_until_ended(governor: GovernorProcess, count: int) -> None:
+    """Wait until the stream has shown the end of ``count`` runs."""
     try:
         for index, _ in enumerate(governor.stream(120.0, follow=True, event_type_filter="runner.exited"), 1):
             if index >= count:
@@ -100,8 +100,8 @@ def wait_until_ended(governor: Governor, count: int) -> None:
         raise AssertionError(f"{count} runs did not end in time") from error
 
 
-def kill_amid_pushes(governor: Governor, repo: str, kill: int) -> dict[str, bool]:
-    """Push, each time for four runners, until the server is killed; the tasks, and whether each was acknowledged."""
+def kill_amid_pushes(governor: GovernorProcess, repo: str, kill: int) -> dict[str, bool]:
+    """Emit pushes, each for four runners, until the server is killed; returns which tasks were acknowledged."""
     pushed: dict[str, bool] = {}
 
     def push() -> None:
@@ -122,10 +122,10 @@ def kill_amid_pushes(governor: Governor, repo: str, kill: int) -> dict[str, bool
 
 
 def check_pushes(pushed: Mapping[str, bool], repo: str, seen: list[Any]) -> list[Sent]:
-    """Each push is there for all four runners or for none, and for all if it was acknowledged; what must have run."""
+    """Each push is queued for all four runners or none, and for all if acknowledged; returns the expected runs."""
     queued = Counter(event.task_id for event in seen if event.event_type == "runner.queued")
-    halves = {task: queued[task] for task in pushed if queued[task] not in (0, len(PRIORITIES))}
-    assert not halves, halves
+    partial = {task: queued[task] for task in pushed if queued[task] not in (0, len(PRIORITIES))}
+    assert not partial, partial
     assert all(queued[task] for task, acknowledged in pushed.items() if acknowledged)
     return [
         Sent(repo=repo, task=task, number=0, priority=priority)
@@ -135,8 +135,8 @@ def check_pushes(pushed: Mapping[str, bool], repo: str, seen: list[Any]) -> list
     ]
 
 
-def check(governor: Governor, sent: list[Sent], seen: list[Any], *, strict: bool) -> dict[str, Any]:
-    """None lost, none twice, order by task, one end each, never more than eight at a time, the urgent first."""
+def check(governor: GovernorProcess, sent: list[Sent], seen: list[Any], *, strict: bool) -> dict[str, Any]:
+    """None lost, none run twice, in order per task, one end each, at most eight active, highest priority first."""
     ran = [line.split() for line in (governor.root / "ran.log").read_text().splitlines()]
     assert Counter((repo, task, int(number)) for repo, task, number in ran) == Counter(
         (item.repo, item.task, item.number) for item in sent
@@ -165,7 +165,7 @@ def _most(seen: list[Any]) -> int:
 
 
 def _out_of_turn(seen: list[Any]) -> int:
-    """Starts, once everything was queued, that passed over a more urgent command whose task was free."""
+    """How many starts, after all were queued, ignored a command of higher priority whose task was free."""
     last_queued = max(index for index, event in enumerate(seen) if event.event_type == "runner.queued")
     waiting: dict[int, tuple[int, tuple[str, str]]] = {}
     busy: dict[int, tuple[str, str]] = {}
@@ -181,7 +181,7 @@ def _out_of_turn(seen: list[Any]) -> int:
                 firsts.setdefault(task, priority)
             held = {key, *busy.values()}
             passed = [task for task, priority in firsts.items() if priority < mine and task not in held]
-            # Up to eight are claimed together and tell of their start in any order.
+            # Up to eight are claimed together and start in any order.
             wrong += index > last_queued and len(passed) > IN_FLIGHT
             busy[_command(event)] = key
         elif event.event_type in TERMINAL:

@@ -1,4 +1,4 @@
-"""Campaigns against tasks: cancels at random moments, servers killed under load; each returns what went wrong."""
+"""Stress tests of tasks: cancels at random moments, servers killed under load; each returns what went wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import httpx
 
 from tests.home import plain_git
 from tests.running import ROOT, carrying, eventually, lasting_port
-from tests.tasks.serving import Receiver, TaskServer
+from tests.tasks.task_server import Receiver, TaskServer
 
 STUBBORN = Path(__file__).parent / "programs" / "stubborn.sh"
 _SERVE_SECONDS = 60.0
@@ -29,13 +29,13 @@ _SERVE_SECONDS = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class Findings:
-    """What a campaign saw."""
+    """The results of a stress test."""
 
     violations: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
 
     def expect(self, holds: bool, what: str) -> None:
-        """Note what does not hold."""
+        """Record a violation unless ``holds``."""
         if not holds:
             self.violations.append(what)
 
@@ -43,13 +43,13 @@ class Findings:
 # -- cancel at random moments ----------------------------------------------------------------------------------
 
 
-def cancel_storm(root: Path, rounds: int, seed: int, say: Callable[[str], None] = lambda text: None) -> Findings:
+def cancel_at_random(root: Path, rounds: int, seed: int, say: Callable[[str], None] = lambda text: None) -> Findings:
     """Cancel tasks of each mode in each state: canceled, tree empty, worktree and locks free."""
     findings = Findings()
     mark = f"stubborn-{seed}-{os.getpid()}"
     template = f"exec {STUBBORN} {mark}-{{task_id}}"
     server = TaskServer(root / "server", kill_grace=0.5, max_concurrency=2, executor="shell", cmd_template=template)
-    storm = Storm(
+    cancels = RandomCancels(
         server=server,
         findings=findings,
         dice=random.Random(seed),
@@ -59,18 +59,18 @@ def cancel_storm(root: Path, rounds: int, seed: int, say: Callable[[str], None] 
     )
     try:
         for number in range(rounds):
-            storm.cancel(number)
+            cancels.cancel(number)
             if number % 50 == 49:
-                say(f"{number + 1} cancels, slowest {max(storm.seconds):.2f} s")
+                say(f"{number + 1} cancels, slowest {max(cancels.seconds):.2f} s")
         left = server.local.store.commands._all("SELECT COUNT(*) FROM session_claims")[0][0]
         findings.expect(left == 0, f"{left} claims are left")
         findings.expect(not carrying(mark), "processes are left")
     finally:
         server.close()
-    seconds = storm.seconds
+    seconds = cancels.seconds
     findings.facts = {
         "rounds": rounds,
-        "states": dict(storm.states),
+        "states": dict(cancels.states),
         "seconds_max": round(max(seconds), 3),
         "seconds_p50": round(sorted(seconds)[len(seconds) // 2], 3),
         "over_2_s": sum(value > 2 for value in seconds),
@@ -79,8 +79,8 @@ def cancel_storm(root: Path, rounds: int, seed: int, say: Callable[[str], None] 
 
 
 @dataclass(slots=True, kw_only=True)
-class Storm:
-    """The cancels of one campaign."""
+class RandomCancels:
+    """Cancels tasks in random modes at random moments."""
 
     server: TaskServer
     findings: Findings
@@ -92,19 +92,19 @@ class Storm:
     states: Counter[str] = field(default_factory=Counter)
 
     def cancel(self, number: int) -> None:
-        """One task, in a mode and at a moment of the dice's choice."""
+        """Submit a task in a random mode and cancel it at a random moment."""
         task_id = f"t{number}"
         mode = self.dice.choice(["no-workspace", "shared-workspace", "isolated-worktree", "queued"])
         worktree = self.root / f"wt{number}"
-        # Both places of the engine are taken: the task can only wait.
+        # Both slots of the engine are in use, so the task stays queued.
         holders = [f"h{number}-{index}" for index in range(2 if mode == "queued" else 0)]
         for holder in holders:
-            self.server.accepted(holder)
+            self.server.submitted(holder)
             self.server.running(holder)
-        self.server.accepted(task_id, **self._asked(mode, worktree, number))
+        self.server.submitted(task_id, **self._asked(mode, worktree, number))
         if mode != "queued":
             longest = self.dice.choice([0.01, 0.1, 0.6])
-            if longest > 0.5:  # one that runs for certain, however busy the machine is
+            if longest > 0.5:  # certainly running, also on a busy machine
                 self.server.running(task_id)
             time.sleep(self.dice.random() * longest)
         before = self.server.get(task_id)["status"]
@@ -142,7 +142,7 @@ def _project(root: Path) -> Path:
 
 
 class ServerProcess:
-    """``debug-server tasks serve`` as an operator has it, on one port across its lives."""
+    """``debug-server tasks serve`` as a process, on the same port after a restart."""
 
     def __init__(self, root: Path, *, template: str, in_flight: int) -> None:
         self.port = lasting_port()
@@ -184,17 +184,17 @@ class ServerProcess:
             return False
 
     def kill(self) -> None:
-        """-9, and the next one."""
+        """Kill the server and start the next one."""
         self.replace(signal.SIGKILL)
 
     def replace(self, number: int) -> None:
-        """End it by a signal, and start the next one."""
+        """End the server with a signal and start the next one."""
         self.process.send_signal(number)
         self.process.wait(60)
         self.process = self._start()
 
     def close(self) -> None:
-        """Ask it to leave."""
+        """Stop the server."""
         self.process.terminate()
         self.process.wait(60)
 
@@ -233,7 +233,7 @@ def kill_under_load(
 
 
 def _submit_all(server: ServerProcess, receiver: Receiver, waiting: SimpleQueue[int]) -> None:
-    """Until none waits; a server that is away is asked again, with the same key."""
+    """Submit until none is left; while the server is down, retry with the same key."""
     with httpx.Client(base_url=server.url, timeout=60) as client:
         while True:
             try:
@@ -242,11 +242,11 @@ def _submit_all(server: ServerProcess, receiver: Receiver, waiting: SimpleQueue[
                 return
             body = {"task_id": f"t{number}", "run_id": "r", "prompt": f"p {number}"}
             body["status_callback_url"] = f"{receiver.url}/{number}"
-            while not _taken(client, body, f"key-{number}"):
+            while not _submitted(client, body, f"key-{number}"):
                 time.sleep(0.05)
 
 
-def _taken(client: httpx.Client, body: dict[str, Any], key: str) -> bool:
+def _submitted(client: httpx.Client, body: dict[str, Any], key: str) -> bool:
     try:
         answer = client.post("/tasks/submit", json=body, headers={"Idempotency-Key": key})
     except httpx.TransportError:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dispatch.campaign import run_campaign
+from tests.dispatch.stress import emit_and_kill
 
 pytestmark = pytest.mark.timeout(300)  # dozens of processes, on a machine that may be busy
 
@@ -17,6 +17,6 @@ def test_none_lost_none_twice_in_order_over_a_crash(tmp_path: Path) -> None:
 
     A push for four runners that the kill meets is queued for all of them or for none.
     """
-    found = run_campaign(tmp_path, events=150, repositories=8, kills=1, seed=5, pause=0.02)
+    found = emit_and_kill(tmp_path, events=150, repositories=8, kills=1, seed=5, pause=0.02)
     assert found["events"] == 150 + 4 * found["pushes_amid_kills"] and found["pushes_amid_kills"] >= 5
     assert 2 <= found["most_at_once"] <= 8

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tasks.campaigns import cancel_storm, kill_under_load
+from tests.tasks.stress import cancel_at_random, kill_under_load
 
 pytestmark = [pytest.mark.usefixtures("nothing_left"), pytest.mark.timeout(300)]
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.usefixtures("nothing_left"), pytest.mark.timeout(300)]
 def test_cancel_at_random_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks of every mode, with children that ignore TERM and detach: canceled, and nothing of them is left."""
     monkeypatch.setenv("HOME", str(tmp_path))  # a task's shell is a login shell and reads its user's profile
-    findings = cancel_storm(tmp_path, 12, seed=7)
+    findings = cancel_at_random(tmp_path, 12, seed=7)
     assert findings.violations == [] and findings.facts["states"].keys() >= {"queued", "running"}
 
 

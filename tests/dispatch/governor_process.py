@@ -1,4 +1,4 @@
-"""A governor for one test: a folder with config and repositories, its server as a process, and a gRPC client of it."""
+"""A governor for one test: a folder with configuration and repositories, its server process and a gRPC client."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def repos_text(paths: Mapping[str, Path | str]) -> str:
     return f"repos:\n{entries}"
 
 
-class Governor:
-    """One folder and, between ``start`` and ``stop`` or ``kill``, its server."""
+class GovernorProcess:
+    """A folder and, between ``start`` and ``stop`` or ``kill``, its server process."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -57,7 +57,7 @@ class Governor:
         (root / "config").mkdir(parents=True, exist_ok=True)
 
     def configure(self, runners: str | None = None, repos: str | None = None) -> None:
-        """Write the files; without a text the shipped ones."""
+        """Write the configuration files; the default is the shipped ones."""
         for name, text in (("runners.yml", runners), ("repos.yml", repos)):
             target = self.root / "config" / name
             if text is None:
@@ -66,12 +66,12 @@ class Governor:
                 target.write_text(text)
 
     def env(self) -> dict[str, str]:
-        """The server's environment: nothing of whoever runs the tests names another place."""
+        """The server's environment, without variables of the user who runs the tests that name another place."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("DEBUG_SERVER_", "PROBE_"))}
         path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', os.defpath)}"
         return {**kept, "PATH": path, "DEBUG_SERVER_HOME": str(self.root / "home"), **self.environ}
 
-    def start(self) -> Governor:
+    def start(self) -> GovernorProcess:
         """Serve, on the same ports as before."""
         words = ["serve", "--host", self.host, "--port", "0", "--grpc-port", str(self.port)]
         words += ["--grace", "3", "--log-level", "WARNING"]
@@ -100,12 +100,12 @@ class Governor:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """As a crash would, in the middle of whatever is asked of it."""
+        """Kill the server, as in a crash."""
         self.signal(signal.SIGKILL)
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """As an operator would."""
+        """Stop the server with SIGTERM."""
         if self._process is not None:
             self._end(signal.SIGTERM)
 
@@ -124,32 +124,32 @@ class Governor:
         return getattr(kanban_pb2_grpc, f"{name}Stub")(self._channel)
 
     def emit(self, task: str, kind: str, repo: str, **fields: str) -> Any:
-        """One event; the answer."""
+        """Emit one event; returns the answer."""
         request = pb.IssueEventRequest(task_id=task, event_type=kind, repo_name=repo, **fields)
         return self.stub("IssueEvent").Emit(request, timeout=60)
 
-    def stream(self, seconds: float = 30.0, **wish: Any) -> Iterator[Any]:
-        """The stream, until it ends or so many seconds have passed."""
-        return iter(self.stub("IssueEvent").Stream(pb.StreamRequest(**wish), timeout=seconds))
+    def stream(self, seconds: float = 30.0, **filters: Any) -> Iterator[Any]:
+        """The stream, until it ends or the time is up."""
+        return iter(self.stub("IssueEvent").Stream(pb.StreamRequest(**filters), timeout=seconds))
 
-    def told(self, **wish: Any) -> list[Any]:
-        """Everything until all that is under way has ended."""
-        return list(self.stream(60.0, **wish))
+    def events(self, **filters: Any) -> list[Any]:
+        """All events of the stream, until all active runs have ended."""
+        return list(self.stream(60.0, **filters))
 
-    def ending(self, task: str) -> tuple[str, dict[str, Any]]:
-        """How a task's only run ended: type and payload."""
-        endings = [event for event in self.told(task_filter=task) if event.event_type in TERMINAL]
+    def run_end(self, task: str) -> tuple[str, dict[str, Any]]:
+        """The end of a task's only run: type and payload."""
+        endings = [event for event in self.events(task_filter=task) if event.event_type in TERMINAL]
         assert len(endings) == 1, endings
         return endings[0].event_type, json.loads(endings[0].payload)
 
 
 def kinds(events: Iterable[Any]) -> list[str]:
-    """The types alone."""
+    """The types of events."""
     return [event.event_type for event in events]
 
 
 def output(events: Iterable[Any], stream: str = "stdout") -> str:
-    """What a runner said, put together."""
+    """The whole output of a runner."""
     return "".join(json.loads(event.payload)["chunk"] for event in events if event.event_type == f"runner.{stream}")
 
 
@@ -176,8 +176,8 @@ def probe(root: Path, repo: str = "", path: Path | None = None, port: int = 0, *
         log.close()
 
 
-def wait_for_end(governor: Governor, task: str) -> tuple[str, dict[str, Any]]:
-    """As ``ending``, for a task that another process queued."""
-    found = lambda: [event for event in governor.told(task_filter=task) if event.event_type in TERMINAL]  # noqa: E731
+def wait_for_end(governor: GovernorProcess, task: str) -> tuple[str, dict[str, Any]]:
+    """Like ``run_end``, for a task that another process queued."""
+    found = lambda: [event for event in governor.events(task_filter=task) if event.event_type in TERMINAL]  # noqa: E731
     (event,) = eventually(found, what=f"the end of {task}")
     return event.event_type, json.loads(event.payload)

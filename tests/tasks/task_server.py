@@ -1,4 +1,4 @@
-"""A server of tasks in a thread of the test, and a receiver of its callbacks."""
+"""A server of tasks in a thread of the test, and an HTTP server that receives callbacks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECONDS = 30.0
 
 
 class TaskServer:
-    """Tasks over a store and an engine of their own."""
+    """A task server with its own store and engine."""
 
     def __init__(self, root: Path, *, max_concurrency: int = 8, kill_grace: float = 0.2, **config: Any) -> None:
         self.root = root
@@ -60,13 +60,13 @@ class TaskServer:
         self.client = httpx.Client(base_url=self.url, timeout=60)
 
     def submit(self, task_id: str, prompt: str = "hello", *, key: str | None = None, **more: Any) -> httpx.Response:
-        """A new task's answer."""
+        """Submit a task; returns the response."""
         body = {"task_id": task_id, "run_id": "run", "prompt": prompt, **more}
         headers = {"Idempotency-Key": key} if key else {}
         return self.client.post("/tasks/submit", json=body, headers=headers)
 
-    def accepted(self, task_id: str, prompt: str = "hello", **more: Any) -> dict[str, Any]:
-        """A new task that must be taken."""
+    def submitted(self, task_id: str, prompt: str = "hello", **more: Any) -> dict[str, Any]:
+        """Submit a task that must be accepted."""
         answer = self.submit(task_id, prompt, **more)
         assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()
@@ -86,7 +86,7 @@ class TaskServer:
 
     def run(self, task_id: str, prompt: str = "hello", **more: Any) -> dict[str, Any]:
         """Submit it and wait for its end."""
-        self.accepted(task_id, prompt, **more)
+        self.submitted(task_id, prompt, **more)
         return self.ended(task_id)
 
     def cancel(self, task_id: str) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class TaskServer:
 
 
 class Receiver:
-    """Notes every callback; answers what the test says."""
+    """Records every callback and answers as the test says."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, dict[str, str], dict[str, Any]]] = []
@@ -141,7 +141,7 @@ class Receiver:
             daemon_threads = True
 
             def handle_error(self, request: Any, client_address: Any) -> None:
-                pass  # a server that is killed takes its connections along
+                pass  # connections of a killed server break
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -149,7 +149,7 @@ class Receiver:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def statuses(self, path: str) -> list[str]:
-        """What was said of one target, in its order."""
+        """The statuses that one target received, in order."""
         return [body["status"] for where, _, body in self.seen if where == path]
 
     def close(self) -> None:

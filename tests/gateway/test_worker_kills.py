@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.gateway.kills import run_campaign
-from tests.gateway.serving import serving
+from tests.gateway.gateway_process import serving
+from tests.gateway.worker_kills import run_campaign
 from tests.running import carrying
 
 pytestmark = pytest.mark.timeout(180)
