@@ -128,7 +128,7 @@ def find_method(call: Call, channel: grpc.Channel) -> MethodDescriptor:
     descriptor: MethodDescriptor = found.methods_by_name[method]
     if descriptor.client_streaming or descriptor.server_streaming:
         raise CallError(
-            f"{call.rpc} is a streaming rpc: use one with a single request and a single response", UNCONFIGURED
+            f"{call.rpc} streams: use an rpc with one request and one response", UNCONFIGURED
         )
     return descriptor
 
