@@ -1,4 +1,4 @@
-"""Cancels tasks at random moments, and kills their server under load; see ``tests/tasks/campaigns.py``."""
+"""Cancels tasks at random moments, and kills their server under load; see ``tests/tasks/stress.py``."""
 
 from __future__ import annotations
 

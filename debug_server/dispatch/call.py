@@ -127,9 +127,7 @@ def find_method(call: Call, channel: grpc.Channel) -> MethodDescriptor:
         raise CallError(f"service {found.full_name} has no method {method!r}", UNCONFIGURED)
     descriptor: MethodDescriptor = found.methods_by_name[method]
     if descriptor.client_streaming or descriptor.server_streaming:
-        raise CallError(
-            f"{call.rpc} streams: use an rpc with one request and one response", UNCONFIGURED
-        )
+        raise CallError(f"{call.rpc} streams: use an rpc with one request and one response", UNCONFIGURED)
     return descriptor
 
 

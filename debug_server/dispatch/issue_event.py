@@ -96,7 +96,9 @@ def _timestamp(text: str) -> str:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidInputError(f"timestamp {text[:60]!r} is not ISO 8601: leave it out for now") from error
+        raise InvalidInputError(
+            f"timestamp {text[:60]!r} is not ISO 8601: correct it, or omit it for the current time"
+        ) from error
     return moment.isoformat().replace("+00:00", "Z")
 
 

@@ -1,7 +1,7 @@
 """The stream of events and of what runners do about them: replayed from a cursor, then live, for many watchers.
 
-The stream stores nothing: the store's events say what happened, in one order for everybody, and output lines are read
-from the logs by offset. A slow watcher delays only itself.
+The stream stores nothing: the store's events say what happened, in one order for all watchers, and output lines are
+read from the logs by offset. A slow watcher delays only itself.
 """
 
 from __future__ import annotations

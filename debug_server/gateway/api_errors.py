@@ -80,7 +80,7 @@ class ApiError(Exception):
         details: Mapping[str, Any] | None = None,
         retryable: bool = True,
     ) -> None:
-        """``retryable`` False: although the code's errors are as a rule, this one is not."""
+        """``retryable=False`` marks this error as final although its code is retryable."""
         super().__init__(message)
         self.code = code
         self.kind = CODES[code] if retryable else replace(CODES[code], retryable=False)
@@ -90,15 +90,15 @@ class ApiError(Exception):
         self.details = details
 
     def to_json(self) -> dict[str, Any]:
-        """The object that clients get, as a body or as an event of a stream."""
-        told: dict[str, Any] = {"message": str(self), "type": self.kind.type, "code": self.code}
+        """The JSON object, for a response body or an event of a stream."""
+        fields: dict[str, Any] = {"message": str(self), "type": self.kind.type, "code": self.code}
         if self.param is not None:
-            told["param"] = self.param
+            fields["param"] = self.param
         if self.kind.retryable:
-            told["retryable"] = True
+            fields["retryable"] = True
         if self.details:
-            told["details"] = dict(self.details)
-        found: dict[str, Any] = {"error": told}
+            fields["details"] = dict(self.details)
+        found: dict[str, Any] = {"error": fields}
         if self.worker_status is not None:
             found["worker_status"] = dict(self.worker_status)
         return found
@@ -168,14 +168,14 @@ _BY_STATUS = {
 
 
 def _worker_failed(error: WorkerError) -> ApiError:
-    told = error.data if isinstance(error.data, Mapping) else {}
-    info = told.get("codexErrorInfo")
+    worker_data = error.data if isinstance(error.data, Mapping) else {}
+    info = worker_data.get("codexErrorInfo")
     status = None
     if isinstance(info, Mapping) and info:
         info, inner = next(iter(info.items()))
         status = inner.get("httpStatusCode") if isinstance(inner, Mapping) else None
     code = _BY_INFO.get(str(info).lower()) or _BY_STATUS.get(status or 0, "worker_error")
-    data = told.get("data")
+    data = worker_data.get("data")
     details = (
         {name: data[name] for name in ("auth_url", "login_id") if name in data} if isinstance(data, Mapping) else {}
     )

@@ -63,7 +63,7 @@ class _Known(BaseModel):
 
 
 class FunctionCall(_Known):
-    """A call that the model asked for."""
+    """A function call of the model."""
 
     name: str
     arguments: str = ""
@@ -78,7 +78,7 @@ class ToolCallMessage(_Known):
 
 
 class ImageUrl(_Known):
-    """Where an image is."""
+    """The address of an image."""
 
     url: str
 
@@ -234,5 +234,5 @@ class ChatRequest(_Known):
 
     @property
     def effort(self) -> Effort | None:
-        """By either of its names."""
+        """The effort, from either of its fields."""
         return self.reasoning_effort or (self.reasoning.effort if self.reasoning else None)

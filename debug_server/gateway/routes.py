@@ -75,21 +75,21 @@ class GatewayRoute:
         elif (handler := self._handlers.get(method) or self._handlers.get("*")) is not None:
             await handler(exchange)
         else:
-            raise ApiError("method_not_allowed", f"{method} is not possible on {self._path!r}")
+            raise ApiError("method_not_allowed", f"{method} is not supported on {self._path!r}")
 
     def _cors(self, exchange: Exchange) -> dict[str, str]:
-        """Which answers a page of another origin may read.
+        """The CORS headers: which answers a page of another origin may read.
 
-        Without a key those only that were asked for with a token, by a page of this machine: the others are the
-        user's, whoever serves the page.
+        Without a key only answers to requests with a token, from a page of this machine: other answers belong to the
+        server's own user, and any page could ask for them.
         """
         request = exchange.request
         origin = request.headers.get("origin")
         if not self._config.access.cors or origin is None:
             return {}
         by_token = request.method == "OPTIONS" or bearer_token(request) is not None
-        of_here = is_loopback(origin.partition("://")[2].rsplit(":", 1)[0])
-        if self._config.access.api_key is None and not (by_token and of_here):
+        is_local = is_loopback(origin.partition("://")[2].rsplit(":", 1)[0])
+        if self._config.access.api_key is None and not (by_token and is_local):
             return {}
         return {
             "Access-Control-Allow-Origin": origin,

@@ -44,7 +44,7 @@ class UsageLog:
         self._entries: deque[Used] = deque(_read(path) if path is not None else (), MAX_ENTRIES)
 
     def add(self, *, req_id: str, route: str, model: str, usage: TokenUsage) -> None:
-        """Note a request."""
+        """Add a request."""
         used = Used(
             ts=time.time(),
             req_id=req_id,

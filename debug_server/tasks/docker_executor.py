@@ -49,7 +49,7 @@ class DockerExecutor:
         for key, value in submit.sandbox.env.items():
             checked_value(value, key, field=f"sandbox.env.{key}")
         connection = inherited([*_DOCKER_VARIABLES, *_PODMAN_VARIABLES])
-        # Not `docker stop`: it waits for a container that ignores TERM.
+        # Not `docker stop`: if the container ignores SIGTERM, it takes longer than the hook may.
         remove = ["/usr/bin/env", *(f"{key}={value}" for key, value in connection.items()), program, "rm", "-f", name]
         return TaskCommand(
             executor="docker",

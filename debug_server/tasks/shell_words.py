@@ -75,9 +75,7 @@ class Reader:
         self.found: dict[int, Quoting] = {}  # placeholders in words, by position
         self.approved: list[tuple[int, int]] = []
         self.reasons: list[tuple[int, int, str]] = []  # why nothing between two positions can be approved
-        self.heredocs: list[
-            tuple[str, bool, bool]
-        ] = []  # that begin after this line: delimiter, literal, tabs stripped
+        self.heredocs: list[tuple[str, bool, bool]] = []  # begin after this line: delimiter, literal, tabs stripped
         self.commands: Callable[[str], bool] = lambda _until: False
         self._placeholders = placeholders
         self._values = values  # variables that hold a task's value

@@ -96,11 +96,11 @@ def message(status: TaskStatus, command: Command, asked: Mapping[str, Any], ends
 
 def _failure(name: str, command: Command, asked: Mapping[str, Any], ends: StreamEnds) -> str:
     record = command.exit
-    said = record.message if record is not None else ""
+    reason = record.message if record is not None else ""
     if command.exit_reason is ExitReason.SPAWN_FAILED:
         if command.started_at is None and asked["execution_mode"] == ExecutionMode.ISOLATED_WORKTREE:
-            return f"isolated worktree setup failed: {said}"
-        if asked["executor"] in ("codex", "docker") and any(words in said for words in _NOT_FOUND):
+            return f"isolated worktree setup failed: {reason}"
+        if asked["executor"] in ("codex", "docker") and any(words in reason for words in _NOT_FOUND):
             return f"{asked['executor']} binary not found"
     if command.exit_reason in _TIMEOUTS:
         return f"{name} execution timed out"
@@ -109,7 +109,7 @@ def _failure(name: str, command: Command, asked: Mapping[str, Any], ends: Stream
             lines = (ends.stderr or "").strip().splitlines()
             return f"{name} execution failed: {lines[0] if lines else 'the container engine does not answer'}"
         return f"{name} execution failed"
-    return f"{name} execution failed: {said}"
+    return f"{name} execution failed: {reason}"
 
 
 def _container(metadata: Mapping[str, Any]) -> str | None:

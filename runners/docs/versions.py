@@ -32,8 +32,8 @@ def stated_versions(tree: Tree) -> Versions:
     """The version in VERSION, pyproject.toml and package.json, which must agree."""
     found = dict(_stated(tree))
     if len(set(found.values())) > 1:
-        said = ", ".join(f"{path} says {version}" for path, version in found.items())
-        return Versions(current=None, problems=(said,))
+        problem = ", ".join(f"{path} says {version}" for path, version in found.items())
+        return Versions(current=None, problems=(problem,))
     return Versions(current=next(iter(found.values()), None))
 
 
@@ -75,12 +75,12 @@ def wrong_mentions(page: Page, version: str) -> list[tuple[int, str]]:
         return []
     found = [(line, match[1]) for line, text in page.prose for match in MENTION.finditer(text)]
     found += [(number, match[1]) for number, line in enumerate(page.lines, 1) for match in BADGE.finditer(line)]
-    return [(line, f"says version {said}, the project is at {version}") for line, said in found if said != version]
+    return [(line, f"says version {named}, the project is at {version}") for line, named in found if named != version]
 
 
 def _changelog(page: Page, version: str) -> list[tuple[int, str]]:
     entries = [(heading.line, match[1]) for heading in page.headings if (match := NEWEST.match(heading.text))]
-    if entries and version not in [said for _, said in entries]:
+    if entries and version not in [named for _, named in entries]:
         line, newest = entries[0]
         return [(line, f"the newest entry is {newest}, the project is at {version}")]
     return []

@@ -43,13 +43,13 @@ def sync(snapshots: Path, repository: str, source: Path, *, force: bool = False)
         known = _read_manifest(target, manifest)
         began = time.time_ns()
         found = {path: stamp for path, stamp, _ in _files(source, snapshots)}
-        gone = [path for path in known if path not in found]
-        for path in gone:
+        deleted = [path for path in known if path not in found]
+        for path in deleted:
             own.remove(path)
             own.prune(path)
         copied, stamps = _copy(source, snapshots, own, {} if force else known, began)
         target.write(manifest, json.dumps(stamps).encode())
-    return SyncResult(files=len(found), copied=copied, removed=len(gone))
+    return SyncResult(files=len(found), copied=copied, removed=len(deleted))
 
 
 def _copy(source: Path, snapshots: Path, own: Tree, known: Manifest, began: int) -> tuple[int, Manifest]:
