@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from benchmarks.figures import Fact, Figure, Result, Samples, Size, at_most
-from tests.dispatch.governing import Governor, make_repository, repos_text
+from tests.dispatch.governor_process import GovernorProcess, make_repository, repos_text
 
 _RUNNERS = (
     "runners:\n  clock:\n    executor: bash\n    cmd: clock.sh\n    skills: [clock.tell]\n    repos: all\n"
@@ -22,7 +22,7 @@ _COUNTS = {Size.FULL: 200, Size.QUICK: 50, Size.SMALLEST: 3}
 def measure(size: Size) -> list[Result]:
     """Both, with one watcher that follows."""
     with tempfile.TemporaryDirectory(prefix="debug-server-bench-") as folder:
-        governor = Governor(Path(folder) / "governor")
+        governor = GovernorProcess(Path(folder) / "governor")
         governor.configure(_RUNNERS, repos_text({"repo": make_repository(Path(folder) / "repo", _FILES)}))
         governor.start()
         try:
@@ -31,20 +31,20 @@ def measure(size: Size) -> list[Result]:
             governor.stop()
 
 
-def _emit(governor: Governor, count: int) -> Result:
+def _emit(governor: GovernorProcess, count: int) -> Result:
     governor.emit("warm", "nothing.do", "repo")
     samples = []
     for number in range(count):
         began = time.perf_counter()
         assert governor.emit(f"E-{number}", "nothing.do", "repo").ok
         samples.append((time.perf_counter() - began) * 1000)
-        governor.told(task_filter=f"E-{number}")
+        governor.events(task_filter=f"E-{number}")
     return _figure("emit_p50", samples, 5.0)
 
 
-def _first_line(governor: Governor, count: int) -> Result:
+def _first_line(governor: GovernorProcess, count: int) -> Result:
     samples = []
-    cursor = governor.told()[-1].cursor  # a watcher that begins now may begin after what is emitted next
+    cursor = governor.events()[-1].cursor  # a watcher that begins now may begin after what is emitted next
     for number in range(count):
         watching = governor.stream(60.0, follow=True, cursor=cursor, task_filter=f"L-{number}")
         governor.emit(f"L-{number}", "clock.tell", "repo")

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure, Result, Samples, Size, Skipped, added, at_most, interleaved, milliseconds
-from tests.gateway.channels import FAKE
+from tests.gateway.fake_codex_channel import FAKE
+from tests.gateway.gateway_process import CODEX, GatewayProcess, codex_home, fake_program
 from tests.gateway.responses_stub import provider
-from tests.gateway.serving import CODEX, GatewayProcess, codex_home, fake_program
 
 _PROMPT = "words=5"
 _UNSEEN_SECONDS = 0.2  # below the shortest wait before a restart, and beyond the bar

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from benchmarks.figures import Figure, Result, Samples, Size, at_least, at_most, milliseconds
-from tests.tasks.serving import TaskServer
+from tests.tasks.task_server import TaskServer
 
 _SUBMITS = {Size.FULL: 300, Size.QUICK: 60, Size.SMALLEST: 3}
 _MOCKS = {Size.FULL: 200, Size.QUICK: 40, Size.SMALLEST: 3}
@@ -72,7 +72,7 @@ def _submissions(folder: Path, count: int) -> Samples:
         found = []
         for number in range(count + 5):
             began = time.perf_counter()
-            server.accepted(f"t{number}")
+            server.submitted(f"t{number}")
             found.append(time.perf_counter() - began)
         return Samples.of(found[5:])
     finally:
@@ -109,7 +109,7 @@ def _run_all(server: TaskServer, count: int) -> float:
     """From the first submission to the last end."""
     began = time.perf_counter()
     for number in range(count):
-        server.accepted(f"t{number}")
+        server.submitted(f"t{number}")
     with httpx.Client(base_url=server.url, timeout=600) as client:
         for number in range(count):
             found = client.get(f"/tasks/t{number}/wait", params={"timeout": 600}).json()

@@ -1,8 +1,10 @@
-"""The programs that ``config/runners.yml`` names: each does one small job in the repository it is started in.
+"""The programs that ``config/runners.yml`` names: each does one small job in the repository that it is started in.
 
-They are started as processes and import nothing of ``debug_server`` but the generated messages of the probe.
+They run as processes; of ``debug_server`` only the probe imports something: the generated messages.
 """
 
 import os
 
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # it ends the process when no thread can be had
+os.environ.setdefault(
+    "GRPC_ENABLE_FORK_SUPPORT", "0"
+)  # with fork support gRPC aborts the process when it cannot start a thread

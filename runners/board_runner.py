@@ -6,15 +6,15 @@ import sys
 from collections.abc import Iterator
 
 from runners.kit.cards import BOARD, Card, card_at, find_card, new_card, with_status
+from runners.kit.errors import JobError
 from runners.kit.event import Event, changed_paths
 from runners.kit.program import run
-from runners.kit.refusal import Refusal
+from runners.kit.text import checked_name, single_line
 from runners.kit.tree import Tree
-from runners.kit.words import name, single_line
 
 
 def create(event: Event, tree: Tree) -> Iterator[str]:
-    """A new card in the backlog, or in the column that the event names; an existing card stays as it is."""
+    """Create a card in the backlog or in the event's column; an existing card is not changed."""
     column = wanted_column(event, "backlog")
     with tree.lock():
         card = find_card(tree, event.task_id)
@@ -27,22 +27,22 @@ def create(event: Event, tree: Tree) -> Iterator[str]:
 
 
 def move(event: Event, tree: Tree) -> Iterator[str]:
-    """A card to the column that the event names, work in progress without one."""
+    """Move a card to the event's column; the default is work in progress."""
     yield from _to_column(event, tree, wanted_column(event, "wip"), "moved")
 
 
 def close(event: Event, tree: Tree) -> Iterator[str]:
-    """A card to the column of finished ones."""
+    """Move a card to the event's column; the default is done."""
     yield from _to_column(event, tree, wanted_column(event, "done"), "closed")
 
 
-def follow(event: Event, tree: Tree) -> Iterator[str]:
-    """After a push of cards: the status inside each changed card says the column that it was pushed to."""
+def update_status(event: Event, tree: Tree) -> Iterator[str]:
+    """After a push: write the column of each changed card into its status line."""
     with tree.lock():
         for path in changed_paths(event):
             card = card_at(tree, path)
             if card is None:
-                yield f"{single_line(path)} is not a card, or no longer there"
+                yield f"{single_line(path)} is not a card, or no longer exists"
             elif tree.write(card.path, with_status(card.text, card.column).encode("utf-8", "surrogateescape")):
                 yield f"card {card.id} is in {card.column}, status written"
             else:
@@ -53,9 +53,9 @@ def _to_column(event: Event, tree: Tree, column: str, done: str) -> Iterator[str
     with tree.lock():
         card = find_card(tree, event.task_id)
         if card is None:
-            raise Refusal(f"no card {event.task_id!r} below {BOARD}/; create it first")
+            raise JobError(f"no card {event.task_id!r} below {BOARD}/: create it first")
         moved = Card(id=card.id, column=column, file=card.file, text=with_status(card.text, column))
-        # The place first: killed in between, the card is in one column, and the next run writes its status.
+        # Move first: after a crash in between, the card is in one column and the next run writes its status.
         if card.column != column:
             tree.move(card.path, moved.path)
         changed = tree.write(moved.path, moved.data)
@@ -66,14 +66,14 @@ def _to_column(event: Event, tree: Tree, column: str, done: str) -> Iterator[str
 
 
 def wanted_column(event: Event, default: str) -> str:
-    """The event's column: in its payload, or as the new value of its field ``column``."""
+    """The column in the event's payload, or the new value of its field ``column`` or ``status``."""
     column = event.details.get("column")
     if column is None and event.field in ("column", "status"):
         column = event.plain.strip()
     if column is not None and not isinstance(column, str):
-        raise Refusal(f"the column is a {type(column).__name__}, not a text")
-    return name(column, "column").lower() if column else default
+        raise JobError(f"the column is a {type(column).__name__}, not a text")
+    return checked_name(column, "column").lower() if column else default
 
 
 if __name__ == "__main__":
-    sys.exit(run("board", {"card.create": create, "card.move": move, "card.close": close}, on_push=follow))
+    sys.exit(run("board", {"card.create": create, "card.move": move, "card.close": close}, on_push=update_status))

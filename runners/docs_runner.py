@@ -1,4 +1,4 @@
-"""Docs: checks a repository's Markdown (links, headings, fences) and what it says about the version."""
+"""Docs: checks the Markdown of a repository (links, headings, fences) and the versions that it names."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from collections.abc import Iterator
 
 from runners.docs.markdown import Page, problems_of
 from runners.docs.versions import stated_versions, wrong_mentions
+from runners.kit.errors import JobError
 from runners.kit.event import Event
 from runners.kit.files import repository_files
 from runners.kit.program import run
-from runners.kit.refusal import Refusal
+from runners.kit.text import single_line
 from runners.kit.tree import Tree
-from runners.kit.words import single_line
 
-LARGEST = 4 << 20
-MOST_SHOWN = 200
+MAX_BYTES = 4 << 20
+MAX_SHOWN = 200
 
 
 def check(event: Event, tree: Tree) -> Iterator[str]:
-    """Check every page, because a changed file can break a link in another; problems end it with a status not 0."""
+    """Check every page, because a changed file can break links of others; problems give a nonzero status."""
     pages = {path: page for path in repository_files(tree) if (page := _page(tree, path))}
     versions = stated_versions(tree)
     shown = 0
     found = [f"version: {problem}" for problem in versions.problems]
     for page in pages.values():
         found += [
-            f"{single_line(page.path)}:{line}: {text}" for line, text in _problems(tree, page, pages, versions.one)
+            f"{single_line(page.path)}:{line}: {text}" for line, text in _problems(tree, page, pages, versions.current)
         ]
-    for problem in found[:MOST_SHOWN]:
+    for problem in found[:MAX_SHOWN]:
         shown += 1
         yield problem
-    yield f"{len(pages)} pages checked, version {versions.one or 'not stated'}, {len(found)} problems"
+    yield f"{len(pages)} pages checked, version {versions.current or 'not stated'}, {len(found)} problems"
     if found:
-        raise Refusal(f"{len(found)} problems in the documentation{'' if shown == len(found) else f', {shown} shown'}")
+        raise JobError(f"{len(found)} problems in the documentation{'' if shown == len(found) else f', {shown} shown'}")
 
 
 def _page(tree: Tree, path: str) -> Page | None:
     if not path.lower().endswith((".md", ".markdown")):
         return None
-    return Page.parse(path, (tree.read(path, limit=LARGEST) or b"").decode("utf-8", "replace"))
+    return Page.parse(path, (tree.read(path, limit=MAX_BYTES) or b"").decode("utf-8", "replace"))
 
 
 def _problems(tree: Tree, page: Page, pages: dict[str, Page], version: str | None) -> list[tuple[int, str]]:

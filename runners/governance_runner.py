@@ -11,8 +11,8 @@ from runners.kit import managed_block
 from runners.kit.cards import Card, all_cards
 from runners.kit.event import Event
 from runners.kit.program import run
+from runners.kit.text import checked_name
 from runners.kit.tree import Tree
-from runners.kit.words import name
 
 FOLDER = "sprints"
 FINISHED = ("done", "closed")
@@ -23,18 +23,18 @@ HOURS = re.compile(r"(\d+(?:\.\d+)?) *h\b")
 
 
 def plan(event: Event, tree: Tree) -> Iterator[str]:
-    """``sprints/<sprint>-plan.md``: the open cards, the most urgent first, with their estimates."""
+    """Write ``sprints/<sprint>-plan.md``: the open cards by priority, with their estimates."""
     cards = _cards_of(event, tree)
-    rest = sorted((card for card in cards if card.column not in FINISHED), key=_urgency)
+    rest = sorted((card for card in cards if card.column not in FINISHED), key=_by_priority)
     body = [f"{len(rest)} open cards, {_hours(rest)} estimated.", "", *_table(rest)]
     yield from _write(event, tree, "plan", body, len(rest))
 
 
 def retro(event: Event, tree: Tree) -> Iterator[str]:
-    """``sprints/<sprint>-retro.md``: what was finished, what is carried over."""
+    """Write ``sprints/<sprint>-retro.md``: the finished cards and those carried over."""
     cards = _cards_of(event, tree)
     finished = [card for card in cards if card.column in FINISHED]
-    carried = sorted((card for card in cards if card.column not in FINISHED), key=_urgency)
+    carried = sorted((card for card in cards if card.column not in FINISHED), key=_by_priority)
     columns = ", ".join(f"{column} {count}" for column, count in sorted(Counter(card.column for card in cards).items()))
     body = [f"{len(finished)} of {len(cards)} cards finished, {_hours(finished)}. Columns: {columns or 'none'}.", ""]
     body += ["### Finished", "", *_table(finished), "", "### Carried over", "", *_table(carried)]
@@ -42,17 +42,17 @@ def retro(event: Event, tree: Tree) -> Iterator[str]:
 
 
 def _cards_of(event: Event, tree: Tree) -> list[Card]:
-    """The whole board, or the cards of the sprint when one is named and cards carry it."""
+    """The cards of the sprint that the payload names, or all cards."""
     cards = list(all_cards(tree))
     asked = event.details.get("sprint")
     return [card for card in cards if card.fields.get("Sprint") == asked] if isinstance(asked, str) else cards
 
 
 def _sprint(event: Event) -> str:
-    """The payload's sprint; otherwise the event's week, so that a plan and a retro of one week belong together."""
+    """The sprint in the payload, or the event's week, so that plan and retro of a week belong together."""
     asked = event.details.get("sprint")
     if isinstance(asked, str):
-        return name(asked, "sprint")
+        return checked_name(asked, "sprint")
     year, week, _ = event.when.isocalendar()
     return f"{year}-W{week:02}"
 
@@ -62,7 +62,7 @@ def _write(event: Event, tree: Tree, kind: str, body: Sequence[str], count: int)
     with tree.lock():
         old = (tree.read(path) or b"").decode("utf-8", "surrogateescape")
         text = old or f"# Sprint {_sprint(event)}: {kind}\n\n## Cards\n"
-        new = managed_block.replaced(text, ["", *body, ""], begin=BEGIN, end=END)
+        new = managed_block.with_block(text, ["", *body, ""], begin=BEGIN, end=END)
         changed = tree.write(path, new.encode("utf-8", "surrogateescape"))
     yield f"{path} {'written' if changed else 'unchanged'}: {count} cards"
 
@@ -72,7 +72,7 @@ def _priority(card: Card) -> str:
     return named[0] if named and named[0] in PRIORITIES else "med"
 
 
-def _urgency(card: Card) -> tuple[int, str]:
+def _by_priority(card: Card) -> tuple[int, str]:
     return PRIORITIES.index(_priority(card)), card.id
 
 

@@ -1,4 +1,4 @@
-"""Infra: manages a repository's ignore rules, its lock and the revert of a commit."""
+"""Infra: manages a repository's ignore rules, its lock, and the revert of a commit."""
 
 from __future__ import annotations
 

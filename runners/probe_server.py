@@ -1,4 +1,4 @@
-"""The example probe: serves ``ProbeSync`` and keeps snapshots of repositories' files.
+"""The example probe: serves ``ProbeSync`` and keeps snapshots of repositories.
 
 python -m runners.probe_server --repo persist-memory-probe=PATH
 """
@@ -18,9 +18,9 @@ from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
-from runners.kit.refusal import Refusal
-from runners.kit.tree import Tree, steps
-from runners.kit.words import single_line
+from runners.kit.errors import JobError
+from runners.kit.text import single_line
+from runners.kit.tree import Tree, path_parts
 from runners.probe.repositories import Repositories
 from runners.probe.settings import ProbeSettings, probe_settings
 from runners.probe.snapshot import MANIFESTS, sync
@@ -31,7 +31,7 @@ LARGEST_MESSAGE = 32 << 20
 
 
 class Probe(kanban_pb2_grpc.ProbeSyncServicer):
-    """The two calls; what goes wrong is told in the answer, never as a broken call."""
+    """The two calls; errors are in the response, never a failed call."""
 
     def __init__(self, snapshots: Path, repositories: Repositories) -> None:
         self._snapshots = snapshots
@@ -43,7 +43,7 @@ class Probe(kanban_pb2_grpc.ProbeSyncServicer):
         """Bring a repository's snapshot up to date."""
         try:
             count = self.sync(request.repo_name, force=request.force)
-        except (Refusal, OSError) as error:
+        except (JobError, OSError) as error:
             return kanban_pb2.SyncRepoResponse(ok=False, error=_reason(error))
         return kanban_pb2.SyncRepoResponse(ok=True, files_synced=count)
 
@@ -51,29 +51,29 @@ class Probe(kanban_pb2_grpc.ProbeSyncServicer):
         """Write one file below the snapshot folder."""
         try:
             self.write(request.target_path, request.content)
-        except (Refusal, OSError) as error:
+        except (JobError, OSError) as error:
             return kanban_pb2.WriteResponse(ok=False, error=_reason(error))
         return kanban_pb2.WriteResponse(ok=True, written_path=str(self._snapshots / request.target_path))
 
     def write(self, path: str, content: str) -> None:
-        """Replace one file; what the probe keeps for itself is refused."""
-        if steps(path)[0] == MANIFESTS:
-            raise Refusal(f"{MANIFESTS} is the probe's own")
+        """Replace one file; JobError for the probe's own files."""
+        if path_parts(path)[0] == MANIFESTS:
+            raise JobError(f"{MANIFESTS} is reserved for the probe")
         with Tree(self._snapshots) as tree:
             tree.write(path, content.encode())
 
     def sync(self, repository: str, *, force: bool = False) -> int:
-        """Copy what changed; how many files that were."""
+        """Copy the changed files; returns their number."""
         done = sync(self._snapshots, repository, self._repositories.find(repository), force=force)
         log.info("synced %s: %d files, %d copied, %d removed", repository, done.files, done.copied, done.removed)
         return done.copied
 
     def sync_all(self) -> None:
-        """Every known repository; one that fails does not stop the others."""
+        """Sync every known repository; one that fails does not stop the others."""
         for repository in self._repositories.names():
             try:
                 self.sync(repository)
-            except (Refusal, OSError) as error:
+            except (JobError, OSError) as error:
                 log.warning("%s not synced: %s", repository, _reason(error))
 
 
@@ -82,7 +82,7 @@ def serve(settings: ProbeSettings) -> None:
     settings.snapshots.mkdir(parents=True, exist_ok=True)
     known = Repositories(settings.repositories, settings.governor_port, settings.token)
     probe = Probe(settings.snapshots.resolve(), known)
-    # Without SO_REUSEPORT a second probe on the same port is an error, not a coin toss.
+    # Without SO_REUSEPORT a second probe on the same port is an error.
     options = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", LARGEST_MESSAGE)]
     server = grpc.server(ThreadPoolExecutor(4), options=options)
     kanban_pb2_grpc.add_ProbeSyncServicer_to_server(probe, server)  # type: ignore[no-untyped-call]
@@ -110,10 +110,10 @@ def _listen(server: grpc.Server, settings: ProbeSettings) -> int:
     try:
         return int(server.add_insecure_port(f"{host}:{settings.port}"))
     except RuntimeError as error:
-        raise Refusal(f"cannot listen on {host}:{settings.port}; is another probe running?") from error
+        raise JobError(f"cannot listen on {host}:{settings.port}: is another probe running?") from error
 
 
-def _reason(error: Refusal | OSError) -> str:
+def _reason(error: JobError | OSError) -> str:
     if isinstance(error, OSError):
         return single_line(f"{error.filename or 'the snapshot'}: {error.strerror}", 500)
     return single_line(str(error), 500)
@@ -125,7 +125,7 @@ def main() -> int:
         settings = probe_settings()
         logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(message)s")
         serve(settings)
-    except (Refusal, OSError) as error:
+    except (JobError, OSError) as error:
         sys.stderr.write(f"probe: {_reason(error)}\n")
         return 1
     return 0

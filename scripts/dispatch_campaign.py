@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.dispatch.campaign import run_campaign
+from tests.dispatch.stress import emit_and_kill
 
 
 def main() -> int:
@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("--pause", type=float, default=0.1, help="seconds that each runner takes")
     options = vars(parser.parse_args())
     with tempfile.TemporaryDirectory(prefix="debug-server-dispatch-") as folder:
-        print(json.dumps(run_campaign(Path(folder), **options)))
+        print(json.dumps(emit_and_kill(Path(folder), **options)))
     return 0
 
 

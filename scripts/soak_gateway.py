@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.gateway.kills import run_campaign
+from tests.gateway.worker_kills import run_campaign
 from tests.running import carrying, eventually
 
 

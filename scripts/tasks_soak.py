@@ -1,4 +1,4 @@
-"""Cancels tasks at random moments, and kills their server under load; see ``tests/tasks/campaigns.py``."""
+"""Cancels tasks at random moments, and kills their server under load; see ``tests/tasks/stress.py``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.tasks.campaigns import Findings, cancel_storm, kill_under_load
+from tests.tasks.stress import Findings, cancel_at_random, kill_under_load
 
 
 def main() -> int:
@@ -33,7 +33,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="debug-server-tasks-") as folder:
         found: dict[str, Findings] = {}
         if options.cancels:
-            found["cancel"] = cancel_storm(Path(folder) / "cancel", options.cancels, seed, say)
+            found["cancel"] = cancel_at_random(Path(folder) / "cancel", options.cancels, seed, say)
         if options.tasks:
             found["kill"] = kill_under_load(Path(folder) / "kill", tasks=options.tasks, kills=options.kills, say=say)
     for name, findings in found.items():

@@ -31,7 +31,8 @@ def _tasks(local: Local) -> Part:
     config = load(
         TasksConfig, files=local.place.files("tasks.toml"), environ=os.environ, owners=local.place.owners
     ).value
-    return TasksPart(local.service, Tasks(local.service, config=config, paths=local.settings.paths))
+    containers_dir = local.settings.paths.artifacts_root / "containers"
+    return TasksPart(local.service, Tasks(local.service, config=config, containers_dir=containers_dir))
 
 
 def _dispatch(local: Local) -> Part | None:
@@ -50,8 +51,8 @@ def _dispatch(local: Local) -> Part | None:
         shell=local.settings.default_shell,
         hook_secret=settings.hook_secret,
     )
-    governor.bring_routes = lambda: kanban_routes(governor)
-    governor.bring_services = lambda: _kanban_services(governor)
+    governor.make_routes = lambda: kanban_routes(governor)
+    governor.make_services = lambda: _kanban_services(governor)
     return governor
 
 
@@ -70,10 +71,10 @@ def _gateway(local: Local) -> Part | None:
     if not has_gateway(local):
         return None
     from debug_server.disk import owners_of
-    from debug_server.gateway import gateway_part
+    from debug_server.gateway import GatewayPart
 
     named = local.gateway_config.source("codex.home").startswith("variable")
-    return gateway_part(
+    return GatewayPart(
         local.gateway_config.value,
         workers=local.workers,
         service=local.service,

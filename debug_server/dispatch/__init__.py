@@ -1,21 +1,21 @@
-"""Events to runners: ``runners.yml`` and ``repos.yml``, routing, the stream of what runners do.
+"""Events to runners: ``runners.yml`` and ``repos.yml``, routing, and the stream of events and runs.
 
-Imported by surfaces and ``parts``; imports ``service`` and below. It has no queue, timer, process or table of its own:
-an event becomes a run of the engine, a schedule is the engine's, and the stream tells the store's events and the logs.
+Imported by surfaces and ``parts``; imports ``service``, ``config``, ``disk`` and ``model``. It has no queue, timer,
+process or table of its own: it asks the service for runs and schedules, and the stream reads stored events and logs.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from debug_server.dispatch.manager import RunnerManager
+    from debug_server.dispatch.runner_manager import RunnerManager
 
 __all__ = ["RunnerManager"]
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when asked for: the program that makes a grpc runner's call is in this package and needs none of it.
+    # Loaded on demand: ``call``, the program that makes a grpc runner's call, does not need it.
     if name == "RunnerManager":
-        from debug_server.dispatch.manager import RunnerManager
+        from debug_server.dispatch.runner_manager import RunnerManager
 
         return RunnerManager
     raise AttributeError(name)

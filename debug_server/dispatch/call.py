@@ -1,9 +1,9 @@
-"""``python -m debug_server.dispatch.call``: one gRPC call of a runner, read from stdin, its response told on stdout.
+"""``python -m debug_server.dispatch.call``: makes the gRPC call that stdin describes and prints the response.
 
     connect (once more after a pause) -> send, with a deadline -> response as JSON
 
-A keeper holds this program like any other, so the call has a log, an exit record and survives the server. What was
-sent once is never sent again: only a channel that could not be made is tried a second time.
+It runs as a command, so the call has a log and an exit record and survives the server. A request is sent at most once:
+only a failed connection is tried a second time.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from debug_server.dispatch.call_exits import DEADLINE, NOT_OK, PROTOCOL, UNAVAILABLE, UNCONFIGURED
 from debug_server.kanban import kanban_pb2
 
-REDIRECTED = "probe"  # the one runner whose target is named by variables, as its own program's address is
+REDIRECTED = "probe"  # the only runner whose target can be set by variables
 _CONNECT_SECONDS, _BACKOFF_SECONDS = 5.0, 0.5
 _OPTIONS = (
-    ("grpc.enable_retries", 0),  # the library must not send a second time either
+    ("grpc.enable_retries", 0),  # a request is sent at most once
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", 16 << 20),
 )
@@ -38,7 +38,7 @@ _EXITS = {grpc.StatusCode.DEADLINE_EXCEEDED: DEADLINE, grpc.StatusCode.UNAVAILAB
 
 
 class CallError(Exception):
-    """Why there is no response, and the status to leave with."""
+    """Why there is no response, and the exit status."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class CallError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What to call, with what, until when."""
+    """One call: where, what, with which event, and until when."""
 
     target: str
     rpc: str
@@ -60,17 +60,17 @@ class Call:
 
 
 def main() -> int:
-    """Make the call; the exit status tells how it went."""
+    """Make the call; the exit status says how it went."""
     try:
         call = read_call(sys.stdin.read(), os.environ)
-        return tell(respond(call))
+        return print_response(respond(call))
     except CallError as error:
         sys.stderr.write(f"{error}\n")
         return error.status
 
 
 def read_call(text: str, environ: Mapping[str, str]) -> Call:
-    """From the event on stdin; PROBE_HOST and PROBE_GRPC_PORT name another target for the runner ``probe``."""
+    """The call that the event on stdin describes; PROBE_HOST and PROBE_GRPC_PORT change the target of ``probe``."""
     try:
         event = json.loads(text)
         host, _, port = event["target"].rpartition(":")
@@ -90,7 +90,7 @@ def respond(call: Call) -> dict[str, Any]:
 
 
 def connect(call: Call) -> grpc.Channel:
-    """A channel that is ready; a second attempt follows a pause."""
+    """A connected channel; a second attempt follows a pause."""
     for attempt in (1, 2):
         channel = grpc.insecure_channel(call.target, options=_OPTIONS)
         if _is_ready(channel, min(call.left(), _CONNECT_SECONDS)):
@@ -104,22 +104,22 @@ def connect(call: Call) -> grpc.Channel:
 
 
 def _is_ready(channel: grpc.Channel, seconds: float) -> bool:
-    settled = threading.Event()
+    connected_or_failed = threading.Event()
     states: list[grpc.ChannelConnectivity] = []
 
     def changed(state: grpc.ChannelConnectivity) -> None:
         states.append(state)
         if state in (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE):
-            settled.set()
+            connected_or_failed.set()
 
     channel.subscribe(changed, try_to_connect=True)
-    settled.wait(seconds)
+    connected_or_failed.wait(seconds)
     channel.unsubscribe(changed)
     return grpc.ChannelConnectivity.READY in states
 
 
 def find_method(call: Call, channel: grpc.Channel) -> MethodDescriptor:
-    """By the proto that we know, or else as the server describes itself."""
+    """From our own proto, or else by reflection of the server."""
     service, _, method = call.rpc.rpartition(".")
     known = kanban_pb2.DESCRIPTOR.services_by_name.get(service.removeprefix("kanban."))
     found = known or _reflected(call, channel, service)
@@ -127,7 +127,7 @@ def find_method(call: Call, channel: grpc.Channel) -> MethodDescriptor:
         raise CallError(f"service {found.full_name} has no method {method!r}", UNCONFIGURED)
     descriptor: MethodDescriptor = found.methods_by_name[method]
     if descriptor.client_streaming or descriptor.server_streaming:
-        raise CallError(f"{call.rpc} streams: a runner calls an rpc with one request and one response", UNCONFIGURED)
+        raise CallError(f"{call.rpc} streams: use an rpc with one request and one response", UNCONFIGURED)
     return descriptor
 
 
@@ -156,7 +156,7 @@ def invoke(call: Call, channel: grpc.Channel, method: MethodDescriptor) -> dict[
         response = send(fill(request, call.event), timeout=call.left())
     except grpc.RpcError as error:
         status = _EXITS.get(error.code(), PROTOCOL)
-        note = " It may have been received and is not sent again." if status == UNAVAILABLE else ""
+        note = " The request may have been received and is not sent again." if status == UNAVAILABLE else ""
         raise CallError(
             f"{call.rpc} at {call.target}: {error.code().name}: {error.details()}.{note}", status
         ) from error
@@ -167,7 +167,7 @@ def invoke(call: Call, channel: grpc.Channel, method: MethodDescriptor) -> dict[
 
 
 def fill(kind: type[Any], event: Mapping[str, Any]) -> Any:
-    """A request whose fields are those of the payload, then of the event, that have its names."""
+    """A request whose fields are taken by name from the payload, then from the event."""
     try:
         payload = json.loads(event.get("payload") or "{}")
     except (ValueError, RecursionError):
@@ -180,12 +180,12 @@ def fill(kind: type[Any], event: Mapping[str, Any]) -> Any:
         raise CallError(f"the payload does not fit {kind.DESCRIPTOR.full_name}: {error}", UNCONFIGURED) from error
 
 
-def tell(response: Mapping[str, Any]) -> int:
-    """Print it; a response whose ``ok`` is false is a failure."""
+def print_response(response: Mapping[str, Any]) -> int:
+    """Print it as JSON; a response with a false ``ok`` is a failure."""
     sys.stdout.write(json.dumps(response) + "\n")
     if response.get("ok", True):
         return 0
-    sys.stderr.write(f"the response is not ok: {response.get('error') or 'it does not say why'}\n")
+    sys.stderr.write(f"the response is not ok: {response.get('error') or 'it gives no reason'}\n")
     return NOT_OK
 
 

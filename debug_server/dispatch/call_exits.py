@@ -1,7 +1,7 @@
-"""How a grpc runner's call ends, as exit statuses of its program."""
+"""Exit statuses of the program that makes a grpc runner's call."""
 
-NOT_OK = 1  # a response that says so
-UNAVAILABLE = 69  # no channel, or it broke during the call
-PROTOCOL = 76  # an answer that makes no sense, or an error of the server's
+NOT_OK = 1  # the response says that it failed
+UNAVAILABLE = 69  # no connection, or it broke during the call
+PROTOCOL = 76  # an invalid answer, or an error of the server
 UNCONFIGURED = 78  # no such service, method or field
 DEADLINE = 124

@@ -1,4 +1,4 @@
-"""Both files as one checked whole, read anew when they change; an invalid pair keeps the one before."""
+"""``runners.yml`` and ``repos.yml`` read together and reread when they change; invalid files are not used."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debug_server.disk import this_user
-from debug_server.dispatch.document import read_text
 from debug_server.dispatch.folder import REPOS, RUNNERS
 from debug_server.dispatch.repos_file import ReposFile, parse_repos
 from debug_server.dispatch.runners_file import RunnersFile, parse_runners
+from debug_server.dispatch.yaml_file import read_text
 from debug_server.errors import ConfigurationError
 
 _LOG = logging.getLogger(__name__)
@@ -23,11 +23,11 @@ Contents = tuple[bytes | None, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What is in force."""
+    """Both files, checked against each other."""
 
     runners: RunnersFile
     repos: ReposFile
-    owners: frozenset[int]  # whose runner programs are trusted
+    owners: frozenset[int]  # user ids whose runner programs are trusted
 
     @property
     def root(self) -> Path:
@@ -36,7 +36,7 @@ class Configuration:
 
 
 def read_configuration(folder: Path, *, owners: frozenset[int] | None = None) -> Configuration:
-    """Both files of a folder, checked alone and against each other; ``owners``: whose files are trusted."""
+    """Read both files of a folder; ``owners`` are the user ids whose files are trusted."""
     owners = owners or this_user()
     root = folder.absolute().parent
     repos = parse_repos(folder / REPOS, read_text(folder / REPOS, owners), root)
@@ -46,46 +46,45 @@ def read_configuration(folder: Path, *, owners: frozenset[int] | None = None) ->
 
 
 class LiveConfiguration:
-    """The configuration now: the files are looked at with every use, which costs some microseconds.
+    """The current configuration; each use checks the files for changes, which takes some microseconds.
 
-    Their bytes are compared, not their times: two edits within one tick of the clock have the same time. Whoever wrote
-    bytes that differ must be one of the owners.
+    It compares their bytes, not their times: two edits within one tick of the clock have the same time.
     """
 
     def __init__(self, folder: Path, *, owners: frozenset[int] | None = None) -> None:
         self.folder = folder
         self.owners = owners or this_user()
-        self.problem: str | None = None  # why the files that lie there now are not in force
+        self.problem: str | None = None  # why the files on disk are not used
         self._lock = threading.Lock()
         self._listeners: list[Callable[[Configuration], None]] = []
-        self._seen = self._contents()
+        self._read = self._contents()
         self._current = read_configuration(folder, owners=self.owners)
 
     @property
-    def in_force(self) -> Configuration:
-        """What was last read."""
+    def in_use(self) -> Configuration:
+        """The last valid configuration, without a look at the files."""
         return self._current
 
     def on_change(self, listener: Callable[[Configuration], None]) -> None:
-        """Have ``listener`` called, in the thread that noticed, with each configuration that comes into force."""
+        """Call ``listener`` with each new configuration, in the thread that read it."""
         self._listeners.append(listener)
 
     def current(self) -> Configuration:
-        """What is in force; reads the files if they changed."""
-        if self._contents() != self._seen:
+        """The configuration in use, after reading the files if they changed."""
+        if self._contents() != self._read:
             self.reload()
         return self._current
 
     async def current_async(self) -> Configuration:
-        """``current`` for a loop: a change is read in a thread, as listeners run git and write to the store."""
-        if self._contents() != self._seen:
+        """``current`` for the event loop: a change is read in a thread, because listeners run git and use the store."""
+        if self._contents() != self._read:
             return await asyncio.to_thread(self.current)
         return self._current
 
     def reload(self) -> bool:
-        """Read the files whether they changed or not; False, and the old one stays, when they are invalid."""
+        """Read the files, changed or not; if they are invalid, keep the configuration in use and return False."""
         with self._lock:
-            self._seen = self._contents()
+            self._read = self._contents()
             try:
                 read = read_configuration(self.folder, owners=self.owners)
             except ConfigurationError as error:
@@ -95,7 +94,7 @@ class LiveConfiguration:
             self.problem = None
             self._current = read
             _LOG.info("dispatch_configuration_loaded", extra={"runners": len(read.runners.runners)})
-            for listener in self._listeners:  # in the block: an older one must not be taken up after a newer one
+            for listener in self._listeners:  # under the lock, so that they see configurations in order
                 listener(read)
         return True
 

@@ -1,4 +1,4 @@
-"""Events become runs: each is checked, routed, and queued or told why not, before its emitter has its answer."""
+"""Turns events into runs: checks an event, routes it, and queues its runs or records why it did not."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from debug_server.dispatch.configuration import LiveConfiguration
 from debug_server.dispatch.issue_event import IssueEvent, checked
 from debug_server.dispatch.programs import Program, call_program, find_program
 from debug_server.dispatch.routing import NoRoute, Route, routes
-from debug_server.dispatch.runs import SUBJECT, Place, queued_run, record, record_of_route
+from debug_server.dispatch.runs import SUBJECT, RunPlace, queued_run, record, record_of_route
 from debug_server.errors import ConfigurationError, ConflictError, InvalidInputError, NotFoundError
 from debug_server.model import Command, DueTime, NewEvent, QueuedRun
 from debug_server.service import LOCAL, Service
 
 _LOG = logging.getLogger(__name__)
-SKIPPED, REFUSED = "dispatch.skipped", "dispatch.refused"  # kinds of our own events
+SKIPPED, REFUSED = "dispatch.skipped", "dispatch.refused"  # kinds of stored events
 
 Step = QueuedRun | NewEvent
 T = TypeVar("T")
@@ -27,29 +27,29 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one route."""
+    """The result of one route."""
 
     runner: str
     skill: str
     executor: str | None
     queued: bool
-    refused: bool = False  # not queued because the queue was full, which the stream calls an error
+    refused: bool = False  # not queued because the queue was full; an error in the stream
     reason: str = ""  # why it was not queued
     command_id: int | None = None
 
     @property
-    def word(self) -> str:
-        """The outcome as the stream names it."""
+    def status(self) -> str:
+        """``queued``, ``error`` or ``skipped``, as in the stream."""
         return "queued" if self.queued else "error" if self.refused else "skipped"
 
     @property
-    def sentence(self) -> str:
-        """As it is printed."""
-        return f"[runner] {self.runner} {self.word}" + ("" if self.queued else f": {self.reason}")
+    def line(self) -> str:
+        """The line that commands print."""
+        return f"[runner] {self.runner} {self.status}" + ("" if self.queued else f": {self.reason}")
 
 
 class Dispatcher:
-    """Routes events by the configuration in force and queues what they ask for."""
+    """Routes events by the current configuration and queues their runs."""
 
     def __init__(self, service: Service, configuration: LiveConfiguration, *, shell: str = "/bin/bash") -> None:
         self._service = service
@@ -57,47 +57,47 @@ class Dispatcher:
         self._shell = shell
 
     async def emit(self, event: IssueEvent, *, due: DueTime | None = None) -> list[Outcome]:
-        """Act on an event, in one commit for all its routes; InvalidInputError or NotFoundError when it makes no sense.
+        """Queue the runs of an event, in one commit; InvalidInputError or NotFoundError for an invalid event.
 
-        With ``due`` that time of a schedule is taken in the same commit; nothing is done when another process had it.
+        With ``due`` the commit also takes that time of a schedule; if another process took it, nothing is queued.
         """
-        event = await _apart(event, partial(checked, event))
+        event = await _in_thread_if_large(event, partial(checked, event))
         configuration = await self._configuration.current_async()
         repo = configuration.repos.repos.get(event.repo_name)
         if repo is None:
             raise NotFoundError(f"repository {event.repo_name!r} is not in {configuration.repos.path}: add it there")
-        path = configuration.repos.place(repo)
-        place = Place(repo=repo, path=path, root=configuration.root, owners=configuration.owners)
+        path = configuration.repos.path_of(repo)
+        place = RunPlace(repo=repo, path=path, root=configuration.root, owners=configuration.owners)
         trigger = "event" if due is None else "schedule"
-        found = await _apart(event, partial(routes, event, configuration.runners, trigger=trigger))
+        found = await _in_thread_if_large(event, partial(routes, event, configuration.runners, trigger=trigger))
         steps = [await self._step(event, route, place, first=index == 0) for index, route in enumerate(found)]
         added = await self._service.own_runs.add(LOCAL, steps, due)
         if added is None:
             return []
         return [_outcome(event, route, item) for route, item in zip(found, added, strict=True)]
 
-    async def _step(self, event: IssueEvent, route: Route | NoRoute, place: Place, *, first: bool) -> Step:
-        """The run of a route, or the word why there is none."""
+    async def _step(self, event: IssueEvent, route: Route | NoRoute, place: RunPlace, *, first: bool) -> Step:
+        """The run of a route, or the event that says why there is none."""
         if isinstance(route, NoRoute):
-            return _told(SKIPPED, record(event, route.runner, route.skill, None, first=first), route.reason)
+            return _not_queued(SKIPPED, record(event, route.runner, route.skill, None, first=first), route.reason)
         program = _prepare(route, place, self._shell)
         if isinstance(program, str):
-            return _told(SKIPPED, record_of_route(event, route, first=first), program)
+            return _not_queued(SKIPPED, record_of_route(event, route, first=first), program)
         try:
             place = await self._with_repository(route, place)
         except (InvalidInputError, ConflictError) as error:
             reason = f"{place.repo.name} cannot be used: {error}"
-            return _told(SKIPPED, record_of_route(event, route, first=first), reason)
-        run = await _apart(event, partial(queued_run, event, route, place, program, first=first))
-        return replace(run, refused=partial(_told, REFUSED, record_of_route(event, route, first=first)))
+            return _not_queued(SKIPPED, record_of_route(event, route, first=first), reason)
+        run = await _in_thread_if_large(event, partial(queued_run, event, route, place, program, first=first))
+        return replace(run, refused=partial(_not_queued, REFUSED, record_of_route(event, route, first=first)))
 
-    async def _with_repository(self, route: Route, place: Place) -> Place:
-        """A leased workspace needs the repository to be registered, under the name that it has with us.
+    async def _with_repository(self, route: Route, place: RunPlace) -> RunPlace:
+        """Register the repository if the runner works in a leased workspace.
 
-        InvalidInputError for another user's folder: runners work in it as this server's user.
+        InvalidInputError for another user's folder: runners would work in it as the server's user.
         """
         if place.path.is_dir():
-            self._service.trust.check_folder(place.path)
+            self._service.repositories.check_folder(place.path)
         if route.runner.workspace == "root":
             return place
         return replace(
@@ -105,13 +105,13 @@ class Dispatcher:
         )
 
 
-async def _apart(event: IssueEvent, work: Callable[[], T]) -> T:
-    """In a thread when the event is large: many thousand paths must not make the server deaf."""
+async def _in_thread_if_large(event: IssueEvent, work: Callable[[], T]) -> T:
+    """Run ``work`` in a thread if the event is large: many thousand paths would block the event loop."""
     return await asyncio.to_thread(work) if event.large else work()
 
 
-def _told(kind: str, known: Mapping[str, Any], reason: str) -> NewEvent:
-    return NewEvent(kind=kind, subject=SUBJECT, data={**known, "reason": reason})
+def _not_queued(kind: str, fields: Mapping[str, Any], reason: str) -> NewEvent:
+    return NewEvent(kind=kind, subject=SUBJECT, data={**fields, "reason": reason})
 
 
 def _outcome(event: IssueEvent, route: Route | NoRoute, added: Command | NewEvent) -> Outcome:
@@ -129,8 +129,8 @@ def _outcome(event: IssueEvent, route: Route | NoRoute, added: Command | NewEven
     return Outcome(runner=runner, skill=route.skill, executor=executor, queued=True, command_id=added.id)
 
 
-def _prepare(route: Route, place: Place, shell: str) -> Program | str:
-    """What to start, or why not."""
+def _prepare(route: Route, place: RunPlace, shell: str) -> Program | str:
+    """The program to start, or why there is none."""
     if not place.path.is_dir():
         return f"the local path {place.repo.local_path} of {place.repo.name} is missing"
     if route.runner.executor == "grpc":
@@ -141,10 +141,10 @@ def _prepare(route: Route, place: Place, shell: str) -> Program | str:
         return str(error)
     if found is None:
         what = "cmd" if route.runner.executor == "bash" else "module"
-        return f"{what} {route.runner.program} is neither in {place.repo.name} nor in runners/"
+        return f"{what} {route.runner.program} is not in {place.repo.name} and not in runners/"
     return found
 
 
 def emit_due(dispatcher: Dispatcher, event: IssueEvent, due: DueTime) -> list[Outcome]:
-    """``emit`` for the scheduler's thread, which has no loop of its own."""
+    """``emit`` for the scheduler's thread, which has no event loop."""
     return asyncio.run(dispatcher.emit(event, due=due))

@@ -1,4 +1,4 @@
-"""Small files in a registered repository: written whole or merged by lines, never outside its root."""
+"""Writes small files in a registered repository, whole or by lines, never outside its root."""
 
 from __future__ import annotations
 
@@ -16,49 +16,51 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_file(root: Path, relative: str, content: str, *, merge: bool) -> Path:
-    """Write a file, or with ``merge`` append the lines that it does not have yet; returns its path."""
+    """Write a file, or with ``merge`` append the lines that it does not have; returns its path."""
     if merge:
         return _change(root, relative, lambda text: merged(text, lines_of(content)))
     return _change(root, relative, lambda _: content)
 
 
 def merge_lines(root: Path, lines: Sequence[str], relative: str = ".gitignore") -> Path:
-    """Append the lines that the file does not have yet."""
+    """Append the lines that the file does not have; returns its path."""
     return _change(root, relative, lambda text: merged(text, lines))
 
 
 def set_env_key(root: Path, key: str, value: str, relative: str = ".env") -> Path:
-    """Set one variable, in its place if it is there."""
+    """Set one variable, in place if it exists; returns the file's path."""
     if not _ENV_KEY.fullmatch(key):
-        raise InvalidInputError(f"key {key[:60]!r} must be letters, digits and '_', and not begin with a digit")
+        raise InvalidInputError(
+            f"key {key[:60]!r} may contain only letters, digits and '_', and must not begin with a digit"
+        )
     if "\n" in value or "\r" in value or "\0" in value:
         raise InvalidInputError(f"the value of {key} must be one line")
     line = f"{key}={value}"
 
     def changed(text: str) -> str:
         lines = lines_of(text)
-        places = [index for index, known in enumerate(lines) if known.partition("=")[0].strip() == key]
-        if places:
-            lines[places[-1]] = line
+        known_at = [index for index, known in enumerate(lines) if known.partition("=")[0].strip() == key]
+        if known_at:
+            lines[known_at[-1]] = line
         else:
             lines.append(line)
         return "\n".join(lines) + "\n"
 
-    return _change(root, relative, changed, mode=0o600)  # a new one: such files hold secrets
+    return _change(root, relative, changed, mode=0o600)  # of a new file: it holds secrets
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines as the file's readers see them: ``splitlines`` would also end one at a form feed or U+2028 in a value."""
+    """The lines of a text; ``splitlines`` would also split at a form feed or U+2028 inside a value."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines if lines[-1] else lines[:-1]
 
 
 def merged(text: str, lines: Sequence[str]) -> str:
-    """The text with those lines appended that it lacks."""
+    """The text with the missing lines appended."""
     have = set(lines_of(text))
     new = [line for line in dict.fromkeys(lines) if line not in have]
     if any("\n" in line or "\0" in line for line in new):
-        raise InvalidInputError("a line must not hold line ends or NUL characters")
+        raise InvalidInputError("a line must not contain line ends or NUL characters")
     gap = "\n" if text and not text.endswith("\n") and new else ""
     return text + gap + "".join(f"{line}\n" for line in new)
 
@@ -69,12 +71,12 @@ def _change(root: Path, relative: str, change: Callable[[str], str], *, mode: in
     try:
         content = change(_read(folder, parts[-1])).encode()
         if len(content) > MAX_BYTES:
-            raise PayloadTooLargeError(f"{relative} would have {len(content)} bytes and {MAX_BYTES} may")
+            raise PayloadTooLargeError(f"{relative} would have {len(content)} bytes (limit {MAX_BYTES})")
         _replace(folder, parts[-1], content, mode)
     except OSError as error:
         raise InvalidInputError(f"{relative!r} cannot be written: {error.strerror}") from error
     except UnicodeError as error:
-        raise InvalidInputError(f"{relative!r} or what it shall hold is not UTF-8 text") from error
+        raise InvalidInputError(f"{relative!r} or its new content is not UTF-8 text") from error
     finally:
         os.close(folder)
     return root.joinpath(*parts)
@@ -85,12 +87,12 @@ def _parts(relative: str) -> tuple[str, ...]:
     if not relative or path.is_absolute() or ".." in path.parts or "\0" in relative or not path.parts:
         raise InvalidInputError(f"relative_path {relative[:80]!r} must lie inside the repository")
     if ".git" in (part.lower() for part in path.parts):
-        raise InvalidInputError(f"relative_path {relative[:80]!r} lies in .git, whose files can name programs to run")
+        raise InvalidInputError(f"relative_path {relative[:80]!r} is in .git, whose files can name programs to run")
     return path.parts
 
 
 def _open_folder(root: Path, parts: tuple[str, ...], relative: str) -> int:
-    """Step by step without following a link: none can lead out, even one that is made meanwhile."""
+    """Open folder by folder without following links, so that none leads outside, also one made meanwhile."""
     here = os.open(root, _DIRECTORY)
     try:
         for part in parts:

@@ -1,4 +1,4 @@
-"""Where ``runners.yml`` and ``repos.yml`` are, and whose they may be."""
+"""The folder of ``runners.yml`` and ``repos.yml``, and the users whose files there are trusted."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class ConfigurationFolder:
     """The folder of both files; it need not exist."""
 
     path: Path
-    owners: frozenset[int]  # whose files are trusted
-    named: bool  # by the operator: a file that is not trusted is an error there, and passed over elsewhere
+    owners: frozenset[int]  # user ids whose files are trusted
+    named: bool  # by the operator: there an untrusted file is an error, elsewhere it is ignored
 
     @property
     def is_used(self) -> bool:
-        """Whether there are runners to act for."""
+        """Whether there is a ``runners.yml`` to use."""
         runners = self.path / RUNNERS
         return runners.exists() and (self.named or why_distrusted(runners, self.owners) is None)
 
 
 def load_dispatch(place: Place) -> tuple[DispatchConfig, ConfigurationFolder]:
-    """The settings of dispatch and the folder: what a variable names, or ``config`` in the place."""
+    """The settings of dispatch and the folder: the one that a variable names, or else ``config`` in ``place``."""
     loaded = load(DispatchConfig, environ=os.environ, defaults={"config": place.config_folder})
     path = loaded.value.config
     if loaded.source("config") == "default":
@@ -38,5 +38,5 @@ def load_dispatch(place: Place) -> tuple[DispatchConfig, ConfigurationFolder]:
 
 
 def configuration_folder() -> ConfigurationFolder:
-    """The one that applies in the current directory."""
+    """The configuration folder for the current directory."""
     return load_dispatch(find_place())[1]

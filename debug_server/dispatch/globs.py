@@ -1,4 +1,4 @@
-"""Path globs as ``triggers`` write them: ``*`` stays within a folder, ``**`` crosses folders."""
+"""Path globs of ``triggers``: ``*`` matches within a folder, ``**`` across folders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MAX_LENGTH = 512
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether a path relative to the repository's root is meant."""
+    """Whether the pattern matches a path relative to the repository's root."""
     return _compiled(pattern).fullmatch(path) is not None
 
 

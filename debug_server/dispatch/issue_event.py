@@ -1,4 +1,4 @@
-"""One event as it was emitted: what is checked before anything is done about it."""
+"""One event as it was emitted, and its checks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MAX_PAYLOAD_BYTES = 1 << 20
 _MAX_WORD, _MAX_FIELD = 200, 4096
 _MAX_PATHS, _MAX_PATH = 100_000, 4096
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_NO_PATH = re.compile(r"[\x00\ud800-\udfff]")  # what no path of a repository can be told with
+_NOT_IN_PATH = re.compile(r"[\x00\ud800-\udfff]")
 _MANY_PATHS, _LONG_PAYLOAD = 1000, 1 << 16
-RESERVED = "runner."  # what runners do is ours to tell
+RESERVED = "runner."  # event types of the server itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,29 +29,29 @@ class IssueEvent:
     field: str = ""
     payload: str = ""  # JSON text, as a rule
     timestamp: str = ""  # ISO 8601 in UTC; empty: now
-    paths: tuple[str, ...] = ()  # of push and pr: what changed
+    paths: tuple[str, ...] = ()  # of push and pr: the changed files
 
     @property
     def large(self) -> bool:
-        """Whether looking through it takes long enough to be done beside the server's loop."""
+        """Whether checking it takes too long for the event loop."""
         return len(self.paths) > _MANY_PATHS or len(self.payload) > _LONG_PAYLOAD
 
 
 def checked(event: IssueEvent) -> IssueEvent:
-    """The event with its time; InvalidInputError names the wrong field."""
-    _word(event.event_type, "event_type", "say what happened, for example created")
-    _word(event.task_id, "task_id", "name the card or the commit")
-    _word(event.repo_name, "repo_name", "name a repository of config/repos.yml")
+    """The event with a timestamp; InvalidInputError names the wrong field."""
+    _check_name(event.event_type, "event_type", "say what happened, for example created")
+    _check_name(event.task_id, "task_id", "name the card or the commit")
+    _check_name(event.repo_name, "repo_name", "name a repository of config/repos.yml")
     if event.event_type.startswith(RESERVED):
-        raise InvalidInputError(f"event_type {event.event_type!r} is reserved: only the server tells what runners do")
+        raise InvalidInputError(f"event_type {event.event_type!r} is reserved for the server: choose another one")
     if _CONTROL.search(event.field) or len(event.field) > _MAX_FIELD:
         raise InvalidInputError(
-            f"field {event.field[:40]!r} holds a control character or more than {_MAX_FIELD} characters"
+            f"field {event.field[:40]!r} contains a control character or more than {_MAX_FIELD} characters"
         )
     size = len(event.payload.encode("utf-8", "surrogatepass"))
     if size > MAX_PAYLOAD_BYTES:
         raise PayloadTooLargeError(
-            f"the payload has {size} bytes and {MAX_PAYLOAD_BYTES} may: put it into a file and send its name"
+            f"the payload has {size} bytes (limit {MAX_PAYLOAD_BYTES}): put it into a file and send its name"
         )
     return IssueEvent(
         task_id=event.task_id,
@@ -65,29 +65,29 @@ def checked(event: IssueEvent) -> IssueEvent:
 
 
 def _paths_in(event: IssueEvent) -> tuple[str, ...]:
-    """A push that came without a list of its own may have one in its payload."""
+    """The paths in the payload of a push or pull request."""
     if event.event_type not in ("push", "pr"):
         return ()
     try:
         found = json.loads(event.payload)
-    except (ValueError, RecursionError):  # not JSON, or nested deeper than anybody means it
+    except (ValueError, RecursionError):  # not JSON, or nested too deeply
         return ()
     paths = found.get("paths") if isinstance(found, dict) else None
     return tuple(str(path) for path in paths) if isinstance(paths, list) else ()
 
 
 def now_text() -> str:
-    """This moment."""
+    """The current time."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _word(value: str, name: str, advice: str) -> None:
+def _check_name(value: str, name: str, advice: str) -> None:
     if not value.strip():
         raise InvalidInputError(f"{name} is empty: {advice}")
     if len(value) > _MAX_WORD:
         raise InvalidInputError(f"{name} {value[:40]!r} is longer than {_MAX_WORD} characters")
     if _CONTROL.search(value):
-        raise InvalidInputError(f"{name} {value!r} holds a control character: {advice}")
+        raise InvalidInputError(f"{name} {value!r} contains a control character: {advice}")
 
 
 def _timestamp(text: str) -> str:
@@ -96,18 +96,23 @@ def _timestamp(text: str) -> str:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidInputError(f"timestamp {text[:60]!r} is not ISO 8601: leave it out for now") from error
+        raise InvalidInputError(
+            f"timestamp {text[:60]!r} is not ISO 8601: correct it, or omit it for the current time"
+        ) from error
     return moment.isoformat().replace("+00:00", "Z")
 
 
 def _paths(paths: Sequence[str]) -> tuple[str, ...]:
-    """All of them: a path that was left out could be the one that a trigger waits for."""
+    """Checked, never shortened: a missing path could be the one that a trigger matches."""
     if len(paths) > _MAX_PATHS:
-        raise PayloadTooLargeError(
-            f"{len(paths)} paths changed and one event may name {_MAX_PATHS}: send them in several events"
-        )
+        raise PayloadTooLargeError(f"{len(paths)} paths changed (limit {_MAX_PATHS}): send them in several events")
     for path in paths:
-        if path.startswith("/") or ".." in path.split("/") or _NO_PATH.search(path) or not 0 < len(path) <= _MAX_PATH:
+        if (
+            path.startswith("/")
+            or ".." in path.split("/")
+            or _NOT_IN_PATH.search(path)
+            or not 0 < len(path) <= _MAX_PATH
+        ):
             raise InvalidInputError(
                 f"path {path[:80]!r} must be text of 1 to {_MAX_PATH} characters, relative to the repository's root, "
                 "without '..'"

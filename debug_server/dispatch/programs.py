@@ -1,4 +1,4 @@
-"""What a runner's cmd or module is on this disk: looked up in the repository, then among the runners."""
+"""Finds the program of a runner: in the repository, then in ``runners/``, then among the shipped programs."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _SHIPPED = (_PACKAGE / "shipped" / FOLDER, _PACKAGE.parent / FOLDER)  # of an in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """An argument vector, and what it needs in its environment."""
+    """A command line and the variables that it needs."""
 
     argv: tuple[str, ...]
-    file: Path  # what is run
+    file: Path  # the program's file
     env: dict[str, str] = field(default_factory=dict)
 
 
 def shipped_folder() -> Path | None:
-    """The runner programs that came with this package."""
+    """The folder of the runner programs that this package ships, or None."""
     return next((folder for folder in _SHIPPED if (folder / "__init__.py").is_file()), None)
 
 
 def find_program(
     runner: Runner, repository: Path, root: Path, shell: str, *, owners: Collection[int] | None = None
 ) -> Program | None:
-    """What to start for a bash or python runner: in the repository, below ``root``, then ours; None without a file.
+    """The program of a bash or python runner, or None.
 
-    ConfigurationError when the program below ``root`` is not trusted: one that other users than the owners may change.
+    ConfigurationError if it is in ``root``/runners and other users than the owners can change it.
     """
     shipped = shipped_folder()
     for place in dict.fromkeys((repository, root / FOLDER, *([shipped] if shipped else []))):
@@ -50,12 +50,12 @@ def find_program(
 
 
 def call_program() -> Program:
-    """The program that makes a grpc runner's call: our own, so that a keeper holds it like any other."""
+    """The program that makes a grpc runner's call."""
     return Program(argv=(sys.executable, "-P", "-m", "debug_server.dispatch.call"), file=Path(sys.executable))
 
 
 def _bash(runner: Runner, place: Path, shell: str, *, own: bool) -> Program | None:
-    """A repository's own program is named relative to it: a leased workspace has its own copy."""
+    """A program in the repository is named relative to it: a leased workspace has its own copy."""
     name, *arguments = shlex.split(runner.program)
     path = _file_inside(place, name)
     if path is None:
@@ -64,7 +64,7 @@ def _bash(runner: Runner, place: Path, shell: str, *, own: bool) -> Program | No
 
 
 def _python(runner: Runner, place: Path, shell: str, *, own: bool) -> Program | None:
-    """With ``-P``: the working directory, which anybody can commit to, is not searched for modules before ours."""
+    """``-P``: modules in the working directory, which anybody can commit to, must not shadow others."""
     relative = runner.program.replace(".", "/")
     path = _file_inside(place, f"{relative}.py") or _file_inside(place, f"{relative}/__main__.py")
     if path is None:
@@ -74,7 +74,7 @@ def _python(runner: Runner, place: Path, shell: str, *, own: bool) -> Program | 
 
 
 def _file_inside(place: Path, relative: str) -> Path | None:
-    """The file, unless a link leads out of the place."""
+    """The file in ``place``, or None if it is missing or a link leads outside."""
     try:
         path = (place / relative).resolve(strict=True)
         inside = path.is_relative_to(place.resolve(strict=True))

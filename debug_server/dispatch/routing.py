@@ -1,4 +1,4 @@
-"""From an event to the runners that act on it; labels of a card are never looked at."""
+"""Routes an event to the runners that handle it; the labels of a card play no part."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoRoute:
-    """Why nothing runs."""
+    """Why no runner handles the event."""
 
-    runner: str  # or unknown
+    runner: str  # or "unknown"
     skill: str
     reason: str
 
 
 def skill_of(event_type: str) -> str:
-    """The skill that an event's type asks for; a type that is not mapped is a skill itself."""
+    """The skill for an event type; a type that is not mapped is a skill itself."""
     return SKILLS.get(event_type, event_type)
 
 
 def routes(event: IssueEvent, runners: RunnersFile, *, trigger: str = "event") -> list[Route | NoRoute]:
-    """Who acts on the event, the most urgent first; why nobody does, when nobody does."""
+    """The runners for the event, highest priority first; or why there is none."""
     if event.event_type in _CHANGES:
-        found = sorted(_changed(event, runners), key=lambda route: -_urgency(route))
+        found = sorted(_triggered(event, runners), key=lambda route: -_priority(route))
         return list(found) or [NoRoute(runner=UNKNOWN, skill="", reason=_no_trigger(event))]
     if event.event_type == "dispatch":
         return [_dispatched(event, runners)]
@@ -71,20 +71,22 @@ def _route(runner: Runner | None, skill: str, trigger: str, event: IssueEvent) -
     return Route(runner=runner, skill=skill, trigger=trigger)
 
 
-def _changed(event: IssueEvent, runners: RunnersFile) -> Iterator[Route]:
+def _triggered(event: IssueEvent, runners: RunnersFile) -> Iterator[Route]:
     for runner in runners.runners.values():
         if not runner.serves(event.repo_name):
             continue
-        if any(trigger.type == event.event_type and _touches(trigger, event.paths) for trigger in runner.triggers):
+        if any(
+            trigger.type == event.event_type and _matches_paths(trigger, event.paths) for trigger in runner.triggers
+        ):
             yield Route(runner=runner, skill=runner.skills[0] if runner.skills else "", trigger=event.event_type)
 
 
-def _touches(trigger: Trigger, paths: tuple[str, ...]) -> bool:
+def _matches_paths(trigger: Trigger, paths: tuple[str, ...]) -> bool:
     return not trigger.paths or any(matches(pattern, path) for pattern in trigger.paths for path in paths)
 
 
 def _dispatched(event: IssueEvent, runners: RunnersFile) -> Route | NoRoute:
-    """``field`` names a runner or one of its skills; only runners that say so are started like this."""
+    """``field`` names a runner with a dispatch trigger, or one of its skills."""
     runner = runners.runners.get(event.field) or runners.runner_for(event.field)
     if runner is None:
         reason = f"field {event.field!r} names neither a runner nor a skill"
@@ -96,7 +98,7 @@ def _dispatched(event: IssueEvent, runners: RunnersFile) -> Route | NoRoute:
     return _route(runner, skill, "dispatch", event)
 
 
-def _urgency(route: Route) -> int:
+def _priority(route: Route) -> int:
     return PRIORITIES[route.runner.priority]
 
 

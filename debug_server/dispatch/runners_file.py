@@ -1,4 +1,4 @@
-"""``config/runners.yml``: who acts on which skill, where, and how much at a time."""
+"""``config/runners.yml``: which runner has which skills, in which repositories, with which limits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from debug_server.dispatch.document import Section, parse_document
+from debug_server.config.cron import Rule, parse_rule
 from debug_server.dispatch.globs import check_glob
-from debug_server.engine.cron import Rule, parse_rule
+from debug_server.dispatch.yaml_file import Section, parse_document
 from debug_server.errors import ConfigurationError, InvalidInputError
 
 ALL: Final = "all"
@@ -22,7 +22,7 @@ WORKSPACES = ("root", "leased")
 DEFAULT_TIMEOUT = 60.0
 _CONCURRENCY, _QUEUE = 8, 10_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-_LONGEST_SKILL = 80  # a scheduled event's task is named after runner, skill and time, within 200 characters
+_LONGEST_SKILL = 80  # the task id of a scheduled event has runner, skill and time in 200 characters
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _RPC = re.compile(r"(?:[A-Za-z_][\w.]*\.)?[A-Za-z_]\w*\.[A-Za-z_]\w*")
 _TARGET = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
@@ -30,12 +30,12 @@ _TARGET = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
-    """What starts a runner besides an event that names its skill."""
+    """What else starts a runner, besides an event for one of its skills."""
 
     type: str
-    paths: tuple[str, ...] = ()  # of push and pr: globs; none means any path
+    paths: tuple[str, ...] = ()  # of push and pr: globs; empty: any path
     rule: Rule | None = None  # of schedule
-    skill: str = ""  # of schedule: which of the runner's skills is due
+    skill: str = ""  # of schedule: the skill that it starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,40 +58,40 @@ class Runner:
     scan_patterns: tuple[str, ...]
 
     def serves(self, repository: str) -> bool:
-        """Whether it may act there."""
+        """Whether it may work in the repository."""
         return self.repos is None or repository in self.repos
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnersFile:
-    """The whole file."""
+    """The parsed file."""
 
     path: Path
     meta: Mapping[str, str]
     runners: Mapping[str, Runner]
 
     def runner_for(self, skill: str) -> Runner | None:
-        """Who has the skill; a skill has one runner at most."""
+        """The runner with the skill, or None; a skill belongs to one runner at most."""
         return next((runner for runner in self.runners.values() if skill in runner.skills), None)
 
 
 def parse_runners(path: Path, text: str, repositories: frozenset[str], repositories_path: Path) -> RunnersFile:
-    """The checked file; ConfigurationError names file, line and fix."""
+    """Parse and check the file; ConfigurationError names file, line and fix."""
     document = parse_document(path, text)
     meta = document.section("meta")
     facts = {name: meta.text(name) or "" for name in meta} if meta is not None else {}
     entries = document.section("runners")
     if entries is None:
-        document.wrong("runners", "the key 'runners' is missing")
+        document.refuse("runners", "the key 'runners' is missing")
     document.finish()
     found: dict[str, Runner] = {}
-    claimed: dict[str, tuple[str, int]] = {}
+    owners: dict[str, tuple[str, int]] = {}
     for name in entries:
         if not _NAME.fullmatch(name):
-            entries.wrong(name, f"runner {name!r} must be made of letters, digits, '.', '_' and '-'")
+            entries.refuse(name, f"runner {name!r} may contain only letters, digits, '.', '_' and '-'")
         entry = entries.entry(name)
         runner = _runner(name, entry, facts.get("timezone", "UTC"))
-        _claim_skills(runner, entry, claimed)
+        _check_skills(runner, entry, owners)
         _check_repositories(runner, entry, repositories, repositories_path)
         entry.finish()
         found[name] = runner
@@ -121,7 +121,7 @@ def _runner(name: str, entry: Section, zone: str) -> Runner:
 
 
 def _numbered(entry: Section) -> list[tuple[int, Section]]:
-    """Triggers with the place of each among those of its type."""
+    """Triggers, each with its index among the triggers of its type."""
     seen: dict[str, int] = {}
     found = []
     for item in entry.sections("triggers"):
@@ -134,7 +134,7 @@ def _numbered(entry: Section) -> list[tuple[int, Section]]:
 def _repos(entry: Section) -> tuple[str, ...] | None:
     node = entry.node("repos")
     if node is None:
-        entry.wrong("repos", f"{entry.what} has no 'repos': list some of repos.yml, or say all")
+        entry.refuse("repos", f"{entry.what} has no 'repos': list names of repos.yml, or write all")
     if node.value == ALL:
         return None
     return entry.texts("repos")
@@ -144,16 +144,16 @@ def _program(entry: Section, executor: str) -> str:
     key = {"bash": "cmd", "python": "module", "grpc": "target"}[executor]
     for other in {"cmd", "module", "target", "rpc"} - {key, *(["rpc"] if executor == "grpc" else [])}:
         if other in entry:
-            entry.wrong(other, f"{entry.what} has executor {executor!r}, which takes no {other!r}")
+            entry.refuse(other, f"{entry.what} has executor {executor!r}, which has no {other!r}")
     value = entry.text(key)
     if not value:
-        entry.wrong(key, f"{entry.what} has executor {executor!r} and needs {key!r}")
+        entry.refuse(key, f"{entry.what} has executor {executor!r} and needs {key!r}")
     if executor == "python" and not _MODULE.fullmatch(value):
-        entry.wrong(key, f"module {value!r} of {entry.what} must be a dotted name")
+        entry.refuse(key, f"module {value!r} of {entry.what} must be a dotted name")
     if executor == "bash" and not _inside(_words(entry, key, value)[0]):
-        entry.wrong(key, f"cmd {value!r} of {entry.what} must be a relative path without '..'")
+        entry.refuse(key, f"cmd {value!r} of {entry.what} must be a relative path without '..'")
     if executor == "grpc" and not _is_target(value):
-        entry.wrong(key, f"target {value!r} of {entry.what} must be host:port, the port from 1 to 65535")
+        entry.refuse(key, f"target {value!r} of {entry.what} must be host:port, the port from 1 to 65535")
     return value
 
 
@@ -163,13 +163,13 @@ def _is_target(value: str) -> bool:
 
 
 def _words(entry: Section, key: str, value: str) -> list[str]:
-    """As ``programs`` will split it: what cannot be split is said here, not with the first event."""
+    """Split like ``programs`` does, so that a bad command line is refused when the file is read."""
     try:
         words = shlex.split(value)
     except ValueError as error:
-        entry.wrong(key, f"{key} {value!r} of {entry.what} cannot be split into words: {error}")
+        entry.refuse(key, f"{key} {value!r} of {entry.what} cannot be split into words: {error}")
     if not words or not words[0]:
-        entry.wrong(key, f"{key} {value!r} of {entry.what} names no program")
+        entry.refuse(key, f"{key} {value!r} of {entry.what} names no program")
     return words
 
 
@@ -178,7 +178,7 @@ def _rpc(entry: Section, executor: str) -> str | None:
         return None
     value = entry.text("rpc")
     if not value or not _RPC.fullmatch(value):
-        entry.wrong("rpc", f"rpc {value!r} of {entry.what} must be Service.Method")
+        entry.refuse("rpc", f"rpc {value!r} of {entry.what} must be Service.Method")
     return value
 
 
@@ -197,31 +197,34 @@ def _trigger(item: Section, skills: tuple[str, ...], zone: str, index: int) -> T
     except InvalidInputError as error:
         raise ConfigurationError(f"{item.path}:{item.line}: {error}") from error
     if (kind == "schedule") != (rule is not None):
-        item.wrong("cron", f"a trigger of type {kind!r} {'needs' if rule is None else 'takes no'} 'cron'")
+        item.refuse("cron", f"a trigger of type {kind!r} {'needs' if rule is None else 'has no'} 'cron'")
     if paths and kind not in ("push", "pr"):
-        item.wrong("paths", f"a trigger of type {kind!r} takes no 'paths'")
+        item.refuse("paths", f"a trigger of type {kind!r} has no 'paths'")
     skill = item.text("skill")
     if skill is not None and skill not in skills:
-        item.wrong("skill", f"skill {skill!r} of {item.what} is not one of the runner's")
+        item.refuse("skill", f"skill {skill!r} of {item.what} is not one of the runner's")
     if kind == "schedule" and skill is None:
         if not skills:
-            item.wrong("skill", f"{item.what} is a schedule of a runner without skills: it could never be routed")
+            item.refuse("skill", f"{item.what} is a schedule of a runner without skills: give the runner a skill")
         skill = skills[min(index, len(skills) - 1)]
     item.finish()
     return Trigger(type=kind, paths=paths, rule=rule, skill=skill or "")
 
 
-def _claim_skills(runner: Runner, entry: Section, claimed: dict[str, tuple[str, int]]) -> None:
+def _check_skills(runner: Runner, entry: Section, owners: dict[str, tuple[str, int]]) -> None:
     for skill in runner.skills:
         if len(skill) > _LONGEST_SKILL:
-            entry.wrong("skills", f"skill {skill[:40]!r} of {runner.name} is longer than {_LONGEST_SKILL} characters")
-        if skill in claimed:
-            other, line = claimed[skill]
-            entry.wrong("skills", f"skill {skill!r} of {runner.name} is claimed by {other} in line {line}: choose one")
-        claimed[skill] = (runner.name, entry.line_of("skills"))
+            entry.refuse("skills", f"skill {skill[:40]!r} of {runner.name} is longer than {_LONGEST_SKILL} characters")
+        if skill in owners:
+            other, line = owners[skill]
+            entry.refuse(
+                "skills",
+                f"skill {skill!r} of {runner.name} belongs to {other} (line {line}): remove it from one of them",
+            )
+        owners[skill] = (runner.name, entry.line_of("skills"))
 
 
 def _check_repositories(runner: Runner, entry: Section, known: frozenset[str], path: Path) -> None:
     for name in runner.repos or ():
         if name not in known:
-            entry.wrong("repos", f"repository {name!r} of {runner.name} is not in {path}: add it there")
+            entry.refuse("repos", f"repository {name!r} of {runner.name} is not in {path}: add it there")

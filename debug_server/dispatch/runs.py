@@ -1,4 +1,4 @@
-"""From a route to a run for the queue: program, surroundings, bounds, and what the stream will tell of it."""
+"""The run of a route: its program, environment, limits, and what the stream needs to know about it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from debug_server.dispatch.routing import Route
 from debug_server.dispatch.runners_file import PRIORITIES
 from debug_server.model import CommandSpec, QueuedRun, SessionPlan
 
-SUBJECT = "dispatch"  # of the events of our commands, and the key of what we keep in their metadata
-_CALL_SECONDS = 10.0  # for a grpc runner's program to start and to tell, beside the call's own deadline
-_INLINE_PAYLOAD = 1 << 16
+SUBJECT = "dispatch"  # of the events of these commands, and the key of the event and route in their metadata
+_CALL_SECONDS = 10.0  # added to a grpc runner's timeout, for its program to start and to print
+_LONGEST_STORED_PAYLOAD = 1 << 16
 _PROBE_VARIABLES = ("PROBE_HOST", "PROBE_GRPC_PORT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a run happens."""
+class RunPlace:
+    """The repository that a run works in, and where it is."""
 
     repo: Repo
     path: Path
     root: Path  # the folder that holds config/
-    owners: frozenset[int]  # whose runner programs are trusted
-    repository_id: int | None = None  # for a leased workspace
+    owners: frozenset[int]  # user ids whose runner programs are trusted
+    repository_id: int | None = None  # for a leased workspace; None: run in ``path``
 
 
-def queued_run(event: IssueEvent, route: Route, place: Place, program: Program, *, first: bool) -> QueuedRun:
+def queued_run(event: IssueEvent, route: Route, place: RunPlace, program: Program, *, first: bool) -> QueuedRun:
     """The run of one route."""
     runner = route.runner
     extra = _CALL_SECONDS if runner.executor == "grpc" else 0.0
@@ -42,7 +42,7 @@ def queued_run(event: IssueEvent, route: Route, place: Place, program: Program, 
         {**_variables(event, route, place), **program.env},
         log_name=runner.name,
         timeout=runner.timeout + extra,
-        stdin_text=json.dumps(document(event, route, place.repo)),
+        stdin_text=json.dumps(stdin_document(event, route, place.repo)),
     )
     leased = place.repository_id is not None
     return QueuedRun(
@@ -61,20 +61,22 @@ def queued_run(event: IssueEvent, route: Route, place: Place, program: Program, 
 
 
 def order_key(event: IssueEvent) -> str:
-    """Events of one task in one repository follow one another."""
+    """The key of runs that run in order: those of one task in one repository."""
     return f"task:{event.repo_name}/{event.task_id}"
 
 
 def record_of_route(event: IssueEvent, route: Route, *, first: bool) -> dict[str, Any]:
-    """What is kept of an event and the route that it takes."""
+    """What is stored about an event and its route."""
     return record(event, route.runner.name, route.skill, route.runner.executor, first=first)
 
 
 def record(event: IssueEvent, runner: str, skill: str, executor: str | None, *, first: bool) -> dict[str, Any]:
-    """What is kept of an event and its route; ``first`` of an event's routes tells the event itself."""
+    """What is stored about an event and its runner; the stream shows the event itself with the ``first`` of them."""
     payload = event.payload
-    if len(payload) > _INLINE_PAYLOAD:
-        payload = json.dumps({"truncated": True, "characters": len(payload), "begins": payload[: _INLINE_PAYLOAD // 2]})
+    if len(payload) > _LONGEST_STORED_PAYLOAD:
+        payload = json.dumps(
+            {"truncated": True, "characters": len(payload), "begins": payload[: _LONGEST_STORED_PAYLOAD // 2]}
+        )
     return {
         "task_id": event.task_id,
         "repo_name": event.repo_name,
@@ -89,8 +91,8 @@ def record(event: IssueEvent, runner: str, skill: str, executor: str | None, *, 
     }
 
 
-def document(event: IssueEvent, route: Route, repo: Repo) -> dict[str, Any]:
-    """The whole event, as a program reads it on its stdin."""
+def stdin_document(event: IssueEvent, route: Route, repo: Repo) -> dict[str, Any]:
+    """The event as a runner program reads it from stdin."""
     runner = route.runner
     call = {"target": runner.program, "rpc": runner.rpc, "timeout": runner.timeout} if runner.rpc else {}
     return {
@@ -111,7 +113,7 @@ def document(event: IssueEvent, route: Route, repo: Repo) -> dict[str, Any]:
     }
 
 
-def _variables(event: IssueEvent, route: Route, place: Place) -> Mapping[str, str]:
+def _variables(event: IssueEvent, route: Route, place: RunPlace) -> Mapping[str, str]:
     return {
         "DISPATCH_TASK_ID": event.task_id,
         "DISPATCH_EVENT_TYPE": event.event_type,

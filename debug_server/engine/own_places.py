@@ -12,7 +12,7 @@ from pathlib import Path
 
 from debug_server.disk import make_private, remove_tree
 from debug_server.errors import DebugServerError, NotFoundError, WorktreePoolError
-from debug_server.model import ArtifactKind, BranchTreePlan, Cleanup, Session
+from debug_server.model import UNCOMMITTED_PATCH, ArtifactKind, BranchTreePlan, Cleanup, Session
 from debug_server.runner.aftermath import run_after
 from debug_server.runner.settings import RunnerPaths
 from debug_server.store import MetadataStore
@@ -21,7 +21,6 @@ from debug_server.worktrees.branches import BranchTree, Removal
 from debug_server.worktrees.foreign import NOBODY_ELSE, Trust
 
 _LOG = logging.getLogger(__name__)
-PATCH_NAME = "uncommitted.patch"
 _AFTER_SECONDS = 30.0
 _REMOVED_LATER = Cleanup(succeeded=True, message="removed later")
 
@@ -90,7 +89,7 @@ class OwnPlaces:
                     self._store.sessions.set_cleanup(session.id, _REMOVED_LATER)
 
     def _removal(self, session: Session, tree: BranchTree) -> Removal:
-        target = self._root / "collected" / str(session.id) / PATCH_NAME
+        target = self._root / "collected" / str(session.id) / UNCOMMITTED_PATCH
         try:
             (self._root / "collected").mkdir(mode=0o700, parents=True, exist_ok=True)
             done = branches.remove(tree, locks_dir=self._locks, patch_path=target)
@@ -103,7 +102,7 @@ class OwnPlaces:
                 session_id=session.id,
                 command_id=None,
                 kind=ArtifactKind.CUSTOM,
-                name=PATCH_NAME,
+                name=UNCOMMITTED_PATCH,
                 path=str(target),
                 size=len(data),
                 sha256=hashlib.sha256(data).hexdigest(),

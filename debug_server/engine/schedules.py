@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from debug_server.engine.cron import Rule
+from debug_server.config.cron import Rule
 from debug_server.errors import DebugServerError
 from debug_server.model import DueTime
 from debug_server.store import MetadataStore

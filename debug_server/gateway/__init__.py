@@ -1,9 +1,9 @@
 """The OpenAI-compatible API over a supervised ``codex app-server``.
 
-Imported by the composition root; imports workers, service and what is below them, and no other surface.
+Imported by ``parts`` and the server. It is a surface: it calls the service and uses the public names of ``workers``.
 """
 
 from debug_server.gateway.access import refuse_insecure
-from debug_server.gateway.wiring import gateway_part
+from debug_server.gateway.part import GatewayPart
 
-__all__ = ["gateway_part", "refuse_insecure"]
+__all__ = ["GatewayPart", "refuse_insecure"]

@@ -1,4 +1,4 @@
-"""The body of ``POST /v1/chat/completions``: what is understood of it; other fields are left alone."""
+"""The body of ``POST /v1/chat/completions``: the fields that the gateway uses; others are ignored."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Effort = Literal["minimal", "low", "medium", "high", "xhigh"]
 
 
 def _unless_null(default: object) -> BeforeValidator:
-    """Clients write null for what they leave to the server."""
+    """Clients send null for the default."""
     return BeforeValidator(lambda value: default if value is None else value)
 
 
-def impossible(reason: str) -> AfterValidator:
-    """For what would change the answer and cannot be done: null, false and empty values ask for nothing."""
+def unsupported(reason: str) -> AfterValidator:
+    """Refuse a value for a field that is not supported; null, false and empty values are accepted."""
 
     def check(value: Any) -> Any:
         if value:
@@ -50,7 +50,7 @@ def chosen_function(choice: object) -> str | None:
 
 
 def check_choice(choice: Any, offered: list[str]) -> None:
-    """ValueError for a choice that nothing offered can meet."""
+    """ValueError for a choice that none of the offered functions fits."""
     if choice == "required" and not offered:
         raise ValueError("needs tools to choose from")
     if isinstance(choice, dict) and (name := chosen_function(choice)) not in offered:
@@ -63,7 +63,7 @@ class _Known(BaseModel):
 
 
 class FunctionCall(_Known):
-    """A call that the model asked for."""
+    """A function call of the model."""
 
     name: str
     arguments: str = ""
@@ -78,7 +78,7 @@ class ToolCallMessage(_Known):
 
 
 class ImageUrl(_Known):
-    """Where an image is."""
+    """The address of an image."""
 
     url: str
 
@@ -119,14 +119,14 @@ class ChatMessage(_Known):
 
     @property
     def text(self) -> str:
-        """All its text."""
+        """Its whole text."""
         if isinstance(self.content, str) or self.content is None:
             return self.content or ""
         return "".join(part.plain for part in self.content)
 
     @property
-    def says_something(self) -> bool:
-        """Whether there is anything to answer in it."""
+    def has_content(self) -> bool:
+        """Whether it has content to answer, besides instructions."""
         if self.role in ("system", "developer"):
             return False
         called = self.tool_calls or self.function_call or self.role in ("tool", "function")
@@ -206,23 +206,23 @@ class ChatRequest(_Known):
     response_format: ResponseFormat | None = None
     reasoning: Reasoning | None = None
     reasoning_effort: Effort | None = None
-    stop: Annotated[Any, impossible("the worker has no stop sequences: cut the answer yourself")] = None
-    logprobs: Annotated[Any, impossible("the worker tells no probabilities")] = None
-    top_logprobs: Annotated[Any, impossible("the worker tells no probabilities")] = None
+    stop: Annotated[Any, unsupported("the worker has no stop sequences: cut the answer in the client")] = None
+    logprobs: Annotated[Any, unsupported("the worker gives no probabilities")] = None
+    top_logprobs: Annotated[Any, unsupported("the worker gives no probabilities")] = None
     modalities: Annotated[Any, AfterValidator(_text_only)] = None
-    audio: Annotated[Any, impossible("answers are text")] = None
+    audio: Annotated[Any, unsupported("answers are text")] = None
 
     @field_validator("messages")
     @classmethod
-    def _something_said(cls, messages: list[ChatMessage]) -> list[ChatMessage]:
-        if not any(message.says_something for message in messages):
-            raise ValueError("must hold something to answer: no message but instructions has any content")
+    def _check_content(cls, messages: list[ChatMessage]) -> list[ChatMessage]:
+        if not any(message.has_content for message in messages):
+            raise ValueError("must contain a message with content, besides instructions")
         return messages
 
     @field_validator("tool_choice")
     @classmethod
-    def _possible_choice(cls, choice: Any, info: ValidationInfo) -> Any:
-        if {"tools", "functions"} <= set(info.data):  # otherwise they are what is wrong
+    def _check_tool_choice(cls, choice: Any, info: ValidationInfo) -> Any:
+        if {"tools", "functions"} <= set(info.data):  # otherwise tools or functions are invalid
             specs = [tool.function for tool in info.data["tools"] or ()] + list(info.data["functions"] or ())
             check_choice(choice, [spec.name for spec in specs])
         return choice
@@ -234,5 +234,5 @@ class ChatRequest(_Known):
 
     @property
     def effort(self) -> Effort | None:
-        """By either of its names."""
+        """The effort, from either of its fields."""
         return self.reasoning_effort or (self.reasoning.effort if self.reasoning else None)

@@ -1,4 +1,4 @@
-"""The endpoints of ``/v1``: decode, have it answered, encode."""
+"""The endpoints of ``/v1``: decode the request, run its turns, encode the answer."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ from typing import Any, Protocol
 from debug_server.config.gateway import GatewayConfig
 from debug_server.errors import DebugServerError
 from debug_server.gateway.access import Access
-from debug_server.gateway.admission import Admission, Place
-from debug_server.gateway.answering import Answering, Patience
-from debug_server.gateway.chat import ChatAnswer, Events
+from debug_server.gateway.admission import Admission, AdmittedRequest
+from debug_server.gateway.api_errors import ApiError
+from debug_server.gateway.chat_answer import ChatAnswer, Events
 from debug_server.gateway.chat_request import ChatRequest
 from debug_server.gateway.exchange import Exchange
 from debug_server.gateway.prompts import chat_turn, estimated_tokens, responses_turn
-from debug_server.gateway.refusals import Refusal
-from debug_server.gateway.responses import ResponsesAnswer
+from debug_server.gateway.responses_answer import ResponsesAnswer
 from debug_server.gateway.responses_request import ResponsesRequest
+from debug_server.gateway.turn_runner import Deadlines, TurnRunner
 from debug_server.gateway.usage import UsageLog
-from debug_server.workers.codex_turn import TurnRequest
-from debug_server.workers.turns import TokenUsage
+from debug_server.workers import TokenUsage, TurnRequest
 
 Handler = Callable[[Exchange], Awaitable[None]]
 _CREATED = int(time.time())
 
 
 class Answer(Protocol):
-    """Either API's way to tell what a turn says."""
+    """The answer of a chat or a Responses request."""
 
     @property
     def usage(self) -> TokenUsage:
-        """So far."""
+        """The tokens so far."""
 
     async def whole(self, events: Events) -> dict[str, Any]:
         """As one object."""
@@ -40,12 +39,12 @@ class Answer(Protocol):
     def stream(self, events: Events) -> Any:
         """As server-sent events."""
 
-    def failure(self, refusal: Refusal) -> bytes:
+    def failure(self, api_error: ApiError) -> bytes:
         """As the last event."""
 
 
 class Endpoints:
-    """What each path does."""
+    """The handlers of the paths."""
 
     def __init__(
         self,
@@ -53,77 +52,77 @@ class Endpoints:
         *,
         access: Access,
         admission: Admission,
-        answering: Answering | None,
+        turns: TurnRunner | None,
         usage: UsageLog,
         base: TurnRequest,
     ) -> None:
-        """``answering`` is None where the worker is turned off."""
+        """``turns`` is None if the worker is disabled."""
         self._config = config
         self._access = access
         self._admission = admission
-        self._answering = answering
+        self._turns = turns
         self._usage = usage
         self._base = base
 
     async def chat(self, exchange: Exchange) -> None:
         """``POST /v1/chat/completions``."""
-        async with self._admission.arrived() as place:
-            answering = await self._admitted(exchange)
+        async with self._admission.admit() as admitted:
+            turns = await self._admit(exchange)
             request = ChatRequest.model_validate(await self._body(exchange))
             most = self._config.answers.max_choices
             if request.n > most:
-                raise Refusal("invalid_request_error", f"n: must be 1 to {most}, not {request.n}", param="n")
-            await self._check_model(exchange, answering, request.model)
+                raise ApiError("invalid_request_error", f"n: must be 1 to {most}, not {request.n}", param="n")
+            await self._check_model(exchange, turns, request.model)
             turn = chat_turn(request, self._base)
-            events = self._events(answering, turn, place, choices=request.n, stream=self._streams(request.stream))
-            await self._deliver(exchange, ChatAnswer(request), events, stream=self._streams(request.stream))
+            events = self._events(turns, turn, admitted, choices=request.n, stream=self._is_stream(request.stream))
+            await self._deliver(exchange, ChatAnswer(request), events, stream=self._is_stream(request.stream))
 
     async def responses(self, exchange: Exchange) -> None:
         """``POST /v1/responses``."""
         if not self._config.answers.responses:
-            raise Refusal("not_found", "there is no path '/v1/responses' here: PROXY_ENABLE_RESPONSES is off")
-        async with self._admission.arrived() as place:
-            answering = await self._admitted(exchange)
+            raise ApiError("not_found", "there is no path '/v1/responses' here: PROXY_ENABLE_RESPONSES is off")
+        async with self._admission.admit() as admitted:
+            turns = await self._admit(exchange)
             request = ResponsesRequest.model_validate(await self._body(exchange))
-            await self._check_model(exchange, answering, request.model)
-            turn, stream = responses_turn(request, self._base), self._streams(request.stream)
-            answer = ResponsesAnswer(request, sent=exchange.observed.counted_event() if stream else None)
-            events = self._events(answering, turn, place, stream=stream)
+            await self._check_model(exchange, turns, request.model)
+            turn, stream = responses_turn(request, self._base), self._is_stream(request.stream)
+            answer = ResponsesAnswer(request, sent=exchange.record.counted_event() if stream else None)
+            events = self._events(turns, turn, admitted, stream=stream)
             await self._deliver(exchange, answer, events, stream=stream)
 
     async def _body(self, exchange: Exchange) -> dict[str, Any]:
-        return await exchange.body(patience=self._config.answers.idle_ms / 1000)
+        return await exchange.body(seconds=self._config.answers.idle_ms / 1000)
 
-    async def _admitted(self, exchange: Exchange) -> Answering:
+    async def _admit(self, exchange: Exchange) -> TurnRunner:
         caller = await self._access.require(exchange.request)
         if self._config.access.maintenance:
-            raise Refusal("maintenance_mode", "the gateway is closed for maintenance: try again later", retry_after=60)
-        if self._answering is None:
-            raise Refusal("app_server_disabled", "the worker is turned off: PROXY_USE_APP_SERVER is false")
+            raise ApiError("maintenance_mode", "the gateway is in maintenance: try again later", retry_after=60)
+        if self._turns is None:
+            raise ApiError("app_server_disabled", "the worker is disabled: PROXY_USE_APP_SERVER is false")
         self._admission.check_rate(caller)
-        self._answering.check_ready()
-        return self._answering
+        self._turns.check_ready()
+        return self._turns
 
-    async def _check_model(self, exchange: Exchange, answering: Answering, model: str) -> None:
-        if model != self._config.codex.model and model not in await answering.models():
+    async def _check_model(self, exchange: Exchange, turns: TurnRunner, model: str) -> None:
+        if model != self._config.codex.model and model not in await turns.models():
             raise _no_model(model)
-        exchange.observed.model = model
+        exchange.record.model = model
 
-    def _streams(self, asked: bool | None) -> bool:
+    def _is_stream(self, asked: bool | None) -> bool:
         return self._config.answers.default_stream if asked is None else asked
 
     def _events(
-        self, answering: Answering, turn: TurnRequest, place: Place, *, choices: int = 1, stream: bool
+        self, turns: TurnRunner, turn: TurnRequest, admitted: AdmittedRequest, *, choices: int = 1, stream: bool
     ) -> Events:
         most = self._config.answers.max_prompt_tokens
         if most and (tokens := estimated_tokens(turn)) > most:
-            raise Refusal("context_length_exceeded", f"the prompt has about {tokens} tokens: at most {most} are taken")
-        patience = Patience.of(self._config, stream=stream)
-        events = answering.events(turn, place, choices=choices, patience=patience)
-        return self._counted(events) if stream else events
+            raise ApiError("context_length_exceeded", f"the prompt has about {tokens} tokens (limit {most})")
+        deadlines = Deadlines.of(self._config, stream=stream)
+        events = turns.events(turn, admitted, choices=choices, deadlines=deadlines)
+        return self._counting_stream(events) if stream else events
 
-    async def _counted(self, events: Events) -> Events:
-        """A stream counts as long as its turn: whoever has read its end may ask for the next one at once."""
+    async def _counting_stream(self, events: Events) -> Events:
+        """Count the stream until its turn ends: a client that has read the end may open the next one at once."""
         with self._admission.streaming():
             async with aclosing(events):
                 async for event in events:
@@ -136,12 +135,10 @@ class Endpoints:
             else:
                 await exchange.json(await exchange.unless_gone(answer.whole(events)))
         finally:
-            observed = exchange.observed
-            observed.usage = answer.usage
+            record = exchange.record
+            record.usage = answer.usage
             if answer.usage.total:
-                self._usage.add(
-                    req_id=observed.request_id, route=observed.route, model=observed.model, usage=answer.usage
-                )
+                self._usage.add(req_id=record.request_id, route=record.route, model=record.model, usage=answer.usage)
 
     async def models(self, exchange: Exchange) -> None:
         """``GET /v1/models``."""
@@ -152,8 +149,8 @@ class Endpoints:
         """``GET /v1/models/{id}``."""
         name = exchange.request.path_params["model"]
         if name not in await self._model_names(exchange):
-            if self._answering is not None:
-                self._answering.check_ready()  # one that is away cannot say which it knows
+            if self._turns is not None:
+                self._turns.check_ready()  # without a ready worker its models are not known
             raise _no_model(name)
         await exchange.json(_model(name))
 
@@ -161,9 +158,9 @@ class Endpoints:
         if self._config.access.protect_models or self._config.access.api_key is None:
             await self._access.require(exchange.request)
         names = [self._config.codex.model]
-        if self._answering is not None:
-            with suppress(DebugServerError):  # the worker went away this moment; what is configured is true anyway
-                names += [name for name in await self._answering.models() if name not in names]
+        if self._turns is not None:
+            with suppress(DebugServerError):  # the worker has just stopped; the configured model is still listed
+                names += [name for name in await self._turns.models() if name not in names]
         return names
 
     async def used(self, exchange: Exchange) -> None:
@@ -181,9 +178,9 @@ class Endpoints:
             await self._access.require(exchange.request)
 
     async def concurrency(self, exchange: Exchange) -> None:
-        """``GET /__test/conc``: for those who test against a gateway."""
-        inside = self._admission
-        await exchange.json({"inside": inside.inside, "running": inside.running, "streams": inside.streams})
+        """``GET /__test/conc``: for tests of clients."""
+        admission = self._admission
+        await exchange.json({"inside": admission.inside, "running": admission.running, "streams": admission.streams})
 
     async def head(self, exchange: Exchange) -> None:
         """``HEAD`` of a path that takes POST."""
@@ -192,12 +189,12 @@ class Endpoints:
 
     async def unknown(self, exchange: Exchange) -> None:
         """Any other path below ``/v1``."""
-        raise Refusal("not_found", f"there is no path {exchange.request.url.path[:200]!r}")
+        raise ApiError("not_found", f"there is no path {exchange.request.url.path[:200]!r}")
 
 
 def _model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": _CREATED, "owned_by": "codex"}
 
 
-def _no_model(name: str) -> Refusal:
-    return Refusal("model_not_found", f"the model {name[:200]!r} does not exist: see /v1/models", param="model")
+def _no_model(name: str) -> ApiError:
+    return ApiError("model_not_found", f"the model {name[:200]!r} does not exist: see /v1/models", param="model")

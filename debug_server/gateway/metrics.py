@@ -1,4 +1,4 @@
-"""``/metrics`` where a gateway is served: the same metrics, behind the gateway's own rules."""
+"""``/metrics`` of a server with a gateway: the same metrics, with the access rules of the gateway."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from debug_server.config.gateway import GatewayConfig
 from debug_server.errors import AccessError, ForbiddenError
-from debug_server.gateway.access import OwnUserCheck, TokenCheck, bearer, same_secret
+from debug_server.gateway.access import OwnUserCheck, TokenCheck, bearer_token, same_secret
 
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -34,13 +34,13 @@ async def _allowed(
     config: GatewayConfig, check_token: TokenCheck, check_own_user: OwnUserCheck, request: Request
 ) -> bool:
     rules = config.observation
-    secret = bearer(request)
-    if rules.metrics_open or (secret is not None and await _is_good(config, check_token, secret)):
+    secret = bearer_token(request)
+    if rules.metrics_open or (secret is not None and await _is_valid(config, check_token, secret)):
         return True
     return rules.metrics_loopback and await check_own_user(request.scope) is None
 
 
-async def _is_good(config: GatewayConfig, check_token: TokenCheck, secret: str) -> bool:
+async def _is_valid(config: GatewayConfig, check_token: TokenCheck, secret: str) -> bool:
     own = [key for key in (config.observation.metrics_token, config.access.api_key) if key is not None]
     if any(same_secret(secret, key) for key in own):
         return True

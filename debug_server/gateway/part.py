@@ -1,46 +1,39 @@
-"""The gateway as a part of the one server: its routes, its life, and what the probes say of the worker behind it."""
+"""The gateway as a part of the server: it declares its worker, brings its routes, and reports on the worker."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.routing import BaseRoute, Route
 
 from debug_server.config.gateway import GatewayConfig
-from debug_server.gateway.access import Access, OwnUserCheck, TokenCheck
+from debug_server.gateway.access import Access
 from debug_server.gateway.admission import Admission
-from debug_server.gateway.answering import Answering, Pick, Replace
+from debug_server.gateway.codex_worker import NAME, base_turn, declare_worker, prepare_folders, worker_variables
 from debug_server.gateway.endpoints import Endpoints
 from debug_server.gateway.metrics import metrics_endpoint
 from debug_server.gateway.protocol_log import ProtocolLog
 from debug_server.gateway.routes import v1_routes
+from debug_server.gateway.turn_runner import TurnRunner
 from debug_server.gateway.usage import UsageLog
 from debug_server.ports import Telemetry
-from debug_server.workers.codex_turn import TurnRequest
+from debug_server.service import Service
+from debug_server.workers import (
+    ReadinessReason,
+    ServiceSupervisor,
+    SupervisedWorker,
+    Workers,
+    absent_status,
+    check_codex,
+)
 
 _LOG = logging.getLogger("debug_server.gateway")
-Diagnose = Callable[[], Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the gateway is given by whoever puts the server together."""
-
-    pick: Pick | None  # None: the worker is turned off
-    absent: Callable[[], dict[str, Any]]  # the status object of a worker that is not there
-    check_token: TokenCheck
-    check_own_user: OwnUserCheck
-    telemetry: Telemetry
-    render_metrics: Callable[[], str]
-    base: TurnRequest
-    diagnose: Diagnose  # asks the worker's program who it is; blocks
-    replace: Replace  # a worker that is stuck
-    protocol_log: ProtocolLog | None
+_SCOPES = ("commands:write",)  # a turn may run commands
 
 
 class GatewayPart:
@@ -48,38 +41,75 @@ class GatewayPart:
 
     name = "gateway"
 
-    def __init__(self, config: GatewayConfig, around: Surroundings) -> None:
+    def __init__(
+        self,
+        config: GatewayConfig,
+        *,
+        workers: Workers,
+        service: Service,
+        telemetry: Telemetry,
+        render_metrics: Callable[[], str],
+        environ: Mapping[str, str],
+        owners: Collection[int] | None = None,
+    ) -> None:
+        """Declare the codex worker, unless a worker of that name is declared; call it before the workers start."""
         self._config = config
-        self._around = around
+        self._workers = workers
+        self._service = service
+        self._telemetry = telemetry
+        self._render_metrics = render_metrics
+        self._environ = environ
+        home, workdir = prepare_folders(config.codex, owners)
+        self._home = home
+        self._base = base_turn(config, workdir)
+        self._created_at = datetime.now(UTC)
+        path = config.observation.protocol_log
+        self._protocol_log = ProtocolLog(path) if path is not None else None
+        if config.codex.enabled:
+            trace = self._protocol_log.note if self._protocol_log is not None else None
+            declare_worker(config.codex, workers, environ, home=home, workdir=workdir, trace=trace)
         self._usage = UsageLog(config.observation.token_log)
         self._admission = Admission(config, streams_changed=self._streams_changed, worker_status=self.status)
         self._program: Mapping[str, Any] = {"checked": False}
+        self._restarts: set[asyncio.Future[None]] = set()  # the event loop holds tasks only weakly
 
     def _streams_changed(self, count: int) -> None:
-        self._around.telemetry.gauge("codex_streams_active", count)
+        self._telemetry.gauge("codex_streams_active", count)
 
     def routes(self) -> Sequence[BaseRoute]:
         """``/v1`` and ``/metrics``."""
+        check_own_user = self._service.own_user.http_refusal
         endpoints = Endpoints(
             self._config,
-            access=Access(self._config, self._around.check_token, self._around.check_own_user),
+            access=Access(self._config, self._check_token, check_own_user),
             admission=self._admission,
-            answering=self._answering(),
+            turns=self._turn_runner(),
             usage=self._usage,
-            base=self._around.base,
+            base=self._base,
         )
-        found = v1_routes(
-            endpoints, config=self._config, telemetry=self._around.telemetry, worker_state=self._log_state
-        )
-        around = self._around
-        metrics = metrics_endpoint(self._config, around.check_token, around.check_own_user, around.render_metrics)
+        found = v1_routes(endpoints, config=self._config, telemetry=self._telemetry, worker_state=self._log_state)
+        metrics = metrics_endpoint(self._config, self._check_token, check_own_user, self._render_metrics)
         return [*found, Route("/metrics", metrics, methods=["GET"])]
 
-    def _answering(self) -> Answering | None:
-        if self._around.pick is None:
+    async def _check_token(self, secret: str) -> str:
+        caller = await self._service.authenticate(secret)
+        caller.require(_SCOPES)
+        return caller.name
+
+    def _turn_runner(self) -> TurnRunner | None:
+        if not self._config.codex.enabled:
             return None
-        replace = self._around.replace if self._config.answers.kill_on_disconnect else None
-        return Answering(self._around.pick, self._admission, self._around.telemetry, replace)
+        replace = self._restart if self._config.answers.kill_on_disconnect else None
+        return TurnRunner(self._worker, self._admission, self._telemetry, replace)
+
+    def _worker(self) -> SupervisedWorker:
+        return self._workers.pick(NAME)
+
+    def _restart(self, worker: SupervisedWorker) -> None:
+        assert isinstance(worker, ServiceSupervisor)
+        restarting = asyncio.ensure_future(worker.restart())
+        self._restarts.add(restarting)
+        restarting.add_done_callback(self._restarts.discard)
 
     def grpc_services(self) -> Mapping[str, Any]:
         """None."""
@@ -87,37 +117,39 @@ class GatewayPart:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
-        """Asks the worker's program who it is, beside everything else; at the end writes what waits."""
-        self._around.telemetry.gauge("codex_maintenance_mode", float(self._config.access.maintenance))
-        self._around.telemetry.gauge("codex_streams_active", 0)
-        self._around.telemetry.gauge("codex_tool_buffer_anomaly", 0)
-        asking = asyncio.ensure_future(self._diagnose()) if self._around.pick is not None else None
+        """Check the worker's program in the background; at the end write what is not in the files yet."""
+        self._telemetry.gauge("codex_maintenance_mode", float(self._config.access.maintenance))
+        self._telemetry.gauge("codex_streams_active", 0)
+        self._telemetry.gauge("codex_tool_buffer_anomaly", 0)
+        checking = asyncio.ensure_future(self._check_program()) if self._config.codex.enabled else None
         try:
             yield
         finally:
-            if asking is not None:
-                asking.cancel()
-                await asyncio.gather(asking, return_exceptions=True)
+            if checking is not None:
+                checking.cancel()
+                await asyncio.gather(checking, return_exceptions=True)
             await asyncio.to_thread(self._usage.close)
-            if self._around.protocol_log is not None:
-                self._around.protocol_log.close()
+            if self._protocol_log is not None:
+                self._protocol_log.close()
 
-    async def _diagnose(self) -> None:
-        self._program = await asyncio.to_thread(self._around.diagnose)
+    async def _check_program(self) -> None:
+        variables = worker_variables(self._home)
+        self._program = await asyncio.to_thread(check_codex, self._config.codex.bin, self._environ, variables)
         if not self._program.get("ok"):
             _LOG.warning("worker_program_unfit", extra={"component": "worker", **self._program})
 
     def drain(self) -> None:
-        """Refuse requests that have no worker yet; the worker refuses new ones and ends those that it has."""
+        """Refuse requests that have no worker yet; the worker refuses new turns and ends those that it has."""
         self._admission.drain()
 
     async def drained(self) -> None:
-        """Nothing of its own: requests under way end with the worker's drain."""
+        """Nothing to wait for: running requests end with the worker's drain."""
 
     def status(self) -> dict[str, Any]:
         """The worker's status object."""
-        pick = self._around.pick
-        return pick().status() if pick is not None else self._around.absent()
+        if not self._config.codex.enabled:
+            return absent_status(ReadinessReason.APP_SERVER_DISABLED, self._created_at)
+        return self._worker().status()
 
     def health(self) -> Mapping[str, Any]:
         """For ``/healthz``."""
@@ -132,11 +164,11 @@ class GatewayPart:
         }
 
     def _common(self) -> dict[str, Any]:
-        enabled = self._around.pick is not None
+        enabled = self._config.codex.enabled
         return {"backend_mode": "app-server" if enabled else "disabled", "app_server_enabled": enabled}
 
     def readiness(self) -> tuple[str, Mapping[str, Any]]:
-        """For ``/readyz``: a worker that is turned off is no reason to say no."""
+        """For ``/readyz``; ready also while the worker is disabled."""
         return self._verdict("readiness", "ready")
 
     def liveness(self) -> tuple[str, Mapping[str, Any]]:
@@ -153,8 +185,8 @@ class GatewayPart:
             "next_restart_delay_ms": status.get("next_restart_delay_ms"),
         }
         shown = {**self._common(), "health": {which: {**found, "details": details}}, "worker_supervisor": status}
-        fine = self._around.pick is None or found[key]
-        return "ok" if fine else str(found["reason"]), shown
+        passed = not self._config.codex.enabled or found[key]
+        return "ok" if passed else str(found["reason"]), shown
 
     def _log_state(self) -> dict[str, Any]:
         """The worker's fields of a log record."""

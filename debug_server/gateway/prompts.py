@@ -1,4 +1,4 @@
-"""From a client's conversation to a turn: instructions, history, and the last message as the turn's input.
+"""Makes a turn of a client's conversation: instructions, history, and the last message as its input.
 
 leading system -> base instructions      leading developer -> developer instructions
 everything up to the last user message -> history      that message -> input
@@ -12,7 +12,7 @@ from typing import Any
 
 from debug_server.gateway.chat_request import ChatMessage, ChatRequest, chosen_function
 from debug_server.gateway.responses_request import InputItem, InputPart, ResponsesRequest
-from debug_server.workers.codex_turn import TurnRequest
+from debug_server.workers import TurnRequest
 
 _CHARACTERS_PER_TOKEN = 4  # a rule of thumb for English
 _JSON_ONLY = "Answer with one JSON object and nothing else."
@@ -20,7 +20,7 @@ Item = dict[str, Any]
 
 
 def chat_turn(request: ChatRequest, base: TurnRequest) -> TurnRequest:
-    """The turn that answers a chat; ``base`` holds what the operator decided."""
+    """The turn that answers a chat request; ``base`` has the operator's settings."""
     head = 0
     while head < len(request.messages) and request.messages[head].role in ("system", "developer"):
         head += 1
@@ -44,7 +44,11 @@ def chat_turn(request: ChatRequest, base: TurnRequest) -> TurnRequest:
 def responses_turn(request: ResponsesRequest, base: TurnRequest) -> TurnRequest:
     """The turn that answers a request of the Responses API."""
     given = request.input
-    items = [_message("user", given)] if isinstance(given, str) else [_item(item) for item in given if _tells(item)]
+    items = (
+        [_message("user", given)]
+        if isinstance(given, str)
+        else [_item(item) for item in given if item.type != "reasoning"]
+    )
     form = request.text.format if request.text else None
     return _turn(
         base,
@@ -61,7 +65,7 @@ def responses_turn(request: ResponsesRequest, base: TurnRequest) -> TurnRequest:
 
 
 def estimated_tokens(turn: TurnRequest) -> int:
-    """About how long a prompt is."""
+    """The approximate number of tokens of a prompt."""
     texts = [turn.base_instructions or "", turn.developer_instructions or "", json.dumps([*turn.history, *turn.input])]
     return sum(map(len, texts)) // _CHARACTERS_PER_TOKEN
 
@@ -79,21 +83,21 @@ def _turn(
     schema: Mapping[str, Any] | None,
     json_only: bool,
 ) -> TurnRequest:
-    words = [*developer]
+    instructions = [*developer]
     if json_only:
-        words.append(_JSON_ONLY)
-    if tools and (wish := _wish(tool_choice)):
-        words.append(wish)
-    history, spoken = _split(items)
+        instructions.append(_JSON_ONLY)
+    if tools and (instruction := _tool_instruction(tool_choice)):
+        instructions.append(instruction)
+    history, turn_input = _split(items)
     return TurnRequest(
         model=model,
         cwd=base.cwd,
         approval_policy=base.approval_policy,
         sandbox=base.sandbox,
         base_instructions="\n\n".join(system) or None,
-        developer_instructions="\n\n".join(words) or None,
+        developer_instructions="\n\n".join(instructions) or None,
         history=history,
-        input=spoken,
+        input=turn_input,
         tools=[] if tool_choice == "none" else tools,
         effort=effort,
         output_schema=schema,
@@ -101,19 +105,19 @@ def _turn(
 
 
 def _split(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
-    """History, and the input of the turn: empty where the last word was not the user's."""
+    """The history, and the input of the turn; it is empty if the last message is not the user's."""
     if not items or items[-1].get("role") != "user":
         return list(items), []
-    spoken = []
+    parts = []
     for part in items[-1]["content"]:
         if part["type"] == "input_image":
-            spoken.append({"type": "image", "url": part["image_url"]})
+            parts.append({"type": "image", "url": part["image_url"]})
         else:
-            spoken.append({"type": "text", "text": part["text"]})
-    return list(items[:-1]), spoken
+            parts.append({"type": "text", "text": part["text"]})
+    return list(items[:-1]), parts
 
 
-def _wish(choice: str | Mapping[str, Any] | None) -> str | None:
+def _tool_instruction(choice: str | Mapping[str, Any] | None) -> str | None:
     if choice == "required":
         return "Call at least one of the functions."
     name = chosen_function(choice)
@@ -149,10 +153,6 @@ def _chat_items(message: ChatMessage) -> list[Item]:
 
 def _call(call_id: str, name: str, arguments: str) -> Item:
     return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
-
-
-def _tells(item: InputItem) -> bool:
-    return item.type != "reasoning"  # made for the provider that sent it
 
 
 def _item(item: InputItem) -> Item:

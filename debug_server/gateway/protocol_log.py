@@ -1,4 +1,4 @@
-"""Notes each message to and from the worker in a file: direction, method, id and size, never its content."""
+"""Logs each message to and from the worker in a file: direction, method, id and size, never its content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class ProtocolLog:
-    """Appends lines of JSON; a file that cannot be written is told once and given up."""
+    """Appends lines of JSON; a file that cannot be written is reported once and not used again."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -21,8 +21,8 @@ class ProtocolLog:
         self._broken = False
 
     def note(self, direction: str, message: Mapping[str, Any], size: int) -> None:
-        """One message."""
-        if self._broken or self._file.closed:  # the worker's last words come after the gateway's
+        """Log one message."""
+        if self._broken or self._file.closed:  # the worker ends after the gateway
             return
         kind = "answer"
         if "method" in message:

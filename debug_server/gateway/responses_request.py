@@ -1,4 +1,4 @@
-"""The body of ``POST /v1/responses``: what is understood of it; other fields are left alone."""
+"""The body of ``POST /v1/responses``: the fields that the gateway uses; others are ignored."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from debug_server.gateway.chat_request import Effort, check_choice, impossible
+from debug_server.gateway.chat_request import Effort, check_choice, unsupported
 
-_NOT_KEPT = "answers are not kept here: send the conversation in input"
+_NOT_STORED = "answers are not stored: send the conversation in input"
 
 
 class _Known(BaseModel):
@@ -25,7 +25,7 @@ class InputPart(_Known):
 
 
 class InputItem(_Known):
-    """One item of ``input``: a message, a call that was made, or what it gave."""
+    """One item of ``input``: a message, a function call or its output."""
 
     type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
     role: Literal["system", "developer", "user", "assistant"] | None = None
@@ -47,8 +47,8 @@ class InputItem(_Known):
         return self
 
     @property
-    def says_something(self) -> bool:
-        """Whether there is anything to answer in it."""
+    def has_content(self) -> bool:
+        """Whether it has content to answer, besides instructions."""
         if self.type != "message":
             return self.type != "reasoning"
         if self.role in ("system", "developer") or self.content is None:
@@ -103,23 +103,23 @@ class ResponsesRequest(_Known):
     text: TextOptions | None = None
     reasoning: ReasoningOptions | None = None
     metadata: dict[str, str] | None = None
-    previous_response_id: Annotated[Any, impossible(_NOT_KEPT)] = None
-    conversation: Annotated[Any, impossible(_NOT_KEPT)] = None
-    prompt: Annotated[Any, impossible("no templates are kept here: send the text in input")] = None
-    background: Annotated[Any, impossible("an answer belongs to its request: use stream for a long one")] = None
-    top_logprobs: Annotated[Any, impossible("the worker tells no probabilities")] = None
+    previous_response_id: Annotated[Any, unsupported(_NOT_STORED)] = None
+    conversation: Annotated[Any, unsupported(_NOT_STORED)] = None
+    prompt: Annotated[Any, unsupported("templates are not stored: send the text in input")] = None
+    background: Annotated[Any, unsupported("an answer belongs to its request: use stream for a long one")] = None
+    top_logprobs: Annotated[Any, unsupported("the worker gives no probabilities")] = None
 
     @field_validator("input")
     @classmethod
-    def _something_said(cls, given: str | list[InputItem]) -> str | list[InputItem]:
-        said = given if isinstance(given, str) else any(item.says_something for item in given)
-        if not said:
-            raise ValueError("must not be empty: it holds nothing to answer")
+    def _check_content(cls, given: str | list[InputItem]) -> str | list[InputItem]:
+        answerable = given if isinstance(given, str) else any(item.has_content for item in given)
+        if not answerable:
+            raise ValueError("must contain a message with content")
         return given
 
     @field_validator("tool_choice")
     @classmethod
-    def _possible_choice(cls, choice: Any, info: ValidationInfo) -> Any:
-        if "tools" in info.data:  # otherwise they are what is wrong
+    def _check_tool_choice(cls, choice: Any, info: ValidationInfo) -> Any:
+        if "tools" in info.data:  # otherwise tools is invalid
             check_choice(choice, [tool.name for tool in info.data["tools"] or ()])
         return choice

@@ -1,4 +1,4 @@
-"""The gateway's paths, and what every request to them passes: CORS, refusals, counting."""
+"""The gateway's paths; each request gets CORS headers, errors in the API's form, a log record and metrics."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from debug_server.config.gateway import GatewayConfig
-from debug_server.gateway.access import bearer
+from debug_server.gateway.access import bearer_token
+from debug_server.gateway.api_errors import ApiError, api_error_for
 from debug_server.gateway.endpoints import Endpoints, Handler
 from debug_server.gateway.exchange import Exchange
-from debug_server.gateway.observation import Observed
-from debug_server.gateway.refusals import Refusal, refusal_for
+from debug_server.gateway.request_record import RequestRecord
 from debug_server.ports import Telemetry
 from debug_server.service.locality import is_loopback
 
@@ -25,7 +25,7 @@ _CORS_HEADERS = (
 )
 
 
-class Served:
+class GatewayRoute:
     """One path as an ASGI application."""
 
     def __init__(
@@ -45,28 +45,28 @@ class Served:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        notes = scope.get("debug_server.notes")  # of the gate around all parts
-        observed = Observed(
+        notes = scope.get("debug_server.notes")  # from the middleware around all parts
+        record = RequestRecord(
             self._telemetry,
             route=self._path,
             method=scope["method"],
             request_id=notes.request_id if notes is not None else "",
         )
-        exchange = Exchange(scope, receive, send, observed)
+        exchange = Exchange(scope, receive, send, record)
         exchange.headers = self._cors(exchange)
         try:
             await self._serve(exchange)
-        except Exception as error:  # noqa: BLE001 - the boundary: whatever happened becomes one refusal
-            refusal = refusal_for(error)
-            observed.failed(refusal, error)
-            observed.status = refusal.kind.status
-            if refusal.code != "request_aborted":
-                await exchange.answer(refusal.response())
-        except asyncio.CancelledError:  # the server is cut off, and the client with it
-            observed.code, observed.status = "request_aborted", 499
+        except Exception as error:  # noqa: BLE001 - the boundary: every exception becomes one API error
+            api_error = api_error_for(error)
+            record.failed(api_error, error)
+            record.status = api_error.kind.status
+            if api_error.code != "request_aborted":
+                await exchange.answer(api_error.response())
+        except asyncio.CancelledError:  # the server stops and cuts off the client
+            record.code, record.status = "request_aborted", 499
             raise
         finally:
-            observed.ended(self._worker_state())
+            record.ended(self._worker_state())
 
     async def _serve(self, exchange: Exchange) -> None:
         method = exchange.request.method
@@ -75,21 +75,21 @@ class Served:
         elif (handler := self._handlers.get(method) or self._handlers.get("*")) is not None:
             await handler(exchange)
         else:
-            raise Refusal("method_not_allowed", f"{method} is not possible on {self._path!r}")
+            raise ApiError("method_not_allowed", f"{method} is not supported on {self._path!r}")
 
     def _cors(self, exchange: Exchange) -> dict[str, str]:
-        """Which answers a page of another origin may read.
+        """The CORS headers: which answers a page of another origin may read.
 
-        Without a key those only that were asked for with a token, by a page of this machine: the others are the
-        user's, whoever serves the page.
+        Without a key only answers to requests with a token, from a page of this machine: other answers belong to the
+        server's own user, and any page could ask for them.
         """
         request = exchange.request
         origin = request.headers.get("origin")
         if not self._config.access.cors or origin is None:
             return {}
-        by_token = request.method == "OPTIONS" or bearer(request) is not None
-        of_here = is_loopback(origin.partition("://")[2].rsplit(":", 1)[0])
-        if self._config.access.api_key is None and not (by_token and of_here):
+        by_token = request.method == "OPTIONS" or bearer_token(request) is not None
+        is_local = is_loopback(origin.partition("://")[2].rsplit(":", 1)[0])
+        if self._config.access.api_key is None and not (by_token and is_local):
             return {}
         return {
             "Access-Control-Allow-Origin": origin,
@@ -123,6 +123,6 @@ def v1_routes(
     made: list[BaseRoute] = []
     for path, handlers in table.items():
         label = path.partition("{")[0] + "*" if "{" in path else path
-        served = Served(label, handlers, config=config, telemetry=telemetry, worker_state=worker_state)
-        made.append(Route(path, served))
+        route = GatewayRoute(label, handlers, config=config, telemetry=telemetry, worker_state=worker_state)
+        made.append(Route(path, route))
     return made

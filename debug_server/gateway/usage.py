@@ -1,4 +1,4 @@
-"""What each request used: kept for ``/v1/usage``, and in a file where one is named."""
+"""The tokens of each request: kept for ``/v1/usage`` and, if configured, in a file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from debug_server.gateway.refusals import Refusal
-from debug_server.workers.turns import TokenUsage
+from debug_server.gateway.api_errors import ApiError
+from debug_server.workers import TokenUsage
 
-MOST = 10_000
+MAX_ENTRIES = 10_000
 _GROUPS = {"hour": 3600, "day": 86_400}
 _LOG = logging.getLogger(__name__)
 
@@ -36,15 +36,15 @@ class Used:
 
 
 class UsageLog:
-    """The last requests, newest last."""
+    """The tokens of the last requests, newest last."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._writer = ThreadPoolExecutor(1, "ds-usage") if path is not None else None
-        self._entries: deque[Used] = deque(_read(path) if path is not None else (), MOST)
+        self._entries: deque[Used] = deque(_read(path) if path is not None else (), MAX_ENTRIES)
 
     def add(self, *, req_id: str, route: str, model: str, usage: TokenUsage) -> None:
-        """Note a request."""
+        """Add a request."""
         used = Used(
             ts=time.time(),
             req_id=req_id,
@@ -68,15 +68,15 @@ class UsageLog:
             _LOG.warning("usage_not_written", extra={"component": "usage", "error": error.strerror})
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write the entries that are not in the file yet."""
         if self._writer is not None:
             self._writer.shutdown()
 
     def raw(self, query: Mapping[str, str]) -> dict[str, Any]:
         """The last ``limit`` requests, for ``/v1/usage/raw``."""
         limit = _whole(query, "limit", 200)
-        if not 1 <= limit <= MOST:
-            raise Refusal("invalid_request_error", f"limit: must be 1 to {MOST}, not {limit}", param="limit")
+        if not 1 <= limit <= MAX_ENTRIES:
+            raise ApiError("invalid_request_error", f"limit: must be 1 to {MAX_ENTRIES}, not {limit}", param="limit")
         entries = list(self._entries)[-limit:]
         return {"object": "list", "count": len(entries), "data": [asdict(item) for item in entries]}
 
@@ -85,7 +85,7 @@ class UsageLog:
         start, end = _moment(query, "start", 0.0), _moment(query, "end", float("inf"))
         group = query.get("group")
         if group is not None and group not in _GROUPS:
-            raise Refusal("invalid_request_error", f"group: must be hour or day, not {group!r}", param="group")
+            raise ApiError("invalid_request_error", f"group: must be hour or day, not {group!r}", param="group")
         chosen = [item for item in self._entries if start <= item.ts < end]
         found: dict[str, Any] = {"object": "usage", "group": group, "total": _sum(chosen)}
         if group is not None:
@@ -114,7 +114,7 @@ def _sum(entries: list[Used]) -> dict[str, int]:
 def _whole(query: Mapping[str, str], name: str, default: int) -> int:
     text = query.get(name, str(default))
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise Refusal("invalid_request_error", f"{name}: must be a whole number, not {text[:80]!r}", param=name)
+        raise ApiError("invalid_request_error", f"{name}: must be a whole number, not {text[:80]!r}", param=name)
     return int(text)
 
 
@@ -126,7 +126,7 @@ def _moment(query: Mapping[str, str], name: str, default: float) -> float:
         return float(text) if text.replace(".", "", 1).isdigit() else _utc(datetime.fromisoformat(text)).timestamp()
     except (ValueError, OverflowError) as error:
         message = f"{name}: must be seconds since 1970 or an ISO time, not {text[:80]!r}"
-        raise Refusal("invalid_request_error", message, param=name) from error
+        raise ApiError("invalid_request_error", message, param=name) from error
 
 
 def _utc(moment: datetime) -> datetime:
@@ -134,11 +134,11 @@ def _utc(moment: datetime) -> datetime:
 
 
 def _read(path: Path) -> list[Used]:
-    """What an earlier server noted; a torn last line is left out."""
+    """The entries of earlier servers; an incomplete last line is ignored."""
     found = []
     if path.is_file():
         with path.open(encoding="utf-8", errors="replace") as file:
-            for line in deque(file, MOST):
+            for line in deque(file, MAX_ENTRIES):
                 try:
                     found.append(Used(**json.loads(line)))
                 except (ValueError, TypeError):

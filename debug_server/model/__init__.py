@@ -9,7 +9,14 @@ from debug_server.model.lists import check_argv, check_list
 from debug_server.model.log_chunk import LogChunk
 from debug_server.model.names import check_name, without_credentials
 from debug_server.model.new_command import NewCommand
-from debug_server.model.plans import BranchTreePlan, CommandPlan, EnvironmentPlan, SessionPlan, WorkerMark
+from debug_server.model.plans import (
+    UNCOMMITTED_PATCH,
+    BranchTreePlan,
+    CommandPlan,
+    EnvironmentPlan,
+    SessionPlan,
+    WorkerMark,
+)
 from debug_server.model.queued_run import QueuedRun
 from debug_server.model.records import (
     Artifact,
@@ -20,6 +27,7 @@ from debug_server.model.records import (
     Event,
     NewEvent,
     Notice,
+    Outgoing,
     Repository,
     Schedule,
     Session,
@@ -31,6 +39,7 @@ from debug_server.model.records import (
 
 __all__ = [
     "LIMITS",
+    "UNCOMMITTED_PATCH",
     "Artifact",
     "ArtifactKind",
     "BranchTreePlan",
@@ -52,6 +61,7 @@ __all__ = [
     "NewCommand",
     "NewEvent",
     "Notice",
+    "Outgoing",
     "QueuedRun",
     "Repository",
     "Schedule",

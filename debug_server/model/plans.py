@@ -13,6 +13,7 @@ from typing import Any, Self
 from debug_server.errors import StoreUnavailableError
 
 VERSION = 1
+UNCOMMITTED_PATCH = "uncommitted.patch"  # artifact of a closed session: what its branch tree had not committed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -203,3 +203,16 @@ class DueTime:
     moment: datetime  # the last of the times that were missed stands for them all
     since: datetime  # when the row said that it was due; whoever finds another value there comes too late
     next_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A message that must leave the server, kept until it is delivered or given up."""
+
+    id: int
+    topic: str
+    lane: int  # messages of one lane are sent in order
+    data: dict[str, Any] = field(default_factory=dict)
+    attempts: int
+    due_at: datetime
+    created_at: datetime

@@ -6,14 +6,16 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
 from debug_server import messages as m
 from debug_server.errors import NotFoundError
+from debug_server.messages import ADMIN
 from debug_server.model import Command
 from debug_server.runner.log_reader import LogCursor, LogReader, LogSegment
 from debug_server.runner.log_watch import watch_log
@@ -29,7 +31,39 @@ _AT_A_TURN = 16  # pieces: a read may have 256 of a log that was written in smal
 _SHARED = 32  # pieces that are kept for others who follow the same log
 _ROW_SECONDS = 10.0
 _MERGE_SECONDS = 0.25  # small writes that were made within this time travel together to whoever was not there for each
+_ENDS_WINDOW = 1 << 20  # bytes before its end that a log is searched for the ends of its two streams
 _LOOK_AGAIN_SECONDS = 5.0  # a wake-up is lost only where a filesystem gives no notices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEnds:
+    """The ends of a log's two streams as text, and the sizes of the whole streams."""
+
+    stdout: str | None = None  # None: there is no log
+    stderr: str | None = None
+    stdout_bytes: int | None = None  # None: not known before the command ends
+    stderr_bytes: int | None = None
+    stdout_truncated: bool = False
+    stderr_truncated: bool = False
+
+
+class OpenLog:
+    """A command's log, read on from an offset; never waits: ``changed`` is set when there may be more."""
+
+    def __init__(self, command_id: int, path: str, offset: int, changed: Callable[[], object]) -> None:
+        self._command_id = command_id
+        self._cursor = LogCursor(path, offset)
+        self._watch = or_exhausted(watch_log, path)
+        self._watch.set_callback(changed)
+
+    def read(self, limit: int) -> list[m.LogPiece]:
+        """Up to ``limit`` bytes; empty when there is nothing new."""
+        return [_piece(self._command_id, segment) for segment in self._cursor.read(limit)]
+
+    def close(self) -> None:
+        """Close its files."""
+        self._watch.close()
+        self._cursor.close()
 
 
 class LogVerbs(Verbs):
@@ -112,6 +146,15 @@ class LogVerbs(Verbs):
                     return command
                 await woken.wait()
 
+    def open(self, caller: Caller, command: Command, offset: int, changed: asyncio.Event) -> OpenLog:
+        """The log of a command that has one, for a part that reads it while the command writes; close it."""
+        caller.require((ADMIN,))
+        return OpenLog(command.id, command.log_path or "", offset, self._shared.turns.waker(changed))
+
+    async def ends(self, command: Command, limit: int) -> StreamEnds:
+        """The last ``limit`` bytes of stdout and of stderr, for the server's own parts."""
+        return await self._call(_stream_ends, command, limit)
+
     async def pieces(self, caller: Caller, command_id: int, start: int, end: int) -> AsyncGenerator[m.LogPiece, None]:
         """A command's log from one offset to another, or to where it ends now."""
         while start < end:
@@ -141,6 +184,46 @@ def _page(command: Command, request: m.ReadLog) -> m.LogPage:
         following = segments[-1].end if segments else request.offset
         ended = reader.ended() and following >= reader.size()
     return m.LogPage(pieces=[_piece(command.id, item) for item in segments], next_offset=following, ended=ended)
+
+
+def _stream_ends(command: Command, limit: int) -> StreamEnds:
+    if command.log_path is None:
+        return StreamEnds()
+    try:
+        reader = LogReader(command.log_path)
+    except (NotFoundError, OSError):
+        return StreamEnds()
+    with reader:
+        start = max(0, reader.size() - _ENDS_WINDOW)
+        found = {"stdout": bytearray(), "stderr": bytearray(), "system": bytearray()}
+        for segment in reader.segments(start):
+            found[segment.stream] += segment.data
+    record, whole = command.exit, start == 0
+    sizes = {
+        "stdout": record.stdout_bytes if record is not None else len(found["stdout"]) if whole else None,
+        "stderr": record.stderr_bytes if record is not None else len(found["stderr"]) if whole else None,
+    }
+    return StreamEnds(
+        stdout=_text_end(found["stdout"], limit),
+        stderr=_text_end(found["stderr"], limit),
+        stdout_bytes=sizes["stdout"],
+        stderr_bytes=sizes["stderr"],
+        stdout_truncated=_is_truncated(sizes["stdout"], len(found["stdout"]), limit, whole=whole),
+        stderr_truncated=_is_truncated(sizes["stderr"], len(found["stderr"]), limit, whole=whole),
+    )
+
+
+def _is_truncated(size: int | None, found: int, limit: int, *, whole: bool) -> bool:
+    if whole and size is not None and size <= limit:
+        return False  # also where a masked secret made the log longer than the stream
+    return size != min(limit, found)
+
+
+def _text_end(data: bytearray, limit: int) -> str:
+    end = bytes(data[-limit:])
+    if len(end) < len(data):
+        end = end.lstrip(bytes(range(0x80, 0xC0)))  # the rest of a character that was cut
+    return end.decode("utf-8", "replace")
 
 
 @lru_cache(_SHARED)  # everybody who follows a log at the same place is given the same segments

@@ -7,10 +7,9 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from debug_server.model import Event
+from debug_server.model import Event, Outgoing
 from debug_server.service.verbs import Verbs
 from debug_server.service.wakeups import ANYTHING
-from debug_server.store.outbox import Outgoing
 
 _GATHER_SECONDS = 0.02  # a look at the store for every single event would cost more than what most of them tell of
 

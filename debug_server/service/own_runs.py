@@ -6,9 +6,10 @@ Host tasks are such runs. One is over when its session is closed: its tree is em
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from debug_server.config.cron import Rule
 from debug_server.engine.schedules import Planned
 from debug_server.errors import NotFoundError
 from debug_server.messages import ADMIN
@@ -101,7 +102,12 @@ class OwnRunVerbs(Verbs):
         await self._call(self._engine.cancel, run.command.id, message)
         return await self.over(run, _CANCEL_SECONDS)
 
-    def declare_schedules(self, caller: Caller, group: str, planned: Mapping[str, Planned]) -> None:
-        """The schedules of a part, by names that begin with ``group``."""
+    def declare_schedules(
+        self, caller: Caller, group: str, rules: Mapping[str, Rule], act: Callable[[DueTime], None]
+    ) -> None:
+        """Replace the schedules of a part: rules by names that begin with ``group``; ``act`` is called when one is due.
+
+        ``act`` runs in the scheduler's thread and hands the time to ``add``, which takes it.
+        """
         caller.require((ADMIN,))
-        self._engine.schedules.declare(group, planned)
+        self._engine.schedules.declare(group, {name: Planned(rule=rule, act=act) for name, rule in rules.items()})

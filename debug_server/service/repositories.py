@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from debug_server import messages as m
@@ -12,6 +13,7 @@ from debug_server.service import views
 from debug_server.service.caller import Caller
 from debug_server.service.verbs import Verbs
 from debug_server.worktrees.mirror import check_remote_url, default_branch
+from debug_server.worktrees.new_repository import make_repository
 from debug_server.worktrees.opening import check_repository_settings
 
 _ASK_SECONDS = 20.0  # for a remote's default branch: whoever registers it waits
@@ -73,6 +75,15 @@ class RepositoryVerbs(Verbs):
         rows = await self._call(self._store.repositories.page, after=request.after, limit=request.limit + 1)
         rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.RepositoryList(items=[views.repository(row) for row in rows], next_after=following)
+
+    def check_folder(self, folder: Path) -> None:
+        """InvalidInputError for another user's folder, unless an operator trusts it. Blocks for a moment."""
+        self._sessions.trust.check_folder(folder)
+
+    def create_directory(self, caller: Caller, directory: Path, *, branch: str, files: Mapping[str, str]) -> bool:
+        """Make a repository with one commit in a directory that does not exist; False if it does. Blocks: runs git."""
+        caller.require((ADMIN,))
+        return make_repository(directory, branch=branch, files=files)
 
     async def register_directory(self, caller: Caller, directory: Path, name: str) -> int:
         """The number of the repository in a directory of this machine, registered if it is new."""

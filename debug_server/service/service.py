@@ -16,6 +16,7 @@ from debug_server.runner.ownership import is_alive
 from debug_server.runner.settings import RunnerPaths
 from debug_server.service import audit
 from debug_server.service.artifacts import ArtifactVerbs
+from debug_server.service.branch_trees import BranchTreeVerbs
 from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs
 from debug_server.service.events import EventVerbs
@@ -37,7 +38,6 @@ from debug_server.service.verbs import Shared
 from debug_server.service.workers import WorkerVerbs
 from debug_server.store import MetadataStore
 from debug_server.workers.workers import Workers
-from debug_server.worktrees.foreign import Trust
 
 _KEYED = frozenset({"open_session", "submit_command", "start_run"})  # the store knows what they made by their key
 
@@ -62,7 +62,6 @@ class Service:
         self._keyed = KeyedReplies(
             store, call=shared.bridge.call, owner=lambda: engine.owner, is_alive=partial(is_alive, paths.owners_dir)
         )
-        self.trust: Trust = sessions.trust  # whose repositories on this machine may be used
         self.audience = shared.audience
         self.own_user = OwnUser(shared.bridge.call_peers)
         self.grpc_address: tuple[str, int] | None = None  # host and port of the server around it, once it listens
@@ -80,6 +79,7 @@ class Service:
         self.workers = WorkerVerbs(workers)
         self.health = HealthVerbs(shared)
         self.own_runs = OwnRunVerbs(shared)
+        self.branch_trees = BranchTreeVerbs(shared)
         self.outbox = OutboxVerbs(shared)
         self.queue = QueueVerbs(shared)
 

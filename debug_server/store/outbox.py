@@ -10,10 +10,10 @@ The cursor moves in the commit that adds the messages: a crash loses none and ad
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from debug_server.model import Outgoing
 from debug_server.store.connection import Row
 from debug_server.store.encoding import epoch, mapping_from, mapping_text, moment
 from debug_server.store.table import Table
@@ -25,19 +25,6 @@ _HEADS = (
 )
 _INSERT = "INSERT INTO outbox (topic, lane, data, due_at, created_at) VALUES (?, ?, ?, ?, ?)"
 _MOVE = "INSERT INTO cursors (name, seq) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET seq = excluded.seq"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
-    """One message."""
-
-    id: int
-    topic: str
-    lane: int  # messages of one lane leave in their order
-    data: dict[str, Any] = field(default_factory=dict)
-    attempts: int
-    due_at: datetime
-    created_at: datetime
 
 
 class Outbox(Table):

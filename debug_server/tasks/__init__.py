@@ -1,7 +1,7 @@
-"""Host tasks: agent work that an orchestrator submits, watches and cancels; each is a command of the engine.
+"""Host tasks: agent work that an orchestrator submits, watches and cancels; each is a command in its own session.
 
-Imported by surfaces and ``app`` level; imports ``service`` and below. A task has no queue, process or table of its own:
-its state is that of its command and its session, seen through the words of its users.
+Imported by surfaces and ``parts``; imports ``service``, ``config`` and ``model``. It has no queue, process or table of
+its own: a task's state is that of its command and its session, in the words of its users.
 """
 
 from debug_server.tasks.models import RunnerSandbox, RunnerSubmit, RunnerTask, RunnerWorkspace, TaskList

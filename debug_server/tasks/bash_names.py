@@ -1,4 +1,4 @@
-"""The names that mean something to bash itself: its builtins, its reserved words, its variables."""
+"""The names that bash reserves: builtins, keywords, variables."""
 
 from __future__ import annotations
 

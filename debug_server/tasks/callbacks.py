@@ -1,10 +1,10 @@
-"""Tells whoever asked for it how a task goes: on its start and at its end, in this order, at least once.
+"""Sends the status of a task to its callback URL: when it starts and when it ends, in order, at least once.
 
-    event --collector--> outbox --sender (one at a time for each task)--> the receiver's 2xx --> removed
+    event --collector--> outbox --sender (one message of a task at a time)--> 2xx from the receiver --> removed
                            ^            |
-                           +--backoff---+   given up after a day, or soon where the receiver refuses
+                           +--backoff---+   given up after a day, or sooner if the receiver refuses
 
-Both loops begin where they were when the server was killed.
+After a crash both loops continue where they stopped.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
-from debug_server.model import Event
+from debug_server.model import Event, Outgoing
 from debug_server.service import Service
-from debug_server.store.outbox import Outgoing
 from debug_server.tasks.models import RunnerTask, TaskStatus
 from debug_server.tasks.targets import Target
 from debug_server.tasks.tasks import CALLBACK, CALLBACK_TOKEN, Tasks
@@ -39,11 +38,11 @@ _STARTED = "command.started"
 _ENDED = ("session.completed", "session.failed", "session.cancelled")
 _PAGE = 1000
 _TIMEOUT = 5.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
-_AT_ONCE = 16
+_FIRST_RETRY, _LAST_RETRY = 0.5, 60.0
+_MAX_SENDING = 16
 _GIVE_UP = timedelta(hours=24)
-_REFUSED_ATTEMPTS = 3  # of a receiver that says that the message itself is wrong
-_PATIENT = (408, 425, 429)
+_REFUSED_ATTEMPTS = 3  # by a receiver that answers 4xx
+_RETRYABLE = (408, 425, 429)
 _LOOK_AGAIN = 5.0
 _BODY = (
     *("status", "message", "started_at", "finished_at", "exit_code", "stdout", "stderr", "container_id"),
@@ -63,7 +62,7 @@ class Callbacks:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
-        """Collect and send for as long as the block runs."""
+        """Collect and send while the block runs."""
         await self._service.outbox.begin(TOPIC)
         loops = [asyncio.create_task(self._collect()), asyncio.create_task(self._send())]
         try:
@@ -78,7 +77,7 @@ class Callbacks:
     # -- the collector ----------------------------------------------------------------------------------------------
 
     async def _collect(self) -> None:
-        passed = 0  # events behind the stored cursor that had nothing to tell; a successor looks at them again
+        passed = 0  # events after the stored cursor that made no message; another server would read them again
         async for page in self._service.outbox.pages(TOPIC, _PAGE):
             messages = [found for event in page if (found := await self._message(event)) is not None]
             passed += len(page)
@@ -104,15 +103,15 @@ class Callbacks:
         while True:
             self._changed.clear()
             pause = _LOOK_AGAIN
-            busy = set(self._sending)  # before reading: one that is delivered meanwhile would be read as if it were not
+            busy = set(self._sending)  # before the read, which may still see a message that is delivered meanwhile
             try:
                 heads = await self._service.outbox.heads(TOPIC)
-            except DebugServerError as error:  # the store is away for a moment
+            except DebugServerError as error:  # the store is unavailable
                 _LOG.warning("callbacks_not_read", extra={"error": str(error)})
                 heads = []
             now = datetime.now(UTC)
             for message in heads:
-                if message.lane in busy or len(self._sending) >= _AT_ONCE:
+                if message.lane in busy or len(self._sending) >= _MAX_SENDING:
                     continue
                 if message.due_at > now:
                     pause = min(pause, (message.due_at - now).total_seconds())
@@ -134,28 +133,28 @@ class Callbacks:
         return forget
 
     async def _deliver(self, message: Outgoing) -> None:
-        """One attempt."""
+        """Try once to deliver a message."""
         fields: dict[str, Any] = {"session_id": message.lane, "attempt": message.attempts + 1}
         try:
             status = await self._post(message)
-        except InvalidInputError as error:  # its target is not allowed
+        except InvalidInputError as error:  # the target is not allowed
             _LOG.warning("callback_refused", extra={**fields, "error": str(error)})
             await self._service.outbox.done(message)
             return
-        except Exception as error:  # noqa: BLE001 - one message that cannot be sent must wait like any other
-            said, hopeless = str(error) or type(error).__name__, False
+        except Exception as error:  # noqa: BLE001 - whatever fails, the message is tried again
+            reason, permanent = str(error) or type(error).__name__, False
         else:
             if 200 <= status < 300:
                 await self._service.outbox.done(message)
                 return
-            said = f"the receiver answered {status}"
-            hopeless = 400 <= status < 500 and status not in _PATIENT and message.attempts + 1 >= _REFUSED_ATTEMPTS
-        if hopeless or datetime.now(UTC) - message.created_at > _GIVE_UP:
-            _LOG.warning("callback_given_up", extra={**fields, "error": said})
+            reason = f"the receiver answered {status}"
+            permanent = 400 <= status < 500 and status not in _RETRYABLE and message.attempts + 1 >= _REFUSED_ATTEMPTS
+        if permanent or datetime.now(UTC) - message.created_at > _GIVE_UP:
+            _LOG.warning("callback_given_up", extra={**fields, "error": reason})
             await self._service.outbox.done(message)
             return
-        _LOG.info("callback_postponed", extra={**fields, "error": said})
-        pause = min(_FIRST_PAUSE * 2.0 ** min(message.attempts, 30), _LONGEST_PAUSE) * random.uniform(0.75, 1.25)
+        _LOG.info("callback_postponed", extra={**fields, "error": reason})
+        pause = min(_FIRST_RETRY * 2.0 ** min(message.attempts, 30), _LAST_RETRY) * random.uniform(0.75, 1.25)
         await self._service.outbox.postpone(message, datetime.now(UTC) + timedelta(seconds=pause))
 
     async def _post(self, message: Outgoing) -> int:
@@ -165,7 +164,7 @@ class Callbacks:
         body = json.dumps(_body(task, running=message.data["status"] == "running"), ensure_ascii=False).encode()
         token = (await self._service.sessions.secrets_of(session_id)).get(CALLBACK_TOKEN)
         headers = {"Content-Type": "application/json", "X-Runner-Delivery": f"{session_id}-{message.data['seq']}"}
-        # On behalf of whoever named the target: a server of this user must not take it for the user's own request.
+        # A server of this user must not take the request for the user's own.
         headers["Via"] = "1.1 debug-server"
         if token is not None:
             headers |= signed(token, body)
@@ -173,18 +172,18 @@ class Callbacks:
             return await _send_to(self._http(), await self._tasks.targets.resolve(asked[CALLBACK]), body, headers)
 
     def _http(self) -> httpx.AsyncClient:
-        """One for all, made for the first: it loads a tenth of a second of modules and this machine's certificates."""
+        """The HTTP client, made for the first message: importing httpx takes a tenth of a second."""
         if self._client is None:
             import httpx
 
-            # A connection for each: one that is known by its address alone may have proved another name.
+            # No connection is reused: it is known by its address, and may have proved another host name.
             alone = httpx.Limits(max_keepalive_connections=0)
             self._client = httpx.AsyncClient(timeout=_TIMEOUT, trust_env=False, follow_redirects=False, limits=alone)
         return self._client
 
 
 def signed(token: str, body: bytes) -> dict[str, str]:
-    """The token, and the proof that whoever has it sent this body at this time."""
+    """Headers with the token and a signature of time and body."""
     moment = str(int(time.time()))
     digest = hmac.new(token.encode(), moment.encode() + b"." + body, hashlib.sha256).hexdigest()
     return {"X-Runner-Token": token, "X-Runner-Timestamp": moment, "X-Runner-Signature": f"sha256={digest}"}
@@ -200,7 +199,7 @@ def _body(task: RunnerTask, *, running: bool) -> dict[str, Any]:
 
 
 async def _send_to(client: httpx.AsyncClient, target: Target, body: bytes, headers: dict[str, str]) -> int:
-    """By address: a second look-up of the name could give another one."""
+    """Send to the checked address: a second look-up of the name could give another one."""
     default = {"http": 80, "https": 443}[target.scheme]
     name = f"[{target.host}]" if ":" in target.host else target.host
     address = f"[{target.address}]" if target.address.version == 6 else str(target.address)
@@ -208,6 +207,6 @@ async def _send_to(client: httpx.AsyncClient, target: Target, body: bytes, heade
     url = f"{target.scheme}://{address}:{target.port}{target.path}"
     request = client.build_request("POST", url, content=body, headers={**headers, "Host": host})
     request.extensions["sni_hostname"] = target.host
-    response = await client.send(request, stream=True)  # what it says beside its status is of no interest
+    response = await client.send(request, stream=True)  # only the status matters
     await response.aclose()
     return response.status_code

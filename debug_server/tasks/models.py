@@ -1,4 +1,4 @@
-"""What the users of host tasks send and get, field by field."""
+"""Requests and replies of host tasks."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _HOST = re.compile(rb"[A-Za-z0-9._:%~-]+")
 
 
 class TaskStatus(StrEnum):
-    """Where a task stands."""
+    """The status of a task."""
 
     QUEUED = "queued"
-    RUNNING = "running"  # from its start until its tree is empty and its places are tidy
+    RUNNING = "running"  # from its start until its processes have ended and its workspace is cleaned up
     SUCCESS = "success"
     FAILED = "failed"
     CANCELED = "canceled"
@@ -33,25 +33,25 @@ class TaskStatus(StrEnum):
 class ExecutionMode(StrEnum):
     """Where a task runs."""
 
-    NO_WORKSPACE = "no-workspace"  # in an empty folder of its own
-    SHARED_WORKSPACE = "shared-workspace"  # in the project, with the paths it names for itself
-    ISOLATED_WORKTREE = "isolated-worktree"  # in a worktree on a branch of its own
+    NO_WORKSPACE = "no-workspace"  # in a new empty folder
+    SHARED_WORKSPACE = "shared-workspace"  # in the project, with exclusive use of the named paths
+    ISOLATED_WORKTREE = "isolated-worktree"  # in its own worktree, on a branch
     DOCKER_SANDBOX = "docker-sandbox"  # in a container
 
 
 def _clean(value: str) -> str:
     if "\0" in value:
-        raise ValueError("must not hold NUL characters, which no program can receive")
+        raise ValueError("must not contain NUL characters")
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise ValueError("must not hold half a character (a lone surrogate)") from error
+        raise ValueError("must not contain a lone surrogate") from error
     return value
 
 
 def _identifier(value: str) -> str:
     if _CONTROL.search(value) or value in (".", ".."):
-        raise ValueError("must be addressable in a URL: no slashes, no control characters, not '.' or '..'")
+        raise ValueError("must not contain slashes or control characters, and must not be '.' or '..'")
     return _clean(value)
 
 
@@ -59,7 +59,7 @@ def _absolute(value: str) -> str:
     if not value.startswith("/"):
         raise ValueError("must be an absolute path")
     if ".." in PurePosixPath(value).parts:
-        raise ValueError("must not hold '..'")
+        raise ValueError("must not contain '..'")
     return _clean(value)
 
 
@@ -72,25 +72,25 @@ def _url(value: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ValueError("must be an http or https URL with a host")
     if parts.username or parts.password:
-        raise ValueError("must not hold a user or a password: use status_callback_token")
+        raise ValueError("must not contain a user or a password: use status_callback_token")
     try:
         host = parts.hostname.encode("idna")
     except UnicodeError:
         host = b""
     if not _HOST.fullmatch(host):
-        raise ValueError("must have a host that can be looked up")
+        raise ValueError("must have a valid host name")
     return _clean(value)
 
 
 def _header(value: str) -> str:
     if not _HEADER.fullmatch(value):
-        raise ValueError("must be printable ASCII without blanks at its ends: it is sent as a header")
+        raise ValueError("must be printable ASCII without leading or trailing blanks: it is sent as a header")
     return value
 
 
 def _word(value: str) -> str:
     if value.startswith("-"):
-        raise ValueError("must not begin with '-', which would be read as an option")
+        raise ValueError("must not begin with '-', which would make it an option")
     return _clean(value)
 
 
@@ -110,7 +110,7 @@ def _mode(value: object) -> object:
 def _names(value: dict[str, str]) -> dict[str, str]:
     for name, text in value.items():
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise ValueError(f"{name[:40]!r} is no name of an environment variable")
+            raise ValueError(f"{name[:40]!r} is not a name of an environment variable")
         _clean(text)
     return value
 
@@ -169,7 +169,7 @@ class RunnerSubmit(Request):
 
 
 class RunnerTask(Reply):
-    """A task as it is now; from ``exit_reason`` on the fields are more than its first users know."""
+    """A task as it is now; the fields from ``exit_reason`` on are additions."""
 
     task_id: str
     run_id: str
@@ -183,27 +183,27 @@ class RunnerTask(Reply):
     started_at: datetime | None
     finished_at: datetime | None
     exit_code: int | None
-    stdout: str | None  # the last bytes of it
+    stdout: str | None  # its end
     stderr: str | None
     container_id: str | None
     worktree_cleanup_attempted: bool = False
     worktree_cleanup_succeeded: bool | None = None
     worktree_cleanup_message: str | None = None
     exit_reason: str | None = None
-    exit: dict[str, Any] | None = None  # the exit record: signal, times, memory, what proves the reason
-    stdout_bytes: int | None = None  # of the whole stream; None while it is long and still growing
+    exit: dict[str, Any] | None = None  # the exit record: signal, times, memory, evidence of the reason
+    stdout_bytes: int | None = None  # of the whole stream; None while it is long and growing
     stderr_bytes: int | None = None
     stdout_truncated: bool = False
     stderr_truncated: bool = False
     log_bytes: int = 0
-    log_url: str  # the whole of it
+    log_url: str  # the whole log
     command_id: int
     session_id: int
-    patch_artifact_id: int | None = None  # what was not committed in its worktree
+    patch_artifact_id: int | None = None  # uncommitted changes of its worktree
 
 
 class TaskList(Reply):
-    """Tasks, oldest first, without what they said."""
+    """Tasks, oldest first, without their output."""
 
     items: list[RunnerTask]
     next_after: int | None
@@ -216,12 +216,12 @@ class TaskId(Request):
 
 
 class TaskPage(Page):
-    """Part of the list."""
+    """A page of the list."""
 
     status: TaskStatus | None = None
 
 
 class WaitTask(TaskId):
-    """Wait for its end, up to a deadline."""
+    """Wait for a task to end, for a limited time."""
 
     timeout: Annotated[float, Field(gt=0, le=3600)] = 30.0

@@ -1,29 +1,34 @@
-"""Where a task runs and what it has for itself, by its mode; checked against the disk before it is queued."""
+"""Where a task runs and what it claims, by its mode; checked before it is queued."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from debug_server.errors import InvalidInputError
-from debug_server.model import BranchTreePlan, Claim, SessionPlan
+from debug_server.model import Claim, SessionPlan
+from debug_server.service.branch_trees import BranchTreeVerbs, ClaimedBranchTree
 from debug_server.tasks.models import ExecutionMode, RunnerSubmit, RunnerWorkspace
-from debug_server.worktrees import branches
-from debug_server.worktrees.branches import BranchTree
-from debug_server.worktrees.foreign import NOBODY_ELSE, Trust, common_dir
+
+_FIELDS = {
+    "repository": "workspace.project_root",
+    "path": "workspace.worktree_path",
+    "branch": "workspace.git_branch",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """What a task's session says of its directory, and what it claims."""
+class TaskPlace:
+    """The plan and the claims of a task's session."""
 
     plan: SessionPlan
-    claims: list[Claim] = field(default_factory=list)
+    claims: tuple[Claim, ...] = ()
 
 
 def check_mode(submit: RunnerSubmit) -> None:
-    """InvalidInputError naming the field that the task's mode needs."""
+    """InvalidInputError naming the missing field that the task's mode needs."""
     mode, workspace = submit.execution_mode, submit.workspace
     if mode is ExecutionMode.DOCKER_SANDBOX and submit.sandbox is None:
         raise _missing("sandbox", mode)
@@ -40,27 +45,46 @@ def check_mode(submit: RunnerSubmit) -> None:
             raise _missing(f"workspace.{name}", mode)
 
 
-def find_place(submit: RunnerSubmit, *, cleanup: bool, locks_dir: Path, trust: Trust = NOBODY_ELSE) -> Place:
-    """The task's place; ConflictError when its branch or its path is somebody else's. Looks at the disk, runs git."""
+async def find_place(submit: RunnerSubmit, branch_trees: BranchTreeVerbs, *, cleanup: bool) -> TaskPlace:
+    """Where the task runs; ConflictError while its branch or its worktree path is in use."""
     check_mode(submit)
     workspace = submit.workspace
-    locks = [] if workspace is None else [_lock(path) for path in workspace.lock_paths]
-    if submit.execution_mode is ExecutionMode.SHARED_WORKSPACE and workspace is not None:
-        return Place(plan=SessionPlan(directory=str(_root(workspace))), claims=locks)
-    if submit.execution_mode is ExecutionMode.ISOLATED_WORKTREE and workspace is not None:
-        tree = _tree(workspace, trust)
-        branches.check_free(tree, locks_dir=locks_dir)
-        plan = BranchTreePlan(repository=str(tree.repository), path=str(tree.path), branch=tree.branch, cleanup=cleanup)
-        return Place(plan=SessionPlan(branch_tree=plan), claims=[*_tree_claims(tree), *locks])
-    return Place(plan=SessionPlan(scratch=True), claims=locks)
+    if workspace is None:
+        return TaskPlace(plan=SessionPlan(scratch=True))
+    locks = await asyncio.to_thread(_locks, workspace)
+    match submit.execution_mode:
+        case ExecutionMode.SHARED_WORKSPACE:
+            root = await asyncio.to_thread(_project_root, workspace)
+            return TaskPlace(plan=SessionPlan(directory=str(root)), claims=locks)
+        case ExecutionMode.ISOLATED_WORKTREE:
+            tree = await _branch_tree(workspace, branch_trees, cleanup=cleanup)
+            return TaskPlace(plan=SessionPlan(branch_tree=tree.plan), claims=(*tree.claims, *locks))
+    return TaskPlace(plan=SessionPlan(scratch=True), claims=locks)
 
 
-def _lock(path: str) -> Claim:
-    # By its real name: two links to one directory are one lock. What does not exist yet has a name as well.
-    return Claim(resource=f"path:{os.path.realpath(path).rstrip('/')}", waits=True)
+async def _branch_tree(
+    workspace: RunnerWorkspace, branch_trees: BranchTreeVerbs, *, cleanup: bool
+) -> ClaimedBranchTree:
+    root = await asyncio.to_thread(_project_root, workspace)
+    path = await asyncio.to_thread(os.path.realpath, workspace.worktree_path or "")
+    try:
+        return await branch_trees.check(
+            repository=root, path=Path(path), branch=workspace.git_branch or "", cleanup=cleanup
+        )
+    except InvalidInputError as error:
+        if error.field not in _FIELDS:
+            raise
+        field = _FIELDS[error.field]
+        raise InvalidInputError(f"{field}: {error}", field=field) from error
 
 
-def _root(workspace: RunnerWorkspace) -> Path:
+def _locks(workspace: RunnerWorkspace) -> tuple[Claim, ...]:
+    # By real path: two links to one directory are one lock. A path that does not exist has a real path as well.
+    paths = (os.path.realpath(path).rstrip("/") for path in workspace.lock_paths)
+    return tuple(Claim(resource=f"path:{path}", waits=True) for path in paths)
+
+
+def _project_root(workspace: RunnerWorkspace) -> Path:
     root = Path(os.path.realpath(workspace.project_root))
     if not root.is_dir():
         raise InvalidInputError(
@@ -70,33 +94,5 @@ def _root(workspace: RunnerWorkspace) -> Path:
     return root
 
 
-def _tree(workspace: RunnerWorkspace, trust: Trust) -> BranchTree:
-    root = _root(workspace)
-    path = Path(os.path.realpath(workspace.worktree_path or ""))
-    try:
-        trust.check(root)
-        shared = common_dir(root)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"workspace.project_root: {error}", field="workspace.project_root") from error
-    if path == root or root.is_relative_to(path) or path.is_relative_to(shared):
-        raise InvalidInputError(
-            f"workspace.worktree_path: {path} is the project itself, or above it, or in its git directory",
-            field="workspace.worktree_path",
-        )
-    try:
-        branch = branches.branch_named(workspace.git_branch or "")
-    except InvalidInputError as error:
-        raise InvalidInputError(f"workspace.git_branch: {error}", field="workspace.git_branch") from error
-    return BranchTree(repository=root, path=path, branch=branch, trust=trust)
-
-
-def _tree_claims(tree: BranchTree) -> list[Claim]:
-    shared = common_dir(tree.repository)
-    return [
-        Claim(resource=f"branch {tree.branch} of {shared}", waits=False),
-        Claim(resource=f"worktree:{tree.path}", waits=False),
-    ]
-
-
-def _missing(field_: str, mode: ExecutionMode, what: str = "it") -> InvalidInputError:
-    return InvalidInputError(f"{field_}: is missing, and {mode.value} needs {what}", field=field_)
+def _missing(field: str, mode: ExecutionMode, what: str = "it") -> InvalidInputError:
+    return InvalidInputError(f"{field}: is missing, and {mode.value} needs {what}", field=field)

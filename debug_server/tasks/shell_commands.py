@@ -1,7 +1,7 @@
-"""Which words of a bash script may hold a task's value: arguments of commands that do not evaluate them.
+"""Finds the words of a bash script that may contain a task's value: arguments of commands that do not evaluate them.
 
-The grammar of commands, as far as it is understood. A word is approved when bash passes it on as it is: to a program,
-to one of a few builtins, as a file's name, to a variable whose every use is approved in turn. Everything else is not.
+A parser for a subset of bash's commands. A word is approved if bash passes it on unchanged: to a program, to one of a
+few builtins, as a file name, or to a variable all of whose uses are approved. Everything else is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REDIRECTION = re.compile(r"\d*(&>>|&>|<<<|<<-|<<|<>|>>|>\||>&|<&|<(?!\()|>(?!\(
 _HEREDOC = re.compile(r"[ \t]*((?:\\[^\n]|'[^'\n]*'|\"[^\"\n$`\\]*\"|[^ \t\n;&|<>()'\"\\$`])+)")
 _OUTPUT = frozenset({">", ">>", ">|", "&>", "&>>"})
 _TARGETS = _OUTPUT | {"<", "<>", "<<<"}
-_COUNTS = re.compile(r"%[-+ #0'*.\dhlLjzt]*n")  # printf's %n assigns to the variable that its argument names
+_COUNTS = re.compile(r"%[-+ #0'*.\dhlLjzt]*n")  # printf's %n assigns to the variable named by its argument
 _PREFIXES: Mapping[str, Collection[str]] = {"exec": ("-c", "-l"), "command": ("-p",), "builtin": ()}
 _CASE_ENDS = frozenset({";;", ";&", ";;&", "esac"})
 
@@ -33,7 +33,7 @@ class Redirection:
 
 
 class Script:
-    """A script that was read: ``reader.approved`` is what may hold a value."""
+    """A parsed script: ``reader.approved`` are the places that may contain a value."""
 
     def __init__(
         self, script: str, placeholders: Mapping[int, int], variables: Collection[str], functions: Collection[str]
@@ -41,19 +41,19 @@ class Script:
         self.reader = Reader(script, placeholders, variables)
         self.reader.commands = lambda until: self._list({until})
         self.comments: list[tuple[int, int]] = []
-        self.assigned: set[str] = set()  # variables that get a value
-        self.speaking: set[str] = set()  # functions that have a value in them
+        self.assigned: set[str] = set()  # variables that are assigned a value
+        self.value_functions: set[str] = set()  # functions that contain a value
         self.defined: set[str] = set()  # functions and aliases
-        self.trusted: set[str] = set()  # commands that are given a value
+        self.trusted: set[str] = set()  # commands that get a value
         self._functions = functions
         self._last = ""
-        self._name = ""  # of the last command that passes on what it is given
+        self._name = ""  # of the last command that passes on its arguments
         self._list({""})
 
     # Lists and pipelines
 
     def _list(self, until: Collection[str]) -> bool:
-        """Read commands up to one of the tokens, which ``_last`` then is; whether they hold a value."""
+        """Read commands up to one of the tokens, which becomes ``_last``; returns whether they contain a value."""
         holds = False
         while True:
             self._separators()
@@ -62,7 +62,7 @@ class Script:
                 self._last = token
                 self.reader.at += len(token)
                 if self.reader.heredocs and token == ")":
-                    raise NotUnderstood("a here-document that begins behind the parenthesis around it")
+                    raise NotUnderstood("a here-document that begins after the closing parenthesis")
                 return holds
             if not token and not self.reader.char():
                 raise NotUnderstood(f"{' or '.join(sorted(until))} is missing")
@@ -101,7 +101,7 @@ class Script:
                 continue
             held, passes_on = self._command()
             if fed and not passes_on:
-                raise Evaluated("a pipe leads the value into commands of the shell: only programs may read it")
+                raise Evaluated("a pipe passes the value to shell commands: only programs may read it")
             if fed:
                 self.trusted.add(self._name)
             holds |= held
@@ -117,7 +117,7 @@ class Script:
     # Compound commands
 
     def _command(self) -> tuple[bool, bool]:
-        """Read a command: whether it holds a value, and whether it only passes on what it is given."""
+        """Read a command: whether it contains a value, and whether it only passes on its arguments."""
         reader, token = self.reader, self._token()
         if found := _FUNCTION.match(reader.script, reader.at):
             reader.at = found.end()
@@ -150,7 +150,7 @@ class Script:
             case "function":
                 reader.at += 8
                 reader.blanks()
-                return self._function(self._named()), False
+                return self._function(self._function_name()), False
             case _ if token in KEYWORDS:
                 raise NotUnderstood(f"{token} is not understood beside a placeholder")
             case _:
@@ -158,7 +158,7 @@ class Script:
         return self._redirections() or holds, False
 
     def _redirections(self) -> bool:
-        """Those of a compound command, which may read what it is given as code."""
+        """The redirections of a compound command, which may run its input as code."""
         holds = False
         self.reader.blanks()
         while (found := self._redirection()) is not None:
@@ -173,10 +173,10 @@ class Script:
         self.defined.add(name)
         holds, _ = self._command()
         if holds:
-            self.speaking.add(name)
+            self.value_functions.add(name)
         return False
 
-    def _named(self) -> str:
+    def _function_name(self) -> str:
         name = self._token()
         self.reader.at += len(name)
         self.reader.blanks()
@@ -203,7 +203,7 @@ class Script:
             if self._keyword("in"):
                 words = self._words()
                 if any(word.holds for word in words):
-                    raise Evaluated("a loop over the value: it is one word, pass it on as it is")
+                    raise Evaluated("a loop over the value: it is one word, so use it without a loop")
                 self._approve(words)
         self._separators()
         if self._keyword("{"):
@@ -282,7 +282,7 @@ class Script:
     # Redirections
 
     def _redirection(self) -> list[Redirection] | None:
-        """The redirection that begins here (none of it is left of a here-document); None if none does."""
+        """The redirection that begins here, or None; an empty list for a here-document."""
         found = _REDIRECTION.match(self.reader.script, self.reader.at)
         if found is None:
             return None
@@ -306,7 +306,7 @@ class Script:
         reader.at += 1
         while reader.heredocs:
             delimiter, literal, stripped = reader.heredocs.pop(0)
-            with reader.refusing("a here-document would make the value a part of a text: use <<< or a pipe"):
+            with reader.refusing("a here-document would make the value part of a text: use <<< or a pipe"):
                 while (line := self._line()) != delimiter and not (stripped and line.lstrip("\t") == delimiter):
                     if not literal and line.endswith("\\"):
                         raise NotUnderstood("a continued line in a here-document")
@@ -326,7 +326,7 @@ class Script:
                 raise Evaluated(f"{item.operator} with a value is not understood here")
         self._approve([item.target for item in redirections])
 
-    # Simple commands: the rule
+    # Simple commands
 
     def _simple(self) -> tuple[bool, bool]:
         start = self.reader.at
@@ -353,12 +353,12 @@ class Script:
             self._assign(assignments)
             self._files(redirections, _OUTPUT)
             return holds, False
-        return self._judged(assignments, words, redirections, holds=holds)
+        return self._simple_command(assignments, words, redirections, holds=holds)
 
-    def _judged(
+    def _simple_command(
         self, assignments: list[Word], words: list[Word], redirections: list[Redirection], *, holds: bool
     ) -> tuple[bool, bool]:
-        rest = _behind_prefixes(words)
+        rest = _without_prefixes(words)
         name = rest[0].constant if rest else None
         if name == "alias":
             self.defined |= {word.lead.partition("=")[0] for word in rest[1:]}
@@ -375,18 +375,18 @@ class Script:
         self._name = name or ""
         if holds:
             self.trusted.add(self._name)
-        self._environment(assignments)
+        self._check_variables(assignments)
         self._files(redirections, _TARGETS if rest else _OUTPUT)
         self._approve([*assignments, *words])
         return holds or name in self._functions, bool(rest)
 
-    def _environment(self, assignments: list[Word]) -> None:
+    def _check_variables(self, assignments: list[Word]) -> None:
         for word in assignments:
             if word.holds:
                 self._variable(word)
 
     def _assign(self, assignments: list[Word]) -> None:
-        """The shell's own variables: from here on their references are values, too."""
+        """Assignments to shell variables: references to them are values as well."""
         for word in assignments:
             if word.holds:
                 self.assigned.add(self._variable(word))
@@ -397,7 +397,7 @@ class Script:
         if found is None or word.array:
             raise Evaluated("bash evaluates the subscripts of an array: assign to a plain variable")
         if found[1] in VARIABLES:
-            raise Evaluated(f"{found[1]} is a variable of bash itself, which acts on its value")
+            raise Evaluated(f"{found[1]} is a variable that bash itself uses")
         return found[1]
 
     def _approve(self, words: list[Word]) -> None:
@@ -405,8 +405,8 @@ class Script:
             self.reader.approved += word.text
 
 
-def _behind_prefixes(words: list[Word]) -> list[Word]:
-    """The command that exec, command or builtin run."""
+def _without_prefixes(words: list[Word]) -> list[Word]:
+    """The command after ``exec``, ``command`` and ``builtin``."""
     rest = list(words)
     while rest and rest[0].constant in _PREFIXES:
         options = _PREFIXES[rest.pop(0).constant or ""]
@@ -416,22 +416,22 @@ def _behind_prefixes(words: list[Word]) -> list[Word]:
 
 
 def _objection(words: list[Word]) -> str | None:
-    """Why this command may not have a value among its arguments; None if it may."""
+    """Why this command must not have a value in its arguments; None if it may."""
     name, arguments = words[0], words[1:]
     if name.holds:
-        return "the value would be the name of a command"
+        return "the value would be a command name"
     if name.constant is None:
         path = "/" in name.tail and not name.several
-        return None if path else "the command's name is not constant, so it may be a builtin: write the name or a path"
+        return None if path else "the command name is not constant, so it may be a builtin: write the name or a path"
     if name.constant.startswith("-"):
         return f"the option {name.constant} is not understood here"
     if name.constant not in BUILTINS | KEYWORDS or _harmless(name.constant, arguments):
         return None
-    return f"{name.constant} is a builtin of bash that may evaluate the value as code or as a variable's name"
+    return f"{name.constant} is a bash builtin that may evaluate the value as code or as a variable name"
 
 
 def _harmless(builtin: str, arguments: list[Word]) -> bool:
-    """Whether it evaluates none of these arguments; of the other builtins nothing is assumed."""
+    """Whether a builtin evaluates none of these arguments; unknown builtins are not harmless."""
     match builtin:
         case ":" | "true" | "false" | "echo" | "cd":
             return True
@@ -445,7 +445,7 @@ def _harmless(builtin: str, arguments: list[Word]) -> bool:
 
 
 def _formats(words: list[Word]) -> bool:
-    """Whether printf's format is constant or the only value, and cannot be an option: -v evaluates what follows it."""
+    """Whether printf's format is constant or the only value, and not an option: -v evaluates the next word."""
     ended = bool(words) and words[0].constant == "--"
     rest = words[1:] if ended else words
     if not rest or rest[0].several or rest[0].loose or (not ended and rest[0].lead[:1] in ("", "-")):
@@ -456,7 +456,7 @@ def _formats(words: list[Word]) -> bool:
 
 
 def _compares(words: list[Word]) -> bool:
-    """Whether one word alone holds a value and no other can be -v or -R, which evaluate the word behind them."""
+    """Whether only one word contains a value and none can be -v or -R, which evaluate the next word."""
     holding = [word for word in words if word.holds]
     others = [word.constant for word in words if not word.holds]
     if len(holding) > 1 or any(word.loose or word.several for word in holding):

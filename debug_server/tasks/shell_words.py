@@ -1,7 +1,7 @@
-"""Reads the words of a bash script: their quotes, what in them is constant, and where a task's value stands in them.
+"""Reads the words of a bash script: their quotes, their constant text, and the places of a task's value in them.
 
-What bash computes by rules of its own (arithmetic, ``${…}``, backquotes, here-documents) is passed over: nothing in it
-is ever a part of a word. What is not understood is ``NotUnderstood``, never guessed.
+Arithmetic, ``${…}``, backquotes and here-documents are skipped: nothing in them is part of a word. Syntax that the
+reader does not understand raises ``NotUnderstood``; it never guesses.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _ONE_WORD = ("HOME", "PWD")  # paths: taken to have no blanks, as in `$HOME/bin/
 
 
 class NotUnderstood(Exception):
-    """What is wrong with a script, or beyond this reader."""
+    """The script is wrong, or has syntax that this reader does not understand."""
 
 
 class Evaluated(NotUnderstood):
-    """Why bash may evaluate a value at its place."""
+    """Bash may evaluate a value at its place."""
 
 
 class Quoting(Enum):
-    """What surrounds a placeholder."""
+    """The quotes around a placeholder."""
 
     BARE = auto()
     DOUBLE = auto()
@@ -41,60 +41,60 @@ class Quoting(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Word:
-    """One word; ``holds`` when it contains a task's value."""
+    """One word; ``holds`` is true if it contains a task's value."""
 
     start: int
     end: int = 0
-    constant: str | None = ""  # its text without quotes; None if only bash knows it
-    lead: str = ""  # the constant text that it begins with
-    tail: str = ""  # the constant text behind the last expansion
+    constant: str | None = ""  # its text without quotes; None if it has expansions
+    lead: str = ""  # its constant beginning
+    tail: str = ""  # its constant text after the last expansion
     holds: bool = False
     loose: bool = False  # the value is outside quotes: bash may split it
-    several: bool = False  # something outside quotes may make it several words, or none
+    several: bool = False  # an expansion outside quotes may make it several words, or none
     array: bool = False  # NAME=( … )
-    text: list[tuple[int, int]] = field(default_factory=list)  # where bash computes nothing but a plain reference
+    text: list[tuple[int, int]] = field(default_factory=list)  # where bash expands nothing but plain references
 
-    def say(self, text: str) -> None:
-        """Constant text follows."""
+    def add_constant(self, text: str) -> None:
+        """Append constant text."""
         self.tail += text
         if self.constant is not None:
             self.constant = self.lead = self.constant + text
 
-    def vary(self, *, several: bool) -> None:
-        """An expansion follows."""
+    def add_expansion(self, *, several: bool) -> None:
+        """Append an expansion."""
         self.constant, self.tail = None, ""
         self.several |= several
 
 
 class Reader:
-    """A place in a script, and how to read a word there; ``commands`` reads the list inside ``$( … )``."""
+    """A position in a script, and how to read a word there; ``commands`` reads the list inside ``$( … )``."""
 
     def __init__(self, script: str, placeholders: Mapping[int, int], values: Collection[str]) -> None:
         self.script = script
         self.at = 0
-        self.found: dict[int, Quoting] = {}  # placeholders that were met in words
+        self.found: dict[int, Quoting] = {}  # placeholders in words, by position
         self.approved: list[tuple[int, int]] = []
-        self.reasons: list[tuple[int, int, str]] = []  # why nothing between two places can be approved
-        self.heredocs: list[tuple[str, bool, bool]] = []  # announced in this line: delimiter, literal, tabs stripped
+        self.reasons: list[tuple[int, int, str]] = []  # why nothing between two positions can be approved
+        self.heredocs: list[tuple[str, bool, bool]] = []  # begin after this line: delimiter, literal, tabs stripped
         self.commands: Callable[[str], bool] = lambda _until: False
         self._placeholders = placeholders
         self._values = values  # variables that hold a task's value
 
     def line_ends(self) -> None:
-        """A line ends inside something: where the here-documents that it announces begin is not understood."""
+        """A line ends inside a construct: refuse here-documents that would begin after it."""
         if self.heredocs:
-            raise NotUnderstood("a line that announces a here-document and ends inside something else")
+            raise NotUnderstood("a here-document whose line ends inside another construct")
 
     def sees(self, *texts: str) -> bool:
-        """Whether one of them is next."""
+        """Whether one of the texts is next."""
         return self.script.startswith(texts, self.at)
 
     def char(self) -> str:
-        """The next character; nothing at the end."""
+        """The next character; empty at the end."""
         return self.script[self.at : self.at + 1]
 
     def blanks(self) -> None:
-        """Pass over blanks and line continuations."""
+        """Skip blanks and line continuations."""
         while self.char() and (self.char() in BLANKS or self._continuation()):
             self.at += 1
 
@@ -111,7 +111,7 @@ class Reader:
 
     @contextmanager
     def refusing(self, why: str) -> Iterator[None]:
-        """Nothing that is read within is approved."""
+        """Approve nothing that is read in the block."""
         start, kept = self.at, len(self.approved)
         yield
         del self.approved[kept:]
@@ -126,7 +126,7 @@ class Reader:
             case "(":
                 self._array(word)
             case "<" | ">":
-                word.vary(several=False)
+                word.add_expansion(several=False)
                 word.holds |= self._substitution(2)
             case "\\":
                 self._escaped(word)
@@ -140,7 +140,7 @@ class Reader:
                 self._backquotes(word, quoted=False)
             case char if not self._placeholder(word, Quoting.BARE):
                 if char in _PATTERN or (char == "~" and self.at == word.start):
-                    word.vary(several=char != "~")
+                    word.add_expansion(several=char != "~")
                 self._plain(word, 1)
 
     def _plain(self, word: Word, count: int, text: str | None = None) -> None:
@@ -148,7 +148,7 @@ class Reader:
         if "\n" in taken:
             self.line_ends()
         word.text.append((self.at, self.at + count))
-        word.say(taken if text is None else text)
+        word.add_constant(taken if text is None else text)
         self.at += count
 
     def _placeholder(self, word: Word, quoting: Quoting) -> bool:
@@ -157,7 +157,7 @@ class Reader:
             return False
         self.found[self.at] = quoting
         word.text.append((self.at, end))
-        word.vary(several=False)
+        word.add_expansion(several=False)
         word.holds = True
         self.at = end
         return True
@@ -171,7 +171,7 @@ class Reader:
             self._plain(word, 2, self.script[self.at + 1])
 
     def _continuation(self) -> bool:
-        """Step onto the newline of ``\\`` and a newline, where it cannot join what is around it to something else."""
+        """Step onto the newline of a line continuation, if it cannot join the text around it."""
         if not self.sees("\\\n"):
             return False
         before, after = self.script[: self.at][-2:], self.script[self.at + 2 : self.at + 3]
@@ -184,7 +184,7 @@ class Reader:
     def _single(self, word: Word) -> None:
         end = self.script.find("'", self.at + 1)
         if end < 0:
-            raise NotUnderstood("the end of what a ' opened is missing")
+            raise NotUnderstood("a closing ' is missing")
         self.at += 1
         while self.at < end:
             if not self._placeholder(word, Quoting.SINGLE):
@@ -193,10 +193,10 @@ class Reader:
 
     def _ansi(self, word: Word) -> None:
         self.at += 2
-        word.vary(several=False)
+        word.add_expansion(several=False)
         while not self.sees("'"):
             if not self.char():
-                raise NotUnderstood("the end of what a $' opened is missing")
+                raise NotUnderstood("the closing ' of $' is missing")
             if not self._placeholder(word, Quoting.ANSI):
                 self._plain(word, 2 if self.sees("\\") else 1, "")
         self.at += 1
@@ -206,7 +206,7 @@ class Reader:
         while not self.sees('"'):
             match self.char():
                 case "":
-                    raise NotUnderstood('the end of what a " opened is missing')
+                    raise NotUnderstood('a closing " is missing')
                 case "\\" if self.sees("\\\n"):
                     if self.script[self.at - 1] == "$":
                         raise NotUnderstood("a $ at the end of a line that is continued")
@@ -227,22 +227,22 @@ class Reader:
             self._ansi(word)
         elif not quoted and self.sees('$"'):
             self.at += 1
-            word.vary(several=False)
+            word.add_expansion(several=False)
             self._double(word)
         elif self.sees("$((", "$["):
-            word.vary(several=not quoted)
+            word.add_expansion(several=not quoted)
             with self.refusing("bash evaluates arithmetic"):
                 self.at += 2
                 self.arithmetic("]" if self.script[self.at - 1] == "[" else ")")
         elif self.sees("$("):
-            word.vary(several=not quoted)
+            word.add_expansion(several=not quoted)
             if self._substitution(2):
                 word.holds = True
                 word.loose |= not quoted
         elif found := _VARIABLE.match(self.script, self.at):
             self._variable(word, found[1] or found[2], found.end(), quoted=quoted)
         elif self.sees("${"):
-            word.vary(several=not quoted)
+            word.add_expansion(several=not quoted)
             with self.refusing("bash evaluates what is inside ${…}"):
                 self.at += 2
                 self._braces(quoted=quoted)
@@ -250,7 +250,7 @@ class Reader:
             self._plain(word, 1)
 
     def _variable(self, word: Word, name: str, end: int, *, quoted: bool) -> None:
-        word.vary(several=not quoted and name not in _ONE_WORD)
+        word.add_expansion(several=not quoted and name not in _ONE_WORD)
         word.text.append((self.at, end))
         self.at = end
         if name in self._values:
@@ -264,7 +264,7 @@ class Reader:
         return self.commands(")")
 
     def _backquotes(self, word: Word, *, quoted: bool) -> None:
-        word.vary(several=not quoted)
+        word.add_expansion(several=not quoted)
         with self.refusing("bash reads backquotes twice: write $(…)"):
             found = re.compile(r"`(?:[^`\\]|\\.)*`", re.DOTALL).match(self.script, self.at)
             if found is None:
@@ -310,7 +310,7 @@ class Reader:
 
     def _array(self, word: Word) -> None:
         word.array = True
-        word.vary(several=True)
+        word.add_expansion(several=True)
         with self.refusing("bash evaluates the subscripts of an array"):
             self.at += 1
             while not self.sees(")"):

@@ -1,4 +1,4 @@
-"""Where callbacks may go: judged by the address that is really connected to, not by the name it has."""
+"""Which addresses callbacks may be sent to; the address of the connection is checked, not only its name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Address = IPv4Address | IPv6Address
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A URL, and the address that was found fit for it."""
+    """A URL and the checked address to connect to."""
 
     scheme: str
     host: str  # as in the URL
@@ -31,7 +31,7 @@ class Target:
 
 
 class Targets:
-    """The allow-list of one server."""
+    """The allow-list of callback targets."""
 
     def __init__(self, allowed: str | None) -> None:
         self._names: set[str] = set()
@@ -44,19 +44,19 @@ class Targets:
         if entry == PUBLIC:
             self._public = True
         elif entry.lower().rstrip(".") == _LOCALHOST:
-            self._networks += _LOOPBACK  # this machine, under whichever of its names and addresses
+            self._networks += _LOOPBACK  # this machine, by any of its names and addresses
         elif entry:
             try:
                 self._networks.append(ip_network(entry.strip("[]"), strict=False))
             except ValueError:
                 if "/" in entry or ":" in entry:
                     raise ConfigurationError(
-                        f"HOST_RUNNER_CALLBACK_ALLOW: {entry!r} is no name, address or network (a port cannot be named)"
+                        f"HOST_RUNNER_CALLBACK_ALLOW: {entry!r} is not a name, address or network (without a port)"
                     ) from None
                 self._names.add(entry.lower().rstrip("."))
 
     def check_url(self, url: str) -> None:
-        """Refuse what can be told from the URL alone."""
+        """Refuse a URL whose host is an address, or localhost, that is not allowed."""
         host = urlsplit(url).hostname or ""
         try:
             address = ip_address(host)
@@ -69,7 +69,7 @@ class Targets:
                 raise self._refused(host, address)
 
     async def resolve(self, url: str) -> Target:
-        """The address to connect to. The name is looked up once, and that answer is both judged and used."""
+        """The address to connect to. The name is looked up once: the checked address is the one that is used."""
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         loop = asyncio.get_running_loop()
@@ -91,7 +91,7 @@ class Targets:
             for network in self._networks
         ):
             return True
-        return self._public and not any(_is_inside(item) or _is_own(item) for item in (real, address))
+        return self._public and not any(_is_internal(item) or _is_own(item) for item in (real, address))
 
     def _refused(self, host: str, address: Address | None) -> InvalidInputError:
         where = host if address is None or str(address) == host else f"{host} ({address})"
@@ -114,21 +114,21 @@ def _embedded(address: Address) -> Address:
 
 
 def _is_own(address: Address) -> bool:
-    """Whether it is an address of this machine: only then does the kernel send from the address that it sends to.
+    """Whether it is an address of this machine: only then the kernel's source address is the target address.
 
-    Connecting a datagram socket asks the kernel's routes and sends nothing.
+    Connecting a datagram socket looks up the route and sends nothing.
     """
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((str(address), 9))
-        except OSError:  # no route: nothing of ours, and nothing that can be reached
+        except OSError:  # no route: not this machine, and not reachable
             return False
         return ip_address(str(probe.getsockname()[0]).partition("%")[0]) == address
 
 
-def _is_inside(address: Address) -> bool:
-    """Whether it is this machine, its link, a metadata service or no single machine at all."""
+def _is_internal(address: Address) -> bool:
+    """Whether it is this machine, its link, a metadata service or not a single machine."""
     return (
         address.is_loopback
         or address.is_link_local

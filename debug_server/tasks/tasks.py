@@ -1,4 +1,4 @@
-"""The verbs of host tasks over the service's own."""
+"""The verbs of host tasks: each calls the service's verbs for runs."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from debug_server import messages as m
 from debug_server.config.tasks import TasksConfig
-from debug_server.engine.own_places import PATCH_NAME
 from debug_server.errors import ConflictError, NotFoundError
 from debug_server.messages import ARTIFACTS_READ, COMMANDS_WRITE, SESSIONS_READ, SESSIONS_WRITE, Operation
-from debug_server.model import Claim, CommandSpec, Limits, QueuedRun
-from debug_server.runner.settings import RunnerPaths
+from debug_server.model import UNCOMMITTED_PATCH, Claim, CommandSpec, Limits, QueuedRun
 from debug_server.service import LOCAL, Caller, Service
+from debug_server.service.logs import StreamEnds
 from debug_server.service.own_runs import RunRows
 from debug_server.service.views import log_bytes, one_page
 from debug_server.tasks import views
-from debug_server.tasks.executors import Executors, Plan
+from debug_server.tasks.executors import Executors
 from debug_server.tasks.models import (
     RunnerSubmit,
     RunnerTask,
@@ -27,11 +27,12 @@ from debug_server.tasks.models import (
     TaskPage,
     WaitTask,
 )
-from debug_server.tasks.modes import Place, find_place
+from debug_server.tasks.modes import TaskPlace, find_place
 from debug_server.tasks.targets import Targets
+from debug_server.tasks.task_command import TaskCommand
 
-CALLBACK, CALLBACK_TOKEN = "callback", "callback_token"  # in the session's task, and among its secrets
-_NO_TAILS = views.Tails()
+CALLBACK, CALLBACK_TOKEN = "callback", "callback_token"  # keys in the session's task and in its secrets
+_NO_OUTPUT = StreamEnds()
 
 SUBMIT = Operation(
     name="submit_task",
@@ -52,19 +53,18 @@ CANCEL = Operation(
 
 
 class Tasks:
-    """Submit, look, wait, cancel, follow."""
+    """Submit, get, list, wait for, cancel and follow tasks."""
 
-    def __init__(self, service: Service, *, config: TasksConfig, paths: RunnerPaths) -> None:
+    def __init__(self, service: Service, *, config: TasksConfig, containers_dir: Path) -> None:
+        """``containers_dir`` gets a file with the id of each container."""
         self._service = service
         self._config = config
-        root = paths.artifacts_root
-        self._executors = Executors(config, root / "containers")
-        self._locks_dir = root.absolute() / "locks"
+        self._executors = Executors(config, containers_dir)
         self.targets = Targets(config.callback_allow)
 
     @property
     def executor(self) -> str:
-        """Which one runs tasks outside containers."""
+        """The name of the executor of tasks outside containers."""
         return self._executors.name
 
     async def submit(self, caller: Caller, submit: RunnerSubmit, key: str | None = None) -> RunnerTask:
@@ -77,14 +77,15 @@ class Tasks:
         if submit.status_callback_url is not None:
             self.targets.check_url(submit.status_callback_url)
         if key is not None and (known := await self._submitted(caller, submit.task_id, key)) is not None:
-            return known  # by a process that died before it could answer
-        plan, place = await asyncio.to_thread(self._prepared, submit)
-        run = self._run(submit, plan, place, key)
+            return known  # a process submitted it and died before it answered
+        place = await find_place(submit, self._service.branch_trees, cleanup=self._config.cleanup_worktree)
+        command = await asyncio.to_thread(self._executors.command, submit)
+        run = self._run(submit, command, place, key)
         try:
             rows = await self._service.own_runs.queue(caller, run)
         except ConflictError as error:
             raise ConflictError(f"task {submit.task_id!r} cannot be queued: {error}") from error
-        return views.task(rows, tails=_NO_TAILS)
+        return views.task(rows, ends=_NO_OUTPUT)
 
     async def _submitted(self, caller: Caller, task_id: str, key: str) -> RunnerTask | None:
         try:
@@ -93,19 +94,13 @@ class Tasks:
             return None
         return await self._view(rows) if rows.command.idempotency_key == key else None
 
-    def _prepared(self, submit: RunnerSubmit) -> tuple[Plan, Place]:
-        place = find_place(
-            submit, cleanup=self._config.cleanup_worktree, locks_dir=self._locks_dir, trust=self._service.trust
-        )
-        return self._executors.plan(submit), place
-
-    def _run(self, submit: RunnerSubmit, plan: Plan, place: Place, key: str | None) -> QueuedRun:
+    def _run(self, submit: RunnerSubmit, command: TaskCommand, place: TaskPlace, key: str | None) -> QueuedRun:
         asked = {
             "task_id": submit.task_id,
             "run_id": submit.run_id,
             "execution_mode": submit.execution_mode.value,
             "workspace": submit.workspace.model_dump() if submit.workspace is not None else None,
-            "executor": plan.executor,
+            "executor": command.executor,
             **({CALLBACK: submit.status_callback_url} if submit.status_callback_url is not None else {}),
         }
         secrets: Mapping[str, str] = {}
@@ -114,16 +109,16 @@ class Tasks:
         return QueuedRun(
             subject=f"{views.PREFIX}{submit.task_id}",
             spec=CommandSpec(
-                plan.argv,
-                plan.env,
+                command.argv,
+                command.env,
                 log_name="task",
                 limits=Limits(wall_seconds=submit.timeout_seconds),
-                pre_kill=plan.pre_kill,
-                containers=plan.containers,
-                stdin_text=plan.stdin_text,
+                pre_kill=command.pre_kill,
+                containers=command.containers,
+                stdin_text=command.stdin_text,
             ),
-            place=replace(place.plan, after=plan.after),
-            session_metadata={views.TASK: asked, **plan.metadata},
+            place=replace(place.plan, after=command.after),
+            session_metadata={views.TASK: asked, **command.metadata},
             claims=[Claim(resource=f"{views.PREFIX}{submit.task_id}", waits=False), *place.claims],
             secrets=secrets,
             idempotency_key=key,
@@ -139,19 +134,19 @@ class Tasks:
         caller.require((SESSIONS_READ,))
         rows = await self._service.own_runs.page(caller, views.PREFIX, after=request.after, limit=request.limit + 1)
         page, following = one_page(rows, request.limit, lambda row: row.command.id)
-        items = [views.task(row, tails=_NO_TAILS) for row in page]
+        items = [views.task(row, ends=_NO_OUTPUT) for row in page]
         wanted = [item for item in items if request.status in (None, item.status)]
         return TaskList(items=wanted, next_after=following)
 
     async def wait(self, caller: Caller, request: WaitTask) -> RunnerTask:
-        """The task once it is over, or as it is at the deadline."""
+        """The task once it is over, or as it is when the time is up."""
         caller.require((SESSIONS_READ,))
         rows = await self._find(caller, request.task_id)
         async with self._service.audience.while_valid(caller):
             return await self._view(await self._service.own_runs.over(rows, request.timeout))
 
     async def cancel(self, caller: Caller, request: TaskId, key: str | None = None) -> RunnerTask:
-        """End a task; returns when its tree is empty and its places are free. One that is over stays as it is."""
+        """Cancel a task; returns when all its processes have ended. A task that is over stays unchanged."""
         reply = await self._service.once(caller, CANCEL, request, key, partial(self._cancel, caller, request))
         assert isinstance(reply, RunnerTask)
         return reply
@@ -161,13 +156,13 @@ class Tasks:
         return await self._view(await self._service.own_runs.cancel(rows, views.CANCELED))
 
     async def follow(self, caller: Caller, request: TaskId, offset: int) -> AsyncGenerator[m.LogPiece, None]:
-        """What a task says from an offset on, until it has ended."""
+        """The output of a task from an offset on, until it has ended."""
         caller.require((SESSIONS_READ, ARTIFACTS_READ))
         rows = await self._find(caller, request.task_id)
         return self._service.logs.follow(caller, m.FollowLog(command_id=rows.command.id, offset=offset))
 
     async def stored(self, caller: Caller, request: TaskId, offset: int) -> AsyncGenerator[m.LogPiece, None]:
-        """What it has said so far."""
+        """The output so far, from an offset on."""
         caller.require((SESSIONS_READ, ARTIFACTS_READ))
         rows = await self._find(caller, request.task_id)
         end = log_bytes(rows.command)
@@ -180,16 +175,15 @@ class Tasks:
             raise NotFoundError(f"there is no task {task_id!r}") from error
 
     async def _view(self, rows: RunRows) -> RunnerTask:
-        """The whole of a task; its log is read where it cannot make the server deaf."""
-        tails = await asyncio.to_thread(views.read_tails, rows.command)
-        return views.task(rows, tails=tails, patch_id=await self._patch(rows))
+        ends = await self._service.logs.ends(rows.command, views.OUTPUT_BYTES)
+        return views.task(rows, ends=ends, patch_id=await self._patch(rows))
 
     async def _patch(self, rows: RunRows) -> int | None:
         if rows.session.cleanup is None:
             return None
         found = await self._service.artifacts.page(LOCAL, m.SessionPage(session_id=rows.session.id))
-        return next((item.id for item in found.items if item.name == PATCH_NAME), None)
+        return next((item.id for item in found.items if item.name == UNCOMMITTED_PATCH), None)
 
     async def view_of(self, session_id: int) -> RunnerTask:
-        """One task, for the server's own use."""
+        """The task of a session, for callbacks."""
         return await self._view(await self._service.own_runs.of_session(session_id))

@@ -1,7 +1,7 @@
-"""The shell executor's template: placeholders become references to variables, right for the quotes around them.
+"""The shell executor's template: placeholders become references to variables, quoted for their place.
 
-A value never becomes a part of the script. A placeholder may stand where bash passes a word on as it is (see
-``shell_commands``) and is refused everywhere else.
+A value never becomes part of the script. A placeholder is allowed where bash passes a word on unchanged (see
+``shell_commands``) and refused everywhere else.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _REFERENCES = {
 
 
 def render(template: str) -> str:
-    """The script of a template; ConfigurationError when a placeholder is unknown, or stands where it cannot be safe."""
+    """The script of a template; ConfigurationError if a placeholder is unknown or stands in an unsafe place."""
     if "\0" in template:
-        raise _refused("it holds a NUL character")
+        raise _refused("it contains a NUL character")
     placeholders = [found for found in _BRACED.finditer(template) if found["name"]]
     if not placeholders:
         return _BRACED.sub(lambda found: found["literal"], template)
@@ -37,7 +37,7 @@ def render(template: str) -> str:
 
 
 def _read(template: str, placeholders: dict[int, int]) -> Script:
-    """Read it until no more variables and functions are found that have a value in them."""
+    """Read the template repeatedly, until no more variables and functions are found that contain a value."""
     variables, functions = {_LAST_ARGUMENT}, set[str]()
     while True:
         try:
@@ -46,16 +46,18 @@ def _read(template: str, placeholders: dict[int, int]) -> Script:
             raise _refused(f"{why}; {_INSTEAD}") from None
         except NotUnderstood as why:
             raise _refused(f"{why}") from None
-        if script.assigned <= variables and script.speaking <= functions:
+        if script.assigned <= variables and script.value_functions <= functions:
             break
         variables |= script.assigned
-        functions |= script.speaking
+        functions |= script.value_functions
     if both := sorted(script.trusted & script.defined):
-        raise _refused(f"{both[0]} is a function or an alias, and what it does with the value is not known; {_INSTEAD}")
+        raise _refused(f"{both[0]} is a function or an alias, and may evaluate the value; {_INSTEAD}")
     for name in variables:
         for found in re.finditer(rf"(?<![A-Za-z0-9_]){name}(?![A-Za-z0-9_])", template):
             if not _within(found.start(), [*script.reader.approved, *script.comments]):
-                raise _refused(f"the variable {name} holds a value and is used where bash may evaluate it; {_INSTEAD}")
+                raise _refused(
+                    f"the variable {name} contains a value and is used where bash may evaluate it; {_INSTEAD}"
+                )
     return script
 
 
@@ -65,7 +67,7 @@ def _replaced(found: re.Match[str], script: Script) -> str:
         return found[0]
     if name not in VARIABLES:
         known = ", ".join(f"{{{item}}}" for item in VARIABLES)
-        raise _refused(f"{{{name}}} is no placeholder: use {known}, or write {{{{{name}}}}} for the text {{{name}}}")
+        raise _refused(f"{{{name}}} is not a placeholder: use {known}, or write {{{{{name}}}}} for the text {{{name}}}")
     if not _within(start, script.reader.approved):
         covering = [item for item in script.reader.reasons if item[0] <= start < item[1]]
         why = (

@@ -1,4 +1,4 @@
-"""A Markdown page and what is wrong with it: links that lead nowhere, skipped heading levels, open fences."""
+"""A Markdown page and its problems: broken links, skipped heading levels, unclosed fences."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from urllib.parse import unquote, urlsplit
 
+from runners.kit.text import single_line
 from runners.kit.tree import Tree
-from runners.kit.words import single_line
 
 try:
     from markdown_it import MarkdownIt
@@ -46,7 +46,7 @@ class Page:
 
     @classmethod
     def parse(cls, path: str, text: str) -> Page:
-        """The page of a text; no text is so broken that it has no parse."""
+        """Parse a text; every text is a valid page."""
         tokens = _PARSER.parse(text)
         return cls(
             path=path,
@@ -59,7 +59,7 @@ class Page:
 
     @property
     def anchors(self) -> set[str]:
-        """What a link can name after ``#``: headings as they are shown on the web, numbered when repeated, and ids."""
+        """What a link can name after ``#``: headings, numbered if repeated, and ids."""
         found: dict[str, int] = {}
         for heading in self.headings:
             slug = slug_of(heading.text)
@@ -76,7 +76,7 @@ def slug_of(text: str) -> str:
 
 
 def problems_of(tree: Tree, page: Page, pages: Mapping[str, Page]) -> Iterator[Problem]:
-    """Everything that is wrong with one page; ``pages`` are those that links may lead to."""
+    """The problems of one page; ``pages`` are the targets of links between pages."""
     yield from _skipped_levels(page)
     yield from _open_fences(page)
     for line, target in page.links:
@@ -103,9 +103,9 @@ def _link_problem(tree: Tree, page: Page, target: str, pages: Mapping[str, Page]
     try:
         parts = urlsplit(target)
     except ValueError:
-        return f"link {single_line(target, 80)!r} cannot be read"
+        return f"link {single_line(target, 80)!r} is invalid"
     if parts.scheme or parts.netloc:
-        return None  # other hosts are not asked: a check that fails with the network teaches people to ignore it
+        return None  # links to other hosts are not checked: the result would depend on the network
     path = page.path
     if parts.path:
         base = "" if parts.path.startswith("/") else posixpath.dirname(page.path)
@@ -113,16 +113,16 @@ def _link_problem(tree: Tree, page: Page, target: str, pages: Mapping[str, Page]
         if path.startswith(".."):
             return f"link {single_line(target, 80)!r} leads out of the repository"
         if not (tree.path / path).exists():
-            return f"link {single_line(target, 80)!r} leads to a file that is not there"
+            return f"link {single_line(target, 80)!r} leads to a missing file"
     if parts.fragment and path in pages and unquote(parts.fragment).lower() not in pages[path].anchors:
-        return f"link {single_line(target, 80)!r} names a heading that is not there"
+        return f"link {single_line(target, 80)!r} names a missing heading"
     return None
 
 
 def _headings(tokens: list[Token]) -> Iterator[Heading]:
     for token, inline in pairwise(tokens):
         if token.type == "heading_open" and token.map:
-            yield Heading(line=token.map[0] + 1, level=int(token.tag[1:]), text=_words(inline))
+            yield Heading(line=token.map[0] + 1, level=int(token.tag[1:]), text=_plain_text(inline))
 
 
 def _fences(tokens: list[Token]) -> Iterator[tuple[int, int, str]]:
@@ -131,7 +131,7 @@ def _fences(tokens: list[Token]) -> Iterator[tuple[int, int, str]]:
             yield token.map[0], token.map[1], token.markup
 
 
-def _words(inline: Token) -> str:
+def _plain_text(inline: Token) -> str:
     return "".join(child.content for child in inline.children or [] if child.type in ("text", "code_inline"))
 
 

@@ -1,4 +1,4 @@
-"""The project's version: where it is stated, and where a page says another one."""
+"""The project's version, and pages that name another one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runners.docs.markdown import Page
 from runners.kit.tree import Tree
 
 NUMBER = r"v?(\d+\.\d+(?:\.\d+)?(?:[-.](?:a|b|rc|alpha|beta|dev)[\w.]*)?)(?![\w.]*\d)"
-# "Python version 3.11" speaks of something else: a mention opens its line, or says that it is the current one.
+# Not "Python version 3.11": a mention is at the start of a line, or says "current version".
 MENTION = re.compile(rf"(?:^\W*version:? +|\bcurrent version(?: is)?:? +){NUMBER}", re.IGNORECASE)
 BADGE = re.compile(r"/badge/version-v?(\d+\.\d+(?:\.\d+)?)-")
 NEWEST = re.compile(rf"^(?:version )?\[?{NUMBER}\]?", re.IGNORECASE)
@@ -22,19 +22,19 @@ CHANGELOGS = ("changelog", "changes", "history", "news")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """What the project's own files state: one version, or a contradiction."""
+    """The version in the project's files, or the problem if they differ."""
 
-    one: str | None
+    current: str | None
     problems: tuple[str, ...] = ()
 
 
 def stated_versions(tree: Tree) -> Versions:
-    """The version in VERSION, pyproject.toml and package.json; they have to agree."""
+    """The version in VERSION, pyproject.toml and package.json, which must agree."""
     found = dict(_stated(tree))
     if len(set(found.values())) > 1:
-        said = ", ".join(f"{path} says {version}" for path, version in found.items())
-        return Versions(one=None, problems=(said,))
-    return Versions(one=next(iter(found.values()), None))
+        problem = ", ".join(f"{path} says {version}" for path, version in found.items())
+        return Versions(current=None, problems=(problem,))
+    return Versions(current=next(iter(found.values()), None))
 
 
 def _stated(tree: Tree) -> Iterator[tuple[str, str]]:
@@ -66,21 +66,21 @@ def _package(text: str) -> str:
 
 
 def wrong_mentions(page: Page, version: str) -> list[tuple[int, str]]:
-    """Lines that name another version as the project's; a changelog's newest entry may not be older than it."""
+    """Lines that give another version as the project's; a changelog must have an entry for the version."""
     name = posixpath.basename(page.path).lower()
     if name.startswith(CHANGELOGS):
         return _changelog(page, version)
-    # Cards, decisions and old sprints speak of the version of their day.
+    # Cards, decisions and old sprints name the version of their time.
     if "/" in page.path and not page.path.startswith("docs/"):
         return []
     found = [(line, match[1]) for line, text in page.prose for match in MENTION.finditer(text)]
     found += [(number, match[1]) for number, line in enumerate(page.lines, 1) for match in BADGE.finditer(line)]
-    return [(line, f"says version {said}, the project is at {version}") for line, said in found if said != version]
+    return [(line, f"says version {named}, the project is at {version}") for line, named in found if named != version]
 
 
 def _changelog(page: Page, version: str) -> list[tuple[int, str]]:
     entries = [(heading.line, match[1]) for heading in page.headings if (match := NEWEST.match(heading.text))]
-    if entries and version not in [said for _, said in entries]:
+    if entries and version not in [named for _, named in entries]:
         line, newest = entries[0]
         return [(line, f"the newest entry is {newest}, the project is at {version}")]
     return []

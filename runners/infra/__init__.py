@@ -1,1 +1,1 @@
-"""The three jobs of the infra runner: ignore rules, the repository's lock, the revert of a commit."""
+"""The three jobs of the infra runner: ignore rules, the repository's lock, reverting a commit."""

@@ -1,44 +1,44 @@
-"""The lock of a repository: a file that says who asked the others to keep their hands off, and why."""
+"""The lock of a repository: a file that says who asks others not to change it, and why."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 
+from runners.kit.errors import JobError
 from runners.kit.event import Event
-from runners.kit.refusal import Refusal
+from runners.kit.text import single_line
 from runners.kit.tree import Tree
-from runners.kit.words import single_line
 
 LOCK_FILE = ".repository-lock.json"
 ACTIONS = ("lock", "unlock", "status")
 
 
 def lock(event: Event, tree: Tree) -> Iterator[str]:
-    """Take, give back or show the lock; it is given back by its holder, or by force."""
+    """Lock, unlock or show the lock; only its holder can unlock, or ``force``."""
     action = event.details.get("action", "lock")
     if action not in ACTIONS:
-        raise Refusal(f"lock action {single_line(str(action), 60)!r} is not one of {', '.join(ACTIONS)}")
+        raise JobError(f"lock action {single_line(str(action), 60)!r} is not one of {', '.join(ACTIONS)}")
     with tree.lock():
         held = read_lock(tree)
         if action == "status":
             yield f"locked by {held['holder']} since {held['since']}" if held else "not locked"
         elif action == "lock":
-            yield _take(event, tree, held)
+            yield _lock(event, tree, held)
         else:
-            yield _give_back(event, tree, held)
+            yield _unlock(event, tree, held)
 
 
 def holder_of(event: Event) -> str:
-    """Who asks: named in the payload, otherwise the task."""
+    """The holder in the payload, or the task."""
     holder = single_line(str(event.details.get("holder") or event.task_id), 100)
     if not holder:
-        raise Refusal("a lock needs a holder: the event has neither a task nor a holder in its payload")
+        raise JobError("a lock needs a holder: the event has neither a task nor a holder in its payload")
     return holder
 
 
 def read_lock(tree: Tree) -> dict[str, str] | None:
-    """The lock as it is; a file that cannot be read counts as somebody's lock."""
+    """The lock, or None; an unreadable file counts as a lock of an unknown holder."""
     data = tree.read(LOCK_FILE, limit=1 << 16)
     if data is None:
         return None
@@ -51,13 +51,13 @@ def read_lock(tree: Tree) -> dict[str, str] | None:
 
 
 def require_free(event: Event, tree: Tree) -> None:
-    """Refuse to change a repository that somebody else has locked."""
+    """JobError if another holder has locked the repository."""
     held = read_lock(tree)
     if held and held["holder"] != holder_of(event):
-        raise Refusal(f"the repository is locked by {held['holder']} since {held['since']}: {held['reason']}")
+        raise JobError(f"the repository is locked by {held['holder']} since {held['since']}: {held['reason']}")
 
 
-def _take(event: Event, tree: Tree, held: dict[str, str] | None) -> str:
+def _lock(event: Event, tree: Tree, held: dict[str, str] | None) -> str:
     holder = holder_of(event)
     if held and held["holder"] == holder:
         return f"already locked by {holder} since {held['since']}"
@@ -68,7 +68,7 @@ def _take(event: Event, tree: Tree, held: dict[str, str] | None) -> str:
     return f"locked by {holder}"
 
 
-def _give_back(event: Event, tree: Tree, held: dict[str, str] | None) -> str:
+def _unlock(event: Event, tree: Tree, held: dict[str, str] | None) -> str:
     if held is None:
         return "was not locked"
     if event.details.get("force") is not True:

@@ -1,4 +1,4 @@
-"""Reverts one commit by a new one, or leaves the repository exactly as it was."""
+"""Reverts one commit with a new one, or leaves the repository unchanged."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import re
 from collections.abc import Iterator
 
 from runners.infra.repository_lock import LOCK_FILE, require_free
+from runners.kit.errors import JobError
 from runners.kit.event import Event
 from runners.kit.git import Git
-from runners.kit.refusal import Refusal
+from runners.kit.text import single_line
 from runners.kit.tree import Tree
-from runners.kit.words import single_line
 
 COMMIT = re.compile(r"[0-9a-f]{7,64}", re.IGNORECASE)
 UNFINISHED = ("MERGE_HEAD", "REVERT_HEAD", "CHERRY_PICK_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
 
 
 def revert(event: Event, tree: Tree) -> Iterator[str]:
-    """Add a commit that takes back the one that the payload names."""
+    """Add a commit that reverts the one in the payload."""
     asked = str(event.details.get("commit") or event.plain.strip())
     if not COMMIT.fullmatch(asked):
-        # A name such as HEAD means another commit after the revert, so the same event run twice would undo itself.
-        raise Refusal(f"{single_line(asked, 60)!r} is not a commit id; name the commit by 7 or more hex digits")
+        # HEAD is another commit after the revert: the same event, run twice, would revert the revert.
+        raise JobError(f"{single_line(asked, 60)!r} is not a commit id: use 7 or more hex digits")
     git = Git(tree.path)
-    git.require()
+    git.require_repository()
     with tree.lock():
         require_free(event, tree)
         commit = _commit(git, asked)
@@ -38,17 +38,17 @@ def revert(event: Event, tree: Tree) -> Iterator[str]:
 def _commit(git: Git, asked: str) -> str:
     answer = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{asked}^{{commit}}")
     if not answer.ok:
-        raise Refusal(f"the repository has no commit {asked}")
+        raise JobError(f"the repository has no commit {asked}")
     commit = answer.output.strip()
     if not git("merge-base", "--is-ancestor", commit, "HEAD").ok:
-        raise Refusal(f"commit {commit[:12]} is not in the history of the current branch")
+        raise JobError(f"commit {commit[:12]} is not in the history of the current branch")
     if len(git.must("rev-list", "--parents", "-n", "1", commit).split()) > 2:
-        raise Refusal(f"commit {commit[:12]} is a merge; revert the commits that it brought, or the merge by hand")
+        raise JobError(f"commit {commit[:12]} is a merge; revert its commits one by one, or the merge by hand")
     return commit
 
 
 def _reverted(git: Git, commit: str) -> bool:
-    """Whether a later commit takes it back, and is not itself taken back."""
+    """Whether a later commit reverts it and is not reverted itself."""
     pattern = f"--grep=^This reverts commit {commit}"
     later = git.must("rev-list", pattern, f"{commit}..HEAD").split()
     return any(not _reverted(git, item) for item in later)
@@ -58,11 +58,11 @@ def _require_clean(git: Git, tree: Tree) -> None:
     for name in UNFINISHED:
         path = git.must("rev-parse", "--git-path", name).strip()
         if (tree.path / path).exists():
-            raise Refusal(f"the repository is in the middle of something ({name}); finish it first")
+            raise JobError(f"an operation is in progress in the repository ({name}): finish it first")
     changed = git.must("status", "--porcelain", "--untracked-files=no").splitlines()
     changed = [line for line in changed if line[3:] != LOCK_FILE]
     if changed:
-        raise Refusal(f"{len(changed)} files have changes that are not committed, the first {changed[0][3:]!r}")
+        raise JobError(f"{len(changed)} files have uncommitted changes, the first is {changed[0][3:]!r}")
 
 
 def _revert(git: Git, commit: str) -> None:
@@ -72,4 +72,4 @@ def _revert(git: Git, commit: str) -> None:
     if answer.ok:
         return
     git("revert", "--abort")
-    raise Refusal(f"commit {commit[:12]} cannot be reverted, the repository is as it was: {answer.complaint}")
+    raise JobError(f"commit {commit[:12]} cannot be reverted, the repository is unchanged: {answer.error}")

@@ -1,1 +1,1 @@
-"""What the runner programs share: the event they are given, the folder they may touch, how they end."""
+"""Shared by the runner programs: reading the event, safe access to the folder, and the way they end."""

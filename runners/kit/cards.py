@@ -1,4 +1,4 @@
-"""A card: one Markdown file whose folder is its column, and whose head holds its metadata."""
+"""A card: a Markdown file whose folder is its column and whose first lines are its metadata."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from runners.kit.errors import JobError
 from runners.kit.event import Event
-from runners.kit.refusal import Refusal
+from runners.kit.text import checked_name, paragraph, single_line
 from runners.kit.tree import Tree
-from runners.kit.words import name, paragraph, single_line
 
 BOARD = "kanban"
 LARGEST_BODY = 1 << 20
-# What the head of a card holds, in this order, and the payload's member it comes from. Labels are only that: metadata.
+# The fields of a new card, in this order, and the members of the payload that they come from.
 FIELDS = {
     "Labels": "labels",
     "Assignee": "assignee",
@@ -25,7 +25,7 @@ FIELDS = {
 }
 HEADING = re.compile(r"^# (TASK-[A-Za-z0-9._-]+?):?(?:\s+(.*))?$", re.MULTILINE)
 FIELD = re.compile(r"^- \*\*([^*\n]+):\*\* *(.*)$", re.MULTILINE)
-# Names that can be shown and written into a table; anything else there is no card.
+# Only names that can be printed and put into a table are cards.
 PLACE = re.compile(rf"{BOARD}/([A-Za-z0-9][A-Za-z0-9 ._-]*)/(TASK-[A-Za-z0-9 ._-]+\.md)")
 STATUS = re.compile(r"^- \*\*Status:\*\*.*$", re.MULTILINE)
 
@@ -36,12 +36,12 @@ class Card:
 
     id: str  # TASK-B11
     column: str
-    file: str  # TASK-B11.md, or with words after the number
+    file: str  # TASK-B11.md, or TASK-B11-some-words.md
     text: str
 
     @property
     def path(self) -> str:
-        """Where it is, from the repository's root."""
+        """Its path from the repository's root."""
         return f"{BOARD}/{self.column}/{self.file}"
 
     @property
@@ -51,13 +51,13 @@ class Card:
 
     @property
     def title(self) -> str:
-        """What its heading says after the number."""
+        """The text of its heading after the id."""
         heading = HEADING.search(self.text)
         return single_line(heading[2] or "") if heading else ""
 
     @property
     def fields(self) -> dict[str, str]:
-        """Its metadata; the first value of a name counts."""
+        """Its metadata; of a repeated name the first value."""
         found: dict[str, str] = {}
         for key, value in FIELD.findall(self.text[:10_000]):
             found.setdefault(single_line(key), single_line(value))
@@ -71,12 +71,12 @@ class Card:
 
 def card_id(task_id: str) -> str:
     """``TASK-B11`` for the task B11 or TASK-B11."""
-    checked = name(task_id, "task")
+    checked = checked_name(task_id, "task")
     return checked if checked.startswith("TASK-") else f"TASK-{checked}"
 
 
 def all_cards(tree: Tree, beginning: str = "TASK-") -> Iterator[Card]:
-    """The cards of the board whose file names start so, by column and file name; other files are not read."""
+    """The cards whose file names start with ``beginning``, by column and file name; other files are not read."""
     for column in tree.folders(BOARD):
         for file in tree.files(f"{BOARD}/{column}"):
             if file.startswith(beginning) and (card := card_at(tree, f"{BOARD}/{column}/{file}")):
@@ -84,17 +84,17 @@ def all_cards(tree: Tree, beginning: str = "TASK-") -> Iterator[Card]:
 
 
 def card_at(tree: Tree, path: str) -> Card | None:
-    """The card in one file; None when there is none or its place is not one of a card."""
+    """The card in a file; None if there is no file or the path is not that of a card."""
     place = PLACE.fullmatch(path)
     data = tree.read(path) if place else None
     if place is None or data is None:
         return None
-    text = data.decode("utf-8", "surrogateescape")  # bytes that are no UTF-8 are written back as they were
+    text = data.decode("utf-8", "surrogateescape")  # bytes that are not UTF-8 are kept
     return Card(id=_id_of(place[2], text), column=place[1], file=place[2], text=text)
 
 
 def _id_of(file: str, text: str) -> str:
-    """The number in a file name that may go on in words: the heading says where it ends."""
+    """The id in a file name; if words follow it, the heading says where it ends."""
     stem = file.removesuffix(".md")
     heading = HEADING.search(text)
     if heading and stem.startswith(heading[1] + "-"):
@@ -103,11 +103,11 @@ def _id_of(file: str, text: str) -> str:
 
 
 def find_card(tree: Tree, task_id: str) -> Card | None:
-    """A task's card; one that lies in two columns is refused."""
+    """The card of a task, or None; JobError if it is in two columns."""
     wanted = card_id(task_id)
     found = [card for card in all_cards(tree, wanted) if card.id == wanted]
     if len(found) > 1:
-        raise Refusal(f"card {wanted} is there twice: {', '.join(card.path for card in found)}; delete one")
+        raise JobError(f"card {wanted} exists twice: {', '.join(card.path for card in found)}: delete one")
     return found[0] if found else None
 
 
@@ -128,7 +128,7 @@ def new_card(event: Event, column: str) -> Card:
 
 
 def with_status(text: str, column: str) -> str:
-    """A card's text that says its column; everything else stays as it is."""
+    """The text of a card with its status line set to the column."""
     line = f"- **Status:** {column}"
     if STATUS.search(text):
         return STATUS.sub(lambda _: line, text, count=1)

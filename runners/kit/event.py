@@ -1,4 +1,4 @@
-"""What a program is told: one event, as JSON on its standard input."""
+"""The event of a runner program: JSON on standard input."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
-from runners.kit.refusal import Refusal
-from runners.kit.words import single_line
+from runners.kit.errors import JobError
+from runners.kit.text import single_line
 
-LARGEST = 32 << 20  # an Emit is smaller; a pipe that never ends is not read for ever
+MAX_BYTES = 32 << 20  # larger than every event; an endless pipe is not read for ever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event; every text of it comes from outside."""
+    """One event; all its texts are untrusted."""
 
     task_id: str = ""
     repo_name: str = ""
@@ -32,12 +32,12 @@ class Event:
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """The payload as a JSON object; empty when it is anything else."""
+        """The payload, if it is a JSON object; otherwise empty."""
         return self._object() or {}
 
     @property
     def plain(self) -> str:
-        """The payload as text; empty when it is a JSON object."""
+        """The payload, if it is not a JSON object; otherwise empty."""
         return self.payload if self._object() is None else ""
 
     def _object(self) -> dict[str, Any] | None:
@@ -49,7 +49,7 @@ class Event:
 
     @property
     def when(self) -> datetime:
-        """The event's own time, so that running it again writes the same; now when it has none."""
+        """The event's time, so that a second run writes the same; without one, the current time."""
         try:
             moment = datetime.fromisoformat(self.timestamp)
         except ValueError:
@@ -61,18 +61,18 @@ TEXTS = ("task_id", "repo_name", "event_type", "field", "payload", "timestamp", 
 
 
 def read_event(stream: BinaryIO) -> Event:
-    """The event on ``stream``; members that are not known here are the runner's settings."""
-    data = stream.read(LARGEST + 1)
-    if len(data) > LARGEST:
-        raise Refusal(f"the event is larger than {LARGEST >> 20} MiB")
+    """Read the event from ``stream``; unknown members are the runner's settings."""
+    data = stream.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise JobError(f"the event is larger than {MAX_BYTES >> 20} MiB")
     if not data.strip():
-        raise Refusal("no event on standard input: expected one JSON object with task_id, event_type and payload")
+        raise JobError("no event on standard input: expected one JSON object with task_id, event_type and payload")
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise Refusal(f"the event on standard input is not JSON: {single_line(str(error))}") from error
+        raise JobError(f"the event on standard input is not JSON: {single_line(str(error))}") from error
     if not isinstance(value, dict):
-        raise Refusal(f"the event on standard input is a JSON {type(value).__name__}, not an object")
+        raise JobError(f"the event on standard input is a JSON {type(value).__name__}, not an object")
     return Event(
         **{name: _text(name, value.get(name)) for name in TEXTS},
         settings={name: item for name, item in value.items() if name not in TEXTS},
@@ -86,10 +86,10 @@ def _text(name: str, value: object) -> str:
         return value
     if name == "payload":
         return json.dumps(value, ensure_ascii=False)
-    raise Refusal(f"the event's {name} is a {type(value).__name__}, not a text")
+    raise JobError(f"the event's {name} is a {type(value).__name__}, not a text")
 
 
 def changed_paths(event: Event) -> list[str]:
-    """The paths that a push or pull request changed; empty for every other event."""
+    """The files that a push or pull request changed; empty for other events."""
     paths = event.settings.get("paths")
     return [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []

@@ -1,4 +1,4 @@
-"""Which files a repository has: what git knows or would add, or every file where there is no git."""
+"""Lists the files of a repository: those that git tracks or would add; without git, all files."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from runners.kit.git import Git
-from runners.kit.tree import Tree, steps
+from runners.kit.tree import Tree, path_parts
 
 SKIPPED_FOLDERS = {".git", ".venv", "node_modules", "__pycache__"}
 
 
 def repository_files(tree: Tree, paths: Sequence[str] | None = None) -> Iterator[str]:
-    """Paths of regular files from the root, sorted: ``paths``, or all; links are left out, ignored files too."""
-    wanted = sorted({"/".join(steps(path)) for path in paths}) if paths is not None else _all(tree)
+    """Sorted relative paths of regular files: those of ``paths``, or all; without links and ignored files."""
+    wanted = sorted({"/".join(path_parts(path)) for path in paths}) if paths is not None else _all(tree)
     for path in wanted:
         full = tree.path / path
         if full.is_file() and not full.is_symlink():
@@ -23,7 +23,7 @@ def repository_files(tree: Tree, paths: Sequence[str] | None = None) -> Iterator
 
 def _all(tree: Tree) -> list[str]:
     git = Git(tree.path)
-    if git.here:
+    if git.is_repository:
         listed = git.must("ls-files", "-z", "--cached", "--others", "--exclude-standard")
         return sorted({path for path in listed.split("\0") if path})
     return sorted(_walk(tree))

@@ -1,4 +1,4 @@
-"""How a program starts and ends: an event in, lines out, status 0 or a reason on standard error."""
+"""Runs a program: reads the event, prints lines, exits with 0, or with 1 and a reason on stderr."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 
+from runners.kit.errors import JobError
 from runners.kit.event import Event, read_event
-from runners.kit.refusal import Refusal
+from runners.kit.text import single_line
 from runners.kit.tree import Tree
-from runners.kit.words import single_line
 
 Job = Callable[[Event, Tree], Iterator[str]]
 
 
 def run(name: str, jobs: dict[str, Job], *, on_push: Job | None = None) -> int:
-    """Do the job of the event's skill in the current folder; ``on_push`` is the job when files were pushed."""
-    # Whatever the locale says: a name that it cannot show must not end a program half-way.
+    """Run the job of the event's skill in the current folder, or ``on_push`` for a push; returns the exit status."""
+    # For any locale: a name that it cannot encode must not end the program.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -27,7 +27,7 @@ def run(name: str, jobs: dict[str, Job], *, on_push: Job | None = None) -> int:
             for line in job(event, tree):
                 sys.stdout.write(f"{line}\n")
                 sys.stdout.flush()
-    except Refusal as error:
+    except JobError as error:
         sys.stderr.write(f"{name}: {error}\n")
         return 1
     except OSError as error:
@@ -40,5 +40,5 @@ def _job(event: Event, jobs: dict[str, Job], on_push: Job | None) -> Job:
     if on_push and event.settings.get("trigger") in ("push", "pr"):
         return on_push
     if event.skill not in jobs:
-        raise Refusal(f"skill {single_line(event.skill, 60)!r} is not one of {', '.join(jobs)}")
+        raise JobError(f"skill {single_line(event.skill, 60)!r} is not one of {', '.join(jobs)}")
     return jobs[event.skill]

@@ -1,4 +1,4 @@
-"""A folder that a program may work in: nothing it reads or writes is outside, whatever links lie in the way."""
+"""Access to a folder that never leads outside of it, whatever links it contains."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from runners.kit.refusal import Refusal
-from runners.kit.words import single_line
+from runners.kit.errors import JobError
+from runners.kit.text import single_line
 
-LARGEST = 16 << 20
+MAX_BYTES = 16 << 20
 LOCK_SECONDS = 30.0
 
 
 class Tree:
-    """A folder, held open. Paths are relative to it and every step is opened without following a link.
+    """An open folder; paths are relative to it, and each part of a path is opened without following links.
 
-    Checking a path and then opening it would leave a moment in which a folder becomes a link; here the opened folder is
-    what the next step starts from.
+    A check before opening would be a race: a folder can become a link in between. Here each part is opened from the
+    folder that was opened before.
     """
 
     def __init__(self, root: Path | str = ".") -> None:
@@ -39,8 +39,8 @@ class Tree:
 
     # --- reading
 
-    def read(self, path: str, limit: int = LARGEST) -> bytes | None:
-        """A regular file's bytes; None when there is none."""
+    def read(self, path: str, limit: int = MAX_BYTES) -> bytes | None:
+        """The bytes of a regular file; None if there is no file."""
         with self._folder(path, make=False) as (folder, name):
             if folder is None:
                 return None
@@ -53,17 +53,17 @@ class Tree:
         with os.fdopen(fd, "rb") as file:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
-                raise Refusal(f"{single_line(path)} is not a regular file")
+                raise JobError(f"{single_line(path)} is not a regular file")
             if found.st_size > limit:
-                raise Refusal(f"{single_line(path)} has {found.st_size} bytes, at most {limit} are read")
+                raise JobError(f"{single_line(path)} has {found.st_size} bytes (limit {limit})")
             return file.read(limit)
 
     def folders(self, path: str) -> list[str]:
-        """The names of the folders in a folder, links left out; empty when there is none."""
+        """The names of the folders in a folder, without links; empty if it does not exist."""
         return self._names(path, lambda entry: entry.is_dir(follow_symlinks=False))
 
     def files(self, path: str) -> list[str]:
-        """The names of the regular files in a folder, links left out; empty when there is none."""
+        """The names of the regular files in a folder, without links; empty if it does not exist."""
         return self._names(path, lambda entry: entry.is_file(follow_symlinks=False))
 
     def _names(self, path: str, wanted: Callable[[os.DirEntry[str]], bool]) -> list[str]:
@@ -76,7 +76,7 @@ class Tree:
     # --- writing
 
     def write(self, path: str, data: bytes) -> bool:
-        """Replace a file as a whole; false when it already holds ``data``."""
+        """Replace a file as a whole; False if it already contains ``data``."""
         if self.read(path) == data:
             return False
         with self.replacing(path) as file:
@@ -87,7 +87,7 @@ class Tree:
 
     @contextlib.contextmanager
     def replacing(self, path: str) -> Iterator[BinaryIO]:
-        """A file that takes the place of ``path`` when it is complete: readers see the old bytes or the new."""
+        """A new file that replaces ``path`` at the end of the block: readers see the old bytes or the new."""
         with self._folder(path, make=True) as (folder, name):
             assert folder is not None
             mode = _mode(folder, name)
@@ -105,14 +105,14 @@ class Tree:
                 raise
 
     def move(self, old: str, new: str) -> None:
-        """Give a file another place; hold the lock, so that the place stays free."""
+        """Rename a file; hold the lock, so that nobody creates ``new`` meanwhile."""
         if self.read(new) is not None:
-            raise Refusal(f"{new} is already there")
+            raise JobError(f"{new} already exists")
         with self._folder(old, make=False) as (source, name), self._folder(new, make=True) as (target, other):
             os.rename(name, other, src_dir_fd=source, dst_dir_fd=target)
 
     def remove(self, path: str) -> bool:
-        """Delete a file; false when there was none."""
+        """Delete a file; False if there is none."""
         with self._folder(path, make=False) as (folder, name):
             if folder is None:
                 return False
@@ -123,16 +123,16 @@ class Tree:
         return True
 
     def prune(self, path: str) -> None:
-        """Delete the folders above ``path`` that hold nothing any more."""
-        parents = steps(path)[:-1]
-        with contextlib.suppress(OSError):  # not empty, or gone already
+        """Delete the empty folders above ``path``."""
+        parents = path_parts(path)[:-1]
+        with contextlib.suppress(OSError):  # not empty, or already deleted
             while parents:
                 with self._folder("/".join(parents), make=False) as (folder, name):
                     os.rmdir(name, dir_fd=folder)
                 parents.pop()
 
     def size(self, path: str) -> int | None:
-        """How many bytes a regular file has; None when there is none."""
+        """The size of a regular file; None if there is none."""
         with self._folder(path, make=False) as (folder, name):
             if folder is None:
                 return None
@@ -142,29 +142,29 @@ class Tree:
                 return None
             return found.st_size if stat.S_ISREG(found.st_mode) else None
 
-    # --- one at a time
+    # --- locking
 
     @contextlib.contextmanager
     def lock(self, seconds: float = LOCK_SECONDS) -> Iterator[None]:
-        """Keep other programs out of this folder. The lock is on the folder itself: it leaves no file behind."""
+        """Lock the folder against other programs. The lock is on the folder itself, so no lock file is left."""
         deadline = time.monotonic() + seconds
-        # Opened anew: a lock belongs to an open file, and threads of one process must keep each other out as well.
+        # Opened again: a lock belongs to an open file, and must also work between threads of one process.
         fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._fd)
         try:
             while not _try_lock(fd):
                 if time.monotonic() > deadline:
-                    raise Refusal(f"another program has worked in {self.path} for {seconds:g} s; try again")
+                    raise JobError(f"{self.path} was locked by another program for {seconds:g} s: try again")
                 time.sleep(0.02)
             yield
         finally:
             os.close(fd)
 
-    # --- steps
+    # --- path parts
 
     @contextlib.contextmanager
     def _folder(self, path: str, *, make: bool) -> Iterator[tuple[int | None, str]]:
-        """(the open folder of ``path``, its last name); the folder is None when it is missing and not to be made."""
-        *parents, name = steps(path)
+        """(open parent folder, last name) of ``path``; the folder is None if it is missing and ``make`` is false."""
+        *parents, name = path_parts(path)
         fd: int | None = os.dup(self._fd)
         try:
             for index, step in enumerate(parents):
@@ -180,15 +180,15 @@ class Tree:
                 os.close(fd)
 
 
-def steps(path: str) -> list[str]:
-    """The names of a relative path; one that could lead outside is refused."""
+def path_parts(path: str) -> list[str]:
+    """The parts of a relative path; JobError if it could lead outside."""
     parts = PurePosixPath(path).parts
     if path.endswith("/."):
         parts = (*parts, ".")
     if "\0" in path or not parts or path.startswith("/") or ".." in parts:
-        raise Refusal(f"{single_line(path, 80)!r} is not a path inside the repository")
+        raise JobError(f"{single_line(path, 80)!r} is not a path inside the repository")
     if any(len(os.fsencode(part)) > 255 for part in parts):
-        raise Refusal(f"{single_line(path, 80)!r} has a name of more than 255 bytes")
+        raise JobError(f"{single_line(path, 80)!r} has a name of more than 255 bytes")
     return list(parts)
 
 
@@ -204,10 +204,10 @@ def _enter(folder: int, step: str, path: str, *, make: bool) -> int | None:
         raise _refused(path, error) from error
 
 
-def _refused(path: str, error: OSError) -> Refusal:
+def _refused(path: str, error: OSError) -> JobError:
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
-        return Refusal(f"{single_line(path)} is a link or not a folder; links are not followed")
-    return Refusal(f"{single_line(path)}: {error.strerror}")
+        return JobError(f"{single_line(path)} is a link or not a folder: links are not followed")
+    return JobError(f"{single_line(path)}: {error.strerror}")
 
 
 def _mode(folder: int, name: str) -> int | None:

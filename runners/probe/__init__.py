@@ -1,1 +1,1 @@
-"""The parts of the example probe: its settings, where repositories are, and the snapshots it keeps of them."""
+"""The parts of the example probe: its settings, the paths of repositories, and their snapshots."""

@@ -1,4 +1,4 @@
-"""Where a repository is: what the probe was told, else what the governor's registry says."""
+"""Finds the path of a repository: from ``--repo``, or else from the governor's registry."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from pathlib import Path
 import grpc
 
 from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
-from runners.kit.refusal import Refusal
-from runners.kit.words import name, single_line
+from runners.kit.errors import JobError
+from runners.kit.text import checked_name, single_line
 
 SECONDS = 5.0
 
 
 class Repositories:
-    """Known repositories, and the governor that knows more."""
+    """The known repositories; others are looked up at the governor."""
 
     def __init__(self, known: Mapping[str, Path], governor_port: int, token: str | None = None) -> None:
         self._known = dict(known)
         self._governor = f"127.0.0.1:{governor_port}"
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        self._guard = threading.Lock()
+        self._mutex = threading.Lock()
 
     def names(self) -> list[str]:
-        """Those known by now."""
-        with self._guard:
+        """The names of the known repositories."""
+        with self._mutex:
             return sorted(self._known)
 
     def find(self, repository: str) -> Path:
-        """A repository's folder; the governor's answer is kept."""
-        name(repository, "repository")
-        with self._guard:
+        """The path of a repository; an answer of the governor is cached."""
+        checked_name(repository, "repository")
+        with self._mutex:
             known = self._known.get(repository)
         if known is None:
             known = self._ask(repository)
-            with self._guard:
+            with self._mutex:
                 self._known[repository] = known
         return known
 
@@ -47,11 +47,11 @@ class Repositories:
                 stub = kanban_pb2_grpc.RepoRegistryStub(channel)  # type: ignore[no-untyped-call]
                 entry = stub.GetRepo(request, timeout=SECONDS, metadata=self._metadata)
             except grpc.RpcError as error:
-                said = single_line(error.details() or error.code().name)
-                raise Refusal(
-                    f"repository {repository!r} is not one of --repo, and the governor at {self._governor} says: {said}"
+                reason = single_line(error.details() or error.code().name)
+                raise JobError(
+                    f"repository {repository!r} is not in --repo, and the governor at {self._governor} says: {reason}"
                 ) from error
         path = Path(entry.local_path)
         if not path.is_absolute():
-            raise Refusal(f"the governor gives {entry.local_path!r} for {repository!r}, not an absolute path")
+            raise JobError(f"the governor gives {entry.local_path!r} for {repository!r}, not an absolute path")
         return path

@@ -1,4 +1,4 @@
-"""A repository's files copied into a snapshot: only what changed, each file as a whole, nothing through a link."""
+"""Copies a repository's files into a snapshot: only changed files, each as a whole, never through a link."""
 
 from __future__ import annotations
 
@@ -11,63 +11,63 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from runners.kit.refusal import Refusal
+from runners.kit.errors import JobError
+from runners.kit.text import checked_name
 from runners.kit.tree import Tree
-from runners.kit.words import name
 
 MANIFESTS = ".manifests"
 SKIPPED = {".git"}
-# A file changed again within the clock's tick keeps its time; what is that fresh is copied again the next time.
+# A second change within a tick of the clock keeps the time, so newer files are copied again next time.
 TICK = 20_000_000
 LARGEST_MANIFEST = 512 << 20
 
-Stamp = list[int]  # size, mtime, ctime, inode: no edit leaves all four as they were
+Stamp = list[int]  # size, mtime, ctime, inode: every edit changes one of them
 Manifest = dict[str, Stamp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Synced:
-    """What one sync did."""
+class SyncResult:
+    """The result of one sync."""
 
     files: int  # in the repository
     copied: int
     removed: int
 
 
-def sync(snapshots: Path, repository: str, source: Path, *, force: bool = False) -> Synced:
-    """Make ``snapshots/repository`` hold the files of ``source``; ``force`` copies what looks unchanged as well."""
-    folder = snapshots / name(repository, "repository")
+def sync(snapshots: Path, repository: str, source: Path, *, force: bool = False) -> SyncResult:
+    """Copy the files of ``source`` to ``snapshots/repository``; with ``force`` also those that look unchanged."""
+    folder = snapshots / checked_name(repository, "repository")
     folder.mkdir(parents=True, exist_ok=True)
     with Tree(snapshots) as target, Tree(folder) as own, own.lock():
         manifest = f"{MANIFESTS}/{repository}.json"
         known = _read_manifest(target, manifest)
         began = time.time_ns()
         found = {path: stamp for path, stamp, _ in _files(source, snapshots)}
-        gone = [path for path in known if path not in found]
-        for path in gone:
+        deleted = [path for path in known if path not in found]
+        for path in deleted:
             own.remove(path)
             own.prune(path)
-        copied, settled = _copy(source, snapshots, own, {} if force else known, began)
-        target.write(manifest, json.dumps(settled).encode())
-    return Synced(files=len(found), copied=copied, removed=len(gone))
+        copied, stamps = _copy(source, snapshots, own, {} if force else known, began)
+        target.write(manifest, json.dumps(stamps).encode())
+    return SyncResult(files=len(found), copied=copied, removed=len(deleted))
 
 
 def _copy(source: Path, snapshots: Path, own: Tree, known: Manifest, began: int) -> tuple[int, Manifest]:
-    """Copy what differs; gives the number and all stamps, an empty one for a file that needs a copy next time."""
-    copied, settled = 0, Manifest()
+    """Copy changed files; returns their number and all stamps, an empty one for a file to copy again next time."""
+    copied, stamps = 0, Manifest()
     for path, stamp, fd in _files(source, snapshots, opened=True):
         assert fd is not None
         with os.fdopen(fd, "rb") as file:
             if known.get(path) == stamp and own.size(path) == stamp[0]:
-                settled[path] = stamp
+                stamps[path] = stamp
                 continue
             with own.replacing(path) as new:
                 shutil.copyfileobj(file, new, 1 << 20)
                 os.fchmod(new.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o777)
             copied += 1
-            quiet = _stamp(os.fstat(file.fileno())) == stamp and max(stamp[1:3]) < began - TICK
-            settled[path] = stamp if quiet else []
-    return copied, settled
+            is_stable = _stamp(os.fstat(file.fileno())) == stamp and max(stamp[1:3]) < began - TICK
+            stamps[path] = stamp if is_stable else []
+    return copied, stamps
 
 
 def _files(source: Path, snapshots: Path, *, opened: bool = False) -> Iterator[tuple[str, Stamp, int | None]]:
@@ -75,9 +75,9 @@ def _files(source: Path, snapshots: Path, *, opened: bool = False) -> Iterator[t
     try:
         own = snapshots.stat()
         if not source.is_dir():
-            raise Refusal(f"{source} is not a folder")
+            raise JobError(f"{source} is not a folder")
     except OSError as error:
-        raise Refusal(f"{error.filename}: {error.strerror}") from error
+        raise JobError(f"{error.filename}: {error.strerror}") from error
     for folder, folders, files, fd in os.fwalk(source, follow_symlinks=False):
         folders[:] = sorted(item for item in folders if item not in SKIPPED and not _same(item, fd, own))
         for item in sorted(files):
@@ -87,7 +87,7 @@ def _files(source: Path, snapshots: Path, *, opened: bool = False) -> Iterator[t
                     continue
                 file = os.open(item, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=fd) if opened else None
             except FileNotFoundError:
-                continue  # gone since the folder was listed
+                continue  # deleted since the folder was listed
             path = str((Path(folder) / item).relative_to(source))
             yield path, _stamp(found if file is None else os.fstat(file)), file
 
@@ -105,7 +105,7 @@ def _stamp(found: os.stat_result) -> Stamp:
 
 
 def _read_manifest(target: Tree, path: str) -> Manifest:
-    """What the last sync settled; one that cannot be read counts as none."""
+    """The stamps of the last sync; an unreadable file counts as empty."""
     try:
         value = json.loads(target.read(path, limit=LARGEST_MANIFEST) or b"{}")
     except ValueError:

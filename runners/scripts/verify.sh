@@ -33,7 +33,7 @@ if [ "${#scripts[@]}" -eq 0 ]; then
 elif command -v shellcheck >/dev/null; then
     # xargs splits what does not fit on one command line.
     if printf '%s\0' "${scripts[@]}" | xargs -0 shellcheck --; then
-        say "shellcheck is content with ${#scripts[@]} scripts"
+        say "shellcheck found no problems in ${#scripts[@]} scripts"
     else
         say "shellcheck found problems in ${#scripts[@]} scripts" >&2
         failed=1
@@ -45,7 +45,7 @@ else
     done
 fi
 
-# The repository's own checks: the first of these that is there.
+# The repository's own checks: the first of these that exists.
 if [ -f scripts/check.sh ] && [ ! -L scripts/check.sh ]; then
     own=(bash scripts/check.sh)
 elif [ -f Makefile ] && grep -Eq '^check[[:space:]]*:' Makefile && command -v make >/dev/null; then
@@ -54,7 +54,7 @@ else
     own=()
 fi
 if [ "${#own[@]}" -eq 0 ]; then
-    say "no checks of the repository's own (scripts/check.sh, or check in Makefile)"
+    say "the repository has no checks of its own (scripts/check.sh, or a target check in Makefile)"
 elif "${own[@]}" </dev/null; then
     say "${own[*]}: ok"
 else

@@ -1,4 +1,4 @@
-"""Finds credentials in one file: detect-secrets for the known formats, and beginnings that the operator lists."""
+"""Finds credentials in files: known formats with detect-secrets, and prefixes that the operator lists."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from runners.kit.refusal import Refusal
+from runners.kit.errors import JobError
 from runners.kit.tree import Tree
 
 try:
@@ -15,8 +15,7 @@ try:
 except ModuleNotFoundError as error:
     raise SystemExit("security: bc-detect-secrets is not installed: pip install 'debug-server[runners]'") from error
 
-# Detectors of formats. Those of keywords and of entropy find a thousand harmless strings for each secret: a report
-# that is mostly wrong is not read.
+# Only detectors of formats: those of keywords and of entropy report mostly harmless strings.
 DETECTORS = (
     *("ArtifactoryDetector", "AWSKeyDetector", "AzureStorageKeyDetector", "BasicAuthDetector", "CloudantDetector"),
     *("DiscordBotTokenDetector", "GitHubTokenDetector", "IbmCloudIamDetector", "IbmCosHmacDetector"),
@@ -24,9 +23,9 @@ DETECTORS = (
     *("SlackDetector", "SoftlayerDetector", "SquareOAuthDetector", "StripeDetector", "TwilioKeyDetector"),
 )
 ALLOWED = re.compile(rb"pragma: ?allowlist[ -]secret")
-LARGEST = 8 << 20
-LONGEST_LINE = 10_000  # beyond it: generated text, in which only the listed beginnings are looked for
-# A beginning alone is a mention ("keys start with ghp_"); a credential goes on.
+MAX_BYTES = 8 << 20
+LONGEST_LINE = 10_000  # longer lines are generated text: only listed prefixes are searched there
+# A prefix alone is a mention ("keys start with ghp_"); a credential is longer.
 REST = rb"[A-Za-z0-9_\-]{12,}"
 
 
@@ -40,27 +39,27 @@ class Finding:
 
 
 class Scanner:
-    """Scans files one by one; ``unread`` names those that were too large or not readable."""
+    """Scans files; ``unread`` lists those that were too large or unreadable."""
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
-        beginnings = b"|".join(re.escape(pattern.encode("utf-8", "replace")) for pattern in patterns)
-        self._pattern = re.compile(rb"(?<![A-Za-z0-9])(?:" + beginnings + rb")" + REST)
-        # Asked line by line: the library's own scan of a file looks the file up again for each of its lines.
+        prefixes = b"|".join(re.escape(pattern.encode("utf-8", "replace")) for pattern in patterns)
+        self._pattern = re.compile(rb"(?<![A-Za-z0-9])(?:" + prefixes + rb")" + REST)
+        # Used line by line: the library's scan of a file opens the file again for each line.
         self._detectors = [from_plugin_classname(name) for name in DETECTORS]
         self.unread: list[str] = []
 
     def scan(self, tree: Tree, path: str) -> Iterator[Finding]:
-        """A file's findings, by line; binary files are searched for the operator's beginnings only."""
+        """The findings in a file, by line; binary files are searched only for listed prefixes."""
         try:
-            data = tree.read(path, limit=LARGEST)
-        except Refusal:
+            data = tree.read(path, limit=MAX_BYTES)
+        except JobError:
             self.unread.append(path)
             return
         if data is None:
             return
         found = {finding.line: finding for finding in self._known_formats(data)}
         for finding in self._listed(data):
-            known = found.get(finding.line, finding)  # knows the kind; its value may be a part only
+            known = found.get(finding.line, finding)  # has the kind; its value may be only a part
             found[finding.line] = replace(finding, kind=known.kind)
         yield from (found[line] for line in sorted(found))
 
@@ -83,5 +82,5 @@ class Scanner:
 
 
 def mask(value: str) -> str:
-    """Enough to recognise a secret's kind, too little to use it."""
+    """The first characters of a secret and its length."""
     return f"{value[:4]}… ({len(value)} characters)" if len(value) >= 16 else "…"

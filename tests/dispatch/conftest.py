@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dispatch.governing import Governor, make_repository, repos_text
+from tests.dispatch.governor_process import GovernorProcess, make_repository, repos_text
 
 ONE_RUNNER = """
 runners:
@@ -20,9 +20,9 @@ runners:
 
 
 @pytest.fixture
-def governor(tmp_path: Path, nothing_left: None) -> Iterator[Governor]:
+def governor(tmp_path: Path, nothing_left: None) -> Iterator[GovernorProcess]:
     """A folder without files; stopped at the end."""
-    made = Governor(tmp_path / "governor")
+    made = GovernorProcess(tmp_path / "governor")
     try:
         yield made
     finally:
@@ -30,10 +30,10 @@ def governor(tmp_path: Path, nothing_left: None) -> Iterator[Governor]:
 
 
 @pytest.fixture
-def working(governor: Governor, tmp_path: Path) -> Callable[..., Governor]:
+def working(governor: GovernorProcess, tmp_path: Path) -> Callable[..., GovernorProcess]:
     """A governor with one repository and one bash runner whose script is given; started."""
 
-    def make(script: str, runners: str = ONE_RUNNER, **files: str) -> Governor:
+    def make(script: str, runners: str = ONE_RUNNER, **files: str) -> GovernorProcess:
         path = make_repository(tmp_path / "repo", {"work.sh": script, **files})
         governor.configure(runners, repos_text({"repo": path}))
         return governor.start()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dispatch.governing import Governor, kinds, make_repository, output, probe, repos_text
+from tests.dispatch.governor_process import GovernorProcess, kinds, make_repository, output, probe, repos_text
 from tests.running import lasting_port
 
 pytestmark = pytest.mark.timeout(300)  # dozens of processes, on a machine that may be busy
@@ -24,7 +24,7 @@ with grpc.insecure_channel(sys.argv[1]) as channel:
 """
 
 
-def _run(governor: Governor, *words: str, status: int = 0) -> str:
+def _run(governor: GovernorProcess, *words: str, status: int = 0) -> str:
     program = str(Path(sys.executable).parent / words[0])
     done = subprocess.run(
         [program, *words[1:]],
@@ -39,7 +39,7 @@ def _run(governor: Governor, *words: str, status: int = 0) -> str:
     return done.stdout
 
 
-def test_sashi_starts_emits_and_watches(governor: Governor) -> None:
+def test_sashi_starts_emits_and_watches(governor: GovernorProcess) -> None:
     """`sashi grpc start && sashi emit TEST-01 created kanban-pmo` says `[runner] board queued`; so does the stub.
 
     The start returns when the server answers, board ends with 0 and its lines are on the stream; stop ends the server.
@@ -86,7 +86,7 @@ def test_sashi_starts_emits_and_watches(governor: Governor) -> None:
     assert "no server runs" in _run(governor, "sashi", "grpc", "stop")
 
 
-def test_the_probe_runner_calls_sync_repo(governor: Governor, tmp_path: Path) -> None:
+def test_the_probe_runner_calls_sync_repo(governor: GovernorProcess, tmp_path: Path) -> None:
     """PROBE_HOST and PROBE_GRPC_PORT name a real probe: its response is the event's payload, its files are synced."""
     path = make_repository(tmp_path / "persist", {"notes/a.md": "a\n"})
     places: dict[str, Path | str] = {"persist-memory-probe": path, "kanban-pmo": path, "ollama-local": path}
@@ -95,7 +95,7 @@ def test_the_probe_runner_calls_sync_repo(governor: Governor, tmp_path: Path) ->
         governor.environ = {"PROBE_HOST": "127.0.0.1", "PROBE_GRPC_PORT": str(port)}
         governor.start()
         assert governor.emit("P-1", "probe", "persist-memory-probe").message == "[runner] probe queued"
-        events = governor.told(task_filter="P-1")
+        events = governor.events(task_filter="P-1")
     assert kinds(events) == ["probe", "runner.queued", "runner.started", "runner.stdout", "runner.exited"]
     ending = json.loads(events[-1].payload)
     assert ending["ok"] and ending["response"]["ok"] and ending["response"]["files_synced"] >= 2
@@ -103,7 +103,7 @@ def test_the_probe_runner_calls_sync_repo(governor: Governor, tmp_path: Path) ->
     assert json.loads(output(events))["ok"]
 
 
-def test_the_example_probe_as_documented(governor: Governor, tmp_path: Path) -> None:
+def test_the_example_probe_as_documented(governor: GovernorProcess, tmp_path: Path) -> None:
     """A probe that was told of no repository asks the governor, whose shipped file has relative paths."""
     governor.configure()
     governor.port = lasting_port()
@@ -111,12 +111,12 @@ def test_the_example_probe_as_documented(governor: Governor, tmp_path: Path) -> 
         governor.environ = {"PROBE_HOST": "127.0.0.1", "PROBE_GRPC_PORT": str(port)}
         governor.start()
         governor.emit("P-2", "probe", "persist-memory-probe")
-        kind, ending = governor.ending("P-2")
+        kind, ending = governor.run_end("P-2")
     assert kind == "runner.exited" and ending["response"]["ok"], ending
     assert list((tmp_path / "snapshots/persist-memory-probe").iterdir())
 
 
-def test_runner_manager_alone_queues_what_a_server_runs(governor: Governor, tmp_path: Path) -> None:
+def test_runner_manager_alone_queues_what_a_server_runs(governor: GovernorProcess, tmp_path: Path) -> None:
     """RunnerManager() in a plain script answers as the seed says, and a server that starts later runs it."""
     path = make_repository(tmp_path / "repo", {"board_runner.py": "print('ran')"})
     places: dict[str, Path | str] = dict.fromkeys(("persist-memory-probe", "kanban-pmo", "ollama-local"), path)
@@ -151,5 +151,5 @@ def test_runner_manager_alone_queues_what_a_server_runs(governor: Governor, tmp_
     for said, what in zip(refused, ("task_id", "colour", "payload", "paths", "task_id"), strict=True):
         assert what in said
     governor.start()
-    assert output(governor.told(task_filter="M-1")) == "ran\n"
+    assert output(governor.events(task_filter="M-1")) == "ran\n"
     assert os.path.exists(governor.root / ".artifacts")

@@ -14,7 +14,7 @@ from debug_server.kanban import kanban_pb2_grpc
 from debug_server.store import open_store
 from debug_server.surfaces.grpc.v1 import debug_server_pb2 as v1
 from tests.dispatch.conftest import ONE_RUNNER
-from tests.dispatch.governing import Governor, make_repository, repos_text
+from tests.dispatch.governor_process import GovernorProcess, make_repository, repos_text
 
 
 def _outward_address() -> str:
@@ -27,7 +27,7 @@ def _outward_address() -> str:
         return str(probe.getsockname()[0])
 
 
-def test_a_caller_from_elsewhere_needs_a_token(governor: Governor, tmp_path: Path) -> None:
+def test_a_caller_from_elsewhere_needs_a_token(governor: GovernorProcess, tmp_path: Path) -> None:
     """Emit and Stream answer loopback without a token, another address not; a token needs the call's scope."""
     path = make_repository(tmp_path / "repo", {"work.sh": "echo fine\n"})
     governor.configure(ONE_RUNNER, repos_text({"repo": path}))
@@ -61,16 +61,16 @@ def test_a_caller_from_elsewhere_needs_a_token(governor: Governor, tmp_path: Pat
             return found
 
         assert status(None) == status("wrong") == ["UNAUTHENTICATED"] * 3
-        assert governor.told() == []
+        assert governor.events() == []
         assert status(tokens["watcher"]) == ["PERMISSION_DENIED", "OK", "PERMISSION_DENIED"]
         assert status(tokens["all"]) == ["OK"] * 3
         _sent_away(governor, events, channel)
     assert governor.emit("L", "work.do", "repo").ok
     _handed_on(governor, repo)
-    governor.told()
+    governor.events()
 
 
-def _handed_on(governor: Governor, repo: pb.AddRepoRequest) -> None:
+def _handed_on(governor: GovernorProcess, repo: pb.AddRepoRequest) -> None:
     """What a proxy of this machine hands on is somebody else's."""
     with grpc.insecure_channel(f"127.0.0.1:{governor.port}") as channel:
         registry = kanban_pb2_grpc.RepoRegistryStub(channel)  # type: ignore[no-untyped-call]
@@ -79,7 +79,7 @@ def _handed_on(governor: Governor, repo: pb.AddRepoRequest) -> None:
     assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-def _sent_away(governor: Governor, events: Any, channel: grpc.Channel) -> None:
+def _sent_away(governor: GovernorProcess, events: Any, channel: grpc.Channel) -> None:
     """Who follows the stream does so no longer than the token is good."""
     with open_store(str(governor.root / ".artifacts/data/metadata.db")) as store:
         admin = store.tokens.create("admin", ["admin"])[1]

@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from debug_server.kanban import kanban_pb2 as pb
-from tests.dispatch.governing import SHIPPED, TERMINAL, Governor, make_repository, output, probe, repos_text
+from tests.dispatch.governor_process import (
+    SHIPPED,
+    TERMINAL,
+    GovernorProcess,
+    make_repository,
+    output,
+    probe,
+    repos_text,
+)
 from tests.dispatch.probes import strange_probe
 
 pytestmark = pytest.mark.timeout(300)  # dozens of processes, on a machine that may be busy
@@ -43,7 +51,7 @@ WAYS: dict[str, tuple[tuple[str, str, bool], bytes | str, tuple[str, str]]] = {
 }
 
 
-def test_all_eight_do_their_work(governor: Governor, tmp_path: Path) -> None:
+def test_all_eight_do_their_work(governor: GovernorProcess, tmp_path: Path) -> None:
     """One run: every runner ends with status 0 and its effect is there."""
     board = make_repository(tmp_path / "kanban-pmo", {"deploy.sh": "#!/bin/sh\nexit 0\n", "notes.md": "# Notes\n"})
     local = make_repository(tmp_path / "ollama-local", {"Modelfile": "FROM scratch\n"})
@@ -55,7 +63,7 @@ def test_all_eight_do_their_work(governor: Governor, tmp_path: Path) -> None:
         for name, (kind, repo, _) in RUNNERS.items():
             assert governor.emit(f"E-{name}", kind, repo).message == f"[runner] {name} queued"
         assert governor.emit("E-probe", "probe", "persist-memory-probe").ok
-        said = {name: governor.told(task_filter=f"E-{name}") for name in (*RUNNERS, "probe")}
+        said = {name: governor.events(task_filter=f"E-{name}") for name in (*RUNNERS, "probe")}
     for name, events in said.items():
         ending = json.loads(events[-1].payload)
         assert (events[-1].event_type, ending["exit_code"]) == ("runner.exited", 0), (name, ending)
@@ -68,7 +76,9 @@ def test_all_eight_do_their_work(governor: Governor, tmp_path: Path) -> None:
     assert (tmp_path / "snapshots").is_dir() and json.loads(output(said["probe"]))["files_synced"] >= 1
 
 
-def _configure(governor: Governor, root: Path, port: int, *, timeout: float = 100.0, call: float = 100.0) -> None:
+def _configure(
+    governor: GovernorProcess, root: Path, port: int, *, timeout: float = 100.0, call: float = 100.0
+) -> None:
     """The shipped runners with one timeout, in repositories whose own programs come first, and a probe at a port.
 
     ``call`` is the timeout of the probe's call: what must be received before it ends needs time to get there.
@@ -88,7 +98,7 @@ def _plant(root: Path, runner: str, way: str) -> None:
     target.write_text(SHELL[way] if program.endswith(".sh") else (PROGRAMS / f"{way}.py").read_text())
 
 
-def test_each_of_the_eight_broken_in_every_way(governor: Governor, tmp_path: Path) -> None:
+def test_each_of_the_eight_broken_in_every_way(governor: GovernorProcess, tmp_path: Path) -> None:
     """Exit 3, hanging, SIGKILL and 100 MB of output, all eight at once: the right event, and the next Emit is answered.
 
     Of the probe: an answer that says no, none, a probe that dies during the call, an answer of 100 MB; called once.
@@ -118,7 +128,7 @@ def test_each_of_the_eight_broken_in_every_way(governor: Governor, tmp_path: Pat
     _check_floods(governor)
 
 
-def _endings(governor: Governor, way: str) -> dict[str, dict[str, Any]]:
+def _endings(governor: GovernorProcess, way: str) -> dict[str, dict[str, Any]]:
     """How all runs of one way ended, by runner; exactly one end each."""
     found: dict[str, dict[str, Any]] = {}
     for beginning in ("runner.e", "runner.t"):  # two streams without the output's lines
@@ -129,7 +139,7 @@ def _endings(governor: Governor, way: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _check_floods(governor: Governor) -> None:
+def _check_floods(governor: GovernorProcess) -> None:
     """Every byte of every flood is in its log; one is told whole, in bounded pieces. Their files go afterwards."""
     logs = governor.root / ".artifacts/logs"
     sizes = {name: max(path.stat().st_size for path in logs.rglob(f"{name}-*.log")) for name in RUNNERS}
@@ -142,7 +152,7 @@ def _check_floods(governor: Governor) -> None:
     shutil.rmtree(logs)
 
 
-def test_missing_programs_are_skipped(governor: Governor, tmp_path: Path) -> None:
+def test_missing_programs_are_skipped(governor: GovernorProcess, tmp_path: Path) -> None:
     """A cmd or module that is nowhere, or a repository that is not there, is a skipped event that says so."""
     text = (SHIPPED / "runners.yml").read_text()
     text = text.replace("_runner\n", "_nowhere\n").replace("scripts/", "nowhere/")
@@ -153,7 +163,7 @@ def test_missing_programs_are_skipped(governor: Governor, tmp_path: Path) -> Non
     governor.start()
     for name, (event, repo, _) in RUNNERS.items():
         assert governor.emit(f"M-{name}", event, repo).message.startswith(f"[runner] {name} skipped")
-        found, payload = governor.ending(f"M-{name}")
+        found, payload = governor.run_end(f"M-{name}")
         assert found == "runner.skipped" and "nowhere" in payload["reason"]
     assert "is missing" in governor.emit("M-probe", "probe", "persist-memory-probe").message
-    assert governor.ending("M-probe")[0] == "runner.skipped"
+    assert governor.run_end("M-probe")[0] == "runner.skipped"

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from debug_server.kanban import kanban_pb2 as pb
-from tests.dispatch.governing import TERMINAL, Governor, make_repository, repos_text
+from tests.dispatch.governor_process import TERMINAL, GovernorProcess, make_repository, repos_text
 from tests.dispatch.probes import SYNC_REPO, not_grpc, notebook, serving, strange_probe
 from tests.running import eventually, lasting_port
 
@@ -26,7 +26,7 @@ def _runners(targets: Mapping[str, tuple[int, str]], timeout: float = 60.0) -> s
     )
 
 
-def test_whatever_the_target_does_becomes_the_right_event(governor: Governor, tmp_path: Path) -> None:
+def test_whatever_the_target_does_becomes_the_right_event(governor: GovernorProcess, tmp_path: Path) -> None:
     """Garbage, another protocol, nobody there; a service known by reflection only is called, with the payload's fields.
 
     What was sent is never sent again.
@@ -57,7 +57,7 @@ def test_whatever_the_target_does_becomes_the_right_event(governor: Governor, tm
             assert governor.emit(name, f"{name}.call", "repo", payload=json.dumps({"count": count})).ok
         ends = {
             event.task_id: (event.event_type, json.loads(event.payload))
-            for event in governor.told()
+            for event in governor.events()
             if event.event_type in TERMINAL
         }
     assert len(calls) == 1
@@ -82,7 +82,7 @@ def test_whatever_the_target_does_becomes_the_right_event(governor: Governor, tm
     assert "trying once more" in ends["gone"][1]["stderr"]
 
 
-def test_only_the_probe_is_redirected_by_variables(governor: Governor, tmp_path: Path) -> None:
+def test_only_the_probe_is_redirected_by_variables(governor: GovernorProcess, tmp_path: Path) -> None:
     """PROBE_HOST and PROBE_GRPC_PORT name the target of the runner ``probe``; another runner calls its own."""
     with strange_probe(YES) as (redirected, probed), strange_probe(YES) as (declared, called):
         targets = {"probe": (lasting_port(), "ProbeSync.SyncRepo"), "other": (declared, "ProbeSync.SyncRepo")}
@@ -91,11 +91,11 @@ def test_only_the_probe_is_redirected_by_variables(governor: Governor, tmp_path:
         governor.start()
         for name in targets:
             assert governor.emit(name, f"{name}.call", "repo").ok
-            assert governor.ending(name)[0] == "runner.exited"
+            assert governor.run_end(name)[0] == "runner.exited"
     assert (len(probed), len(called)) == (1, 1)
 
 
-def test_a_crash_during_a_call_sends_nothing_twice(governor: Governor, tmp_path: Path) -> None:
+def test_a_crash_during_a_call_sends_nothing_twice(governor: GovernorProcess, tmp_path: Path) -> None:
     """kill -9 of the server: its keeper brings the answer to the next server. kill -9 of the keeper, too: `lost`.
 
     Each event is received once by the probe.
@@ -123,15 +123,15 @@ def test_a_crash_during_a_call_sends_nothing_twice(governor: Governor, tmp_path:
         os.kill(keeper, signal.SIGKILL)
         governor.start()
         gate.touch()
-        kind, payload = governor.ending("late")
+        kind, payload = governor.run_end("late")
         assert (kind, payload["ok"], payload["response"]["files_synced"]) == ("runner.exited", True, 7)
-        kind, payload = governor.ending("slow")
+        kind, payload = governor.run_end("slow")
         assert (kind, payload["ok"], payload["reason"]) == ("runner.error", False, "lost")
         assert governor.emit("after", "nothing.known", "repo").ok
     assert (len(answered), len(calls)) == (1, 1)
 
 
-def _keepers(governor: Governor, runner: str) -> list[int]:
+def _keepers(governor: GovernorProcess, runner: str) -> list[int]:
     """The pids of the keepers that have a run of this runner."""
     folders = (governor.root / ".artifacts/keepers").glob("[0-9]*")  # those that are spare begin with a dot
     handles = [json.loads((folder / "handle.json").read_text()) for folder in folders]

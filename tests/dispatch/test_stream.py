@@ -21,10 +21,10 @@ import pytest
 
 from debug_server.kanban import kanban_pb2 as pb
 from tests.dispatch.conftest import ONE_RUNNER
-from tests.dispatch.governing import Governor, kinds, make_repository, output, repos_text
+from tests.dispatch.governor_process import GovernorProcess, kinds, make_repository, output, repos_text
 from tests.running import eventually
 
-Working = Callable[..., Governor]
+Working = Callable[..., GovernorProcess]
 TALK = "for n in 1 2 3; do echo out$n; echo err$n >&2; done; printf 'no end'\n"
 STDIN = 'cat > got.json; echo "$DISPATCH_TASK_ID $DISPATCH_SKILL $DISPATCH_TRIGGER"\n'
 
@@ -41,7 +41,7 @@ def test_a_watcher_goes_on_where_it_was(working: Working) -> None:
     governor = working(TALK)
     for task in ("A", "B"):
         governor.emit(task, "work.do", "repo")
-    whole = governor.told()
+    whole = governor.events()
     assert output([event for event in whole if event.task_id == "A"]) == "out1\nout2\nout3\nno end"
     assert output([event for event in whole if event.task_id == "A"], "stderr") == "err1\nerr2\nerr3\n"
     program = [sys.executable, "-P", "-m", "debug_server", "--json", "events", "-f", "--repo", "repo"]
@@ -60,12 +60,12 @@ def test_a_watcher_goes_on_where_it_was(working: Working) -> None:
     told = [(line["task_id"], line["event_type"], line["payload"]) for line in lines[: len(whole)]]
     assert sorted(told) == sorted(_essence(whole))
     assert {line["task_id"] for line in lines[len(whole) :]} == {"C"}
-    whole += governor.told(task_filter="C")
+    whole += governor.events(task_filter="C")
     for index, event in enumerate(whole):
-        rest = governor.told(cursor=event.cursor)
+        rest = governor.events(cursor=event.cursor)
         assert sorted(_essence(rest)) == sorted(_essence(whole[index + 1 :])), event.cursor
     with pytest.raises(grpc.RpcError) as caught:
-        governor.told(cursor="nonsense")
+        governor.events(cursor="nonsense")
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -74,11 +74,11 @@ def test_filters(working: Working) -> None:
     governor = working(TALK)
     for task in ("A", "B"):
         governor.emit(task, "work.do", "repo")
-    governor.told()
-    assert {event.task_id for event in governor.told(task_filter="B")} == {"B"}
-    assert kinds(governor.told(event_type_filter="runner.exited")) == ["runner.exited"] * 2
-    assert governor.told(repo_filter="elsewhere") == []
-    assert {event.event_type for event in governor.told(event_type_filter="runner.std")} == {
+    governor.events()
+    assert {event.task_id for event in governor.events(task_filter="B")} == {"B"}
+    assert kinds(governor.events(event_type_filter="runner.exited")) == ["runner.exited"] * 2
+    assert governor.events(repo_filter="elsewhere") == []
+    assert {event.event_type for event in governor.events(event_type_filter="runner.std")} == {
         "runner.stdout",
         "runner.stderr",
     }
@@ -89,7 +89,7 @@ def test_the_event_arrives_whole_on_stdin(working: Working, tmp_path: Path) -> N
     governor = working(STDIN)
     payload = json.dumps({"x": "a\x00b\x1b[31m $(touch pwned) `id` ' \" \\ \n"}) + "\x01\x7f"
     assert governor.emit("T-1", "work.do", "repo", payload=payload, field="$(touch pwned)").ok
-    events = governor.told(task_filter="T-1")
+    events = governor.events(task_filter="T-1")
     got = json.loads((tmp_path / "repo/got.json").read_text())
     assert (got["payload"], got["field"], got["runner"]) == (payload, "$(touch pwned)", "work")
     assert output(events) == "T-1 work.do event\n"
@@ -111,7 +111,7 @@ def test_events_that_make_no_sense_are_answered(working: Working) -> None:
     ]:
         answer = governor.emit(task, kind, repo, **fields)
         assert not answer.ok and answer.error, (task, kind, repo)
-    assert governor.told() == []
+    assert governor.events() == []
     assert governor.emit("T", "work.do", "repo").message == "[runner] work queued"
 
 
@@ -119,7 +119,7 @@ def test_a_runner_that_detaches_leaves_nothing(working: Working) -> None:
     """What a runner starts in a session of its own ends with it; `nothing_left` looks for it."""
     governor = working("setsid sleep 600 & echo left\n")
     governor.emit("D", "work.do", "repo")
-    found, payload = governor.ending("D")
+    found, payload = governor.run_end("D")
     assert (found, payload["exit_code"]) == ("runner.exited", 0)
 
 
@@ -131,7 +131,7 @@ def test_bounds_of_a_runner(working: Working, tmp_path: Path) -> None:
     (tmp_path / "repo/go").touch()
     refused = [answer for answer in answers if answer.startswith("[runner] work error: ")]
     assert refused and "wait already" in refused[0]
-    events = governor.told(event_type_filter="runner.")
+    events = governor.events(event_type_filter="runner.")
     assert kinds(events).count("runner.error") == len(refused)
     assert kinds(events).count("runner.exited") == 8 - len(refused)
     now = 0
@@ -144,7 +144,7 @@ def test_a_leased_workspace_leaves_the_repository_alone(working: Working, tmp_pa
     """With `workspace: leased` the runner works in a private checkout of the branch."""
     governor = working("echo changed > README.md; cat README.md\n", ONE_RUNNER + "    workspace: leased\n")
     governor.emit("W", "work.do", "repo")
-    assert output(governor.told(task_filter="W")) == "changed\n"
+    assert output(governor.events(task_filter="W")) == "changed\n"
     assert (tmp_path / "repo/README.md").read_text() == "# here\n"
 
 
@@ -221,7 +221,7 @@ def test_files_are_read_anew(working: Working) -> None:
     assert "runners.yml:4" in health["configuration"]
 
 
-def test_a_schedule_runs_once_for_what_was_missed(governor: Governor, tmp_path: Path) -> None:
+def test_a_schedule_runs_once_for_what_was_missed(governor: GovernorProcess, tmp_path: Path) -> None:
     """A time that passed while no server ran is caught up once by the next."""
     path = make_repository(tmp_path / "repo", {"work.sh": "echo $DISPATCH_TRIGGER\n"})
     governor.configure(
@@ -240,9 +240,9 @@ def test_a_schedule_runs_once_for_what_was_missed(governor: Governor, tmp_path: 
         check=True,
     )
     governor.start()
-    found = lambda: [event for event in governor.told() if event.event_type == "runner.exited"]  # noqa: E731
+    found = lambda: [event for event in governor.events() if event.event_type == "runner.exited"]  # noqa: E731
     assert len(eventually(found, what="the scheduled run")) == 1
-    told = governor.told()
+    told = governor.events()
     task, due = told[0].task_id, datetime.fromisoformat(told[0].timestamp)
     assert task == f"schedule-work-work.do-{due:%Y%m%dT%H%MZ}", "the event is dated by the time that was due"
     assert [json.loads(event.payload)["chunk"] for event in told if event.event_type == "runner.stdout"] == [
@@ -277,4 +277,4 @@ def test_repositories_and_files_over_grpc(working: Working, tmp_path: Path) -> N
     assert files.MergeLines(pb.MergeRequest(repo_name="other", lines=["*.log"])).ok
     assert not files.MergeLines(pb.MergeRequest(repo_name="gone", lines=["*.log"])).ok
     assert governor.stub("VersionService").GetVersion(pb.GetVersionRequest()).version
-    governor.told()
+    governor.events()

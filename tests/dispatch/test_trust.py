@@ -96,7 +96,7 @@ def test_the_shipped_files_are_not_written_through_links(tmp_path: Path) -> None
     folder, elsewhere = tmp_path / "config", tmp_path / "elsewhere"
     folder.mkdir()
     (folder / "runners.yml").symlink_to(elsewhere)
-    with pytest.raises(ConfigurationError, match=f"{folder} cannot be filled: File exists"):
+    with pytest.raises(ConfigurationError, match=f"{folder} cannot be written: File exists"):
         ensure_configuration(folder)
     assert not elsewhere.exists()
 

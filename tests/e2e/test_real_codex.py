@@ -8,8 +8,8 @@ from typing import Any
 import openai
 import pytest
 
+from tests.gateway.gateway_process import GatewayProcess, codex_home, require_codex
 from tests.gateway.responses_stub import ResponsesStub, provider
-from tests.gateway.serving import GatewayProcess, codex_home, require_codex
 from tests.running import carrying, eventually
 
 pytestmark = pytest.mark.timeout(180)

@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from debug_server.engine.cron import parse_rule
+from debug_server.config.cron import parse_rule
 from debug_server.engine.schedules import Planned, Scheduler
 from debug_server.errors import UnavailableError
 from debug_server.model import DueTime

@@ -15,7 +15,7 @@ import httpx
 import openai
 import pytest
 
-from tests.gateway.serving import GatewayProcess, serving
+from tests.gateway.gateway_process import GatewayProcess, serving
 from tests.running import eventually
 
 CHAT = "/v1/chat/completions"
@@ -441,7 +441,7 @@ def test_switches_for_operators_and_testers(tmp_path: Path, nothing_left: None) 
     [
         ({"PROXY_ENV": "prod"}, "PROXY_API_KEY is not set"),
         ({"PROXY_ENV": "prod", "PROXY_USE_APP_SERVER": "true"}, "PROXY_API_KEY is not set"),
-        ({"PROXY_ENV": "prod", "PROXY_API_KEY": "changeme"}, "well-known or short"),
+        ({"PROXY_ENV": "prod", "PROXY_API_KEY": "changeme"}, "well known or too short"),
         ({"PROXY_ENV": "staging", "PROXY_API_KEY": "k" * 20, "PROXY_TEST_ENDPOINTS": "true"}, "PROXY_TEST_ENDPOINTS"),
         ({"PROXY_HOST": "0.0.0.0", "PROXY_METRICS_ALLOW_UNAUTH": "true"}, "PROXY_METRICS_ALLOW_UNAUTH"),
         ({"PROXY_SANDBOX_MODE": "none"}, "PROXY_SANDBOX_MODE"),

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.gateway.serving import GatewayProcess, serving
+from tests.gateway.gateway_process import GatewayProcess, serving
 from tests.running import carrying, eventually
 
 pytestmark = pytest.mark.timeout(180)

@@ -14,7 +14,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.gateway.serving import FAST, GatewayProcess, fake_program, serving
+from tests.gateway.gateway_process import FAST, GatewayProcess, fake_program, serving
 from tests.running import carrying, eventually
 
 MESSAGES: Any = [{"role": "user", "content": "words=3"}]

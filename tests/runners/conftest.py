@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runners.calling import commit, git
+from tests.runners.run_program import commit, git
 
 
 @pytest.fixture

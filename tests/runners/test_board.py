@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.runners.calling import RUNNERS, Done, call, files_below
+from tests.runners.run_program import RUNNERS, Done, call, files_below
 
 CARD = "kanban/{}/TASK-TEST-01.md"
 
@@ -152,7 +152,7 @@ def test_a_payload_of_10_mib_is_refused_with_its_size(repository: Path) -> None:
     """Too much for a card: the reason names the size and the limit, no half card is left."""
     done = board(repository, "card.create", payload="x" * (10 << 20))
     assert done.status == 1
-    assert done.reason == f"board: the text has {10 << 20} bytes, at most {1 << 20} fit"
+    assert done.reason == f"board: the text has {10 << 20} bytes (limit {1 << 20})"
     assert not (repository / "kanban").exists()
 
 
@@ -183,7 +183,7 @@ def test_a_card_in_two_columns_is_refused(repository: Path) -> None:
         (repository / CARD.format(column)).write_text("# TASK-TEST-01\n")
     done = board(repository, "card.close")
     assert done.status == 1
-    assert "there twice: kanban/backlog/TASK-TEST-01.md, kanban/wip/TASK-TEST-01.md" in done.reason
+    assert "exists twice: kanban/backlog/TASK-TEST-01.md, kanban/wip/TASK-TEST-01.md" in done.reason
 
 
 def test_a_full_or_read_only_folder_is_a_reason(repository: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.runners.calling import ROOT, Done, call, commit
+from tests.runners.run_program import ROOT, Done, call, commit
 
 
 def check(repository: Path, **event: Any) -> Done:
@@ -59,10 +59,10 @@ never closed
     assert done.status == 1
     assert done.lines == [
         "docs/x.md:3: heading of level 3 under one of level 1",
-        "docs/x.md:5: link 'gone.md' leads to a file that is not there",
+        "docs/x.md:5: link 'gone.md' leads to a missing file",
         "docs/x.md:6: link '../../etc/passwd' leads out of the repository",
-        "docs/x.md:7: link '#nowhere' names a heading that is not there",
-        "docs/x.md:8: link 'other.md#nowhere' names a heading that is not there",
+        "docs/x.md:7: link '#nowhere' names a missing heading",
+        "docs/x.md:8: link 'other.md#nowhere' names a missing heading",
         "docs/x.md:10: the fence ``` is never closed",
         "3 pages checked, version not stated, 6 problems",
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.runners.calling import Done, call, files_below
+from tests.runners.run_program import Done, call, files_below
 
 
 def governance(repository: Path, skill: str, **event: Any) -> Done:

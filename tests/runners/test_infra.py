@@ -10,7 +10,7 @@ import pytest
 
 from runners.infra.ignore_rules import BEGIN, END, PROFILES
 from runners.infra.repository_lock import LOCK_FILE
-from tests.runners.calling import Done, call, commit, git
+from tests.runners.run_program import Done, call, commit, git
 
 
 def infra(repository: Path, skill: str, **event: Any) -> Done:
@@ -133,7 +133,7 @@ def test_a_conflict_leaves_the_repository_as_it_was(repository: Path) -> None:
     head = commit(repository, {"a.txt": "three\n"})
     done = infra(repository, "git.revert", payload={"commit": bad})
     assert done.status == 1
-    assert "the repository is as it was" in done.reason
+    assert "the repository is unchanged" in done.reason
     assert git(repository, "rev-parse", "HEAD") == head
     assert git(repository, "status", "--porcelain") == ""
     assert not (repository / ".git/REVERT_HEAD").exists()
@@ -145,7 +145,7 @@ def test_changes_that_are_not_committed_stop_a_revert(repository: Path) -> None:
     (repository / "README.md").write_text("my work\n")
     done = infra(repository, "git.revert", payload=bad)
     assert done.status == 1
-    assert "not committed, the first 'README.md'" in done.reason
+    assert "uncommitted changes, the first is 'README.md'" in done.reason
     assert (repository / "README.md").read_text() == "my work\n"
 
 

@@ -8,7 +8,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from tests.runners.calling import ROOT, RUNNERS
+from tests.runners.run_program import ROOT, RUNNERS
 
 
 def test_an_installed_product_has_its_programs(repository: Path, tmp_path: Path) -> None:

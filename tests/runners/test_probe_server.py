@@ -18,7 +18,7 @@ import grpc
 import pytest
 
 from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
-from tests.runners.calling import commit, files_below
+from tests.runners.run_program import commit, files_below
 from tests.running import eventually
 
 SECONDS = 60.0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runners.calling import RUNNERS, commit, files_below, script
+from tests.runners.run_program import RUNNERS, commit, files_below, script
 
 TOOLS = ("bash", "git", "grep", "xargs", "find", "flock", "make", "cat", "touch")
 
@@ -37,7 +37,7 @@ def test_verify_is_content_with_good_scripts(repository: Path) -> None:
     commit(repository, {"a.sh": good, "tools/run": good, "-x.sh": good, "with space": "#!/usr/bin/env bash\ntrue\n"})
     done = script("verify.sh", repository)
     assert done.status == 0, done.reason
-    assert done.lines[0] == "verify: shellcheck is content with 4 scripts"
+    assert done.lines[0] == "verify: shellcheck found no problems in 4 scripts"
 
 
 def test_verify_fails_on_what_shellcheck_finds(repository: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.runners.calling import Done, call, commit
+from tests.runners.run_program import Done, call, commit
 
 
 def audit(repository: Path, **event: Any) -> Done:
@@ -50,7 +50,7 @@ def test_a_credential_is_named_by_file_and_line_and_masked(
     done = audit(repository)
     assert done.status == 1
     assert done.lines[0] == f"deep/er/settings.py:3: {kind}: {secret[:4]}… ({len(secret)} characters)"
-    assert done.reason == "security: 1 possible credentials; remove them and revoke what was ever pushed"
+    assert done.reason == "security: 1 possible credentials: remove them and revoke those that were pushed"
     assert secret not in "\n".join([*done.lines, done.reason])
     assert secret[4:12] not in "\n".join([*done.lines, done.reason])
 

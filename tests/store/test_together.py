@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from debug_server.engine.cron import parse_rule
+from debug_server.config.cron import parse_rule
 from debug_server.engine.schedules import Planned, Scheduler
 from debug_server.errors import NotFoundError, QueueFullError
 from debug_server.model import Command, CommandSpec, DueTime, NewEvent, QueuedRun, SessionPlan

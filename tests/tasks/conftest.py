@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from debug_server.tasks import callbacks
-from debug_server.tasks.executors import mock
-from tests.tasks.serving import Receiver, TaskServer
+from debug_server.tasks import callbacks, executors
+from tests.tasks.task_server import Receiver, TaskServer
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Tasks of the mock executor begin their pauses when this file is there: until then they run, however long."""
     path = tmp_path / "gate"
     held = f"until [ -e {shlex.quote(str(path))} ]; do sleep 0.02; done"
-    monkeypatch.setattr(mock, "_SCRIPT", f"{held}; {mock._SCRIPT}")
+    monkeypatch.setattr(executors, "_MOCK_SCRIPT", f"{held}; {executors._MOCK_SCRIPT}")
     return path
 
 

@@ -12,7 +12,7 @@ from debug_server.config import load
 from debug_server.config.tasks import TasksConfig
 from debug_server.errors import ConfigurationError
 from debug_server.tasks.executors import Executors
-from tests.tasks.serving import TaskServer
+from tests.tasks.task_server import TaskServer
 
 WORKSPACE = {"project_id": 1, "project_root": "/", "lock_paths": ["/nowhere/a"]}
 SANDBOX = {"image": "i", "command": ["c"]}
@@ -117,7 +117,7 @@ def test_a_long_prompt_goes_where_it_can_be_carried(make_server: Callable[..., T
     shell = make_server(executor="shell", cmd_template="printf %s {prompt}")
     refused = shell.submit("t", prompt)
     assert refused.status_code == 422 and refused.json()["error"]["field"] == "prompt"
-    assert "can carry 131052" in refused.text
+    assert "limit 131052" in refused.text
     assert shell.run("t", "x" * 131_052)["stdout_bytes"] == 131_052
 
 
@@ -137,7 +137,7 @@ def test_wrong_settings_are_told_at_the_start(tmp_path: Path) -> None:
 def test_a_task_id_is_any_text_that_a_url_can_hold(server: TaskServer) -> None:
     """Spaces, dots, percent signs and other alphabets work in every route."""
     task_id = "Aufgabe 1: 50 % größer?"
-    server.accepted(task_id)
+    server.submitted(task_id)
     from urllib.parse import quote
 
     found = server.ended(quote(task_id, safe=""))

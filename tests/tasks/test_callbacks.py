@@ -20,7 +20,7 @@ from debug_server.errors import InvalidInputError
 from debug_server.tasks import callbacks
 from debug_server.tasks.targets import Targets
 from tests.running import eventually
-from tests.tasks.serving import Receiver, TaskServer
+from tests.tasks.task_server import Receiver, TaskServer
 
 MakeServer = Callable[..., TaskServer]
 BODY = {
@@ -48,7 +48,7 @@ def test_a_canceled_task_is_told(make_server: MakeServer, receiver: Receiver) ->
     """A queued one has its end alone; a running one both."""
     server = make_server(executor="shell", cmd_template="sleep 1000", max_concurrency=1, **ALLOWED)
     for name in ("a", "b"):
-        server.accepted(name, status_callback_url=f"{receiver.url}/{name}")
+        server.submitted(name, status_callback_url=f"{receiver.url}/{name}")
     server.running("a")
     server.cancel("b")
     server.cancel("a")

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from tests.running import ROOT
-from tests.tasks.campaigns import ServerProcess
-from tests.tasks.serving import TaskServer
+from tests.tasks.stress import ServerProcess
+from tests.tasks.task_server import TaskServer
 
 
 def environment(server: str) -> dict[str, str]:

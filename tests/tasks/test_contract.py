@@ -15,7 +15,7 @@ from debug_server.config import load
 from debug_server.config.tasks import TasksConfig
 from debug_server.messages import Request
 from debug_server.tasks.models import RunnerMount, RunnerSandbox, RunnerSubmit, RunnerWorkspace
-from tests.tasks.serving import Receiver, TaskServer
+from tests.tasks.task_server import Receiver, TaskServer
 from tests.tasks.test_executors import script
 
 MakeServer = Callable[..., TaskServer]
@@ -113,7 +113,7 @@ def test_every_word_about_an_end(make_server: MakeServer, tmp_path: Path) -> Non
     ):
         found = server.run(prompt, prompt, timeout_seconds=1 if prompt == "wait" else 60)
         assert (found["status"], found["message"]) == (status, message)
-    server.accepted("t", "wait")
+    server.submitted("t", "wait")
     session = server.running("t")["session_id"]
     secret = server.local.store.tokens.create("a", ["admin"])[1]
     headers = {"Authorization": f"Bearer {secret}"}

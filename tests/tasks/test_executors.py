@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from debug_server.config.tasks import TasksConfig
-from debug_server.tasks.executors.docker import DockerExecutor
+from debug_server.tasks.docker_executor import DockerExecutor
 from debug_server.tasks.models import RunnerSubmit
+from tests.gateway.gateway_process import codex_home, require_codex
 from tests.gateway.responses_stub import ResponsesStub
-from tests.gateway.serving import codex_home, require_codex
 from tests.running import eventually
-from tests.tasks.serving import TaskServer
+from tests.tasks.task_server import TaskServer
 
 MakeServer = Callable[..., TaskServer]
 PROGRAM = Path(__file__).parent / "programs" / "fake_docker.py"
@@ -140,16 +140,16 @@ def test_variables_of_a_container_do_not_steer_its_client(tmp_path: Path) -> Non
         "TMPDIR": "/e",
     }
     body = {"task_id": "t", "run_id": "r", "prompt": "p", **sandbox("true", env={**steering, "KEY": "secret"})}
-    plan = DockerExecutor(TasksConfig(), tmp_path).plan(RunnerSubmit.model_validate(body))
-    assert not set(steering.items()) & set(plan.env.items()) and plan.env["KEY"] == "secret"
-    assert {f"{key}={value}" for key, value in steering.items()} | {"KEY", "HOST_RUNNER_PROMPT"} <= set(plan.argv)
-    assert "secret" not in " ".join(plan.argv)
+    command = DockerExecutor(TasksConfig(), tmp_path).command(RunnerSubmit.model_validate(body))
+    assert not set(steering.items()) & set(command.env.items()) and command.env["KEY"] == "secret"
+    assert {f"{key}={value}" for key, value in steering.items()} | {"KEY", "HOST_RUNNER_PROMPT"} <= set(command.argv)
+    assert "secret" not in " ".join(command.argv)
 
 
 def test_a_container_is_gone_after_cancel_and_timeout(make_server: MakeServer, engine: Path) -> None:
     """The engine's process outlives its client, and is removed all the same."""
     server = make_server(docker_bin=str(engine / "docker"))
-    server.accepted("c", **sandbox("sleep", "1000"))
+    server.submitted("c", **sandbox("sleep", "1000"))
     (container,) = eventually(lambda: containers(engine), what="a container")
     pid = int(container.read_text())
     found = server.cancel("c")
@@ -163,7 +163,7 @@ def test_a_container_is_gone_after_cancel_and_timeout(make_server: MakeServer, e
 def test_a_container_is_gone_after_its_keeper(make_server: MakeServer, engine: Path) -> None:
     """A task whose keeper was killed ends as failed, and its container is removed."""
     server = make_server(docker_bin=str(engine / "docker"))
-    server.accepted("t", **sandbox("sleep", "1000"))
+    server.submitted("t", **sandbox("sleep", "1000"))
     (container,) = eventually(lambda: containers(engine), what="a container")
     pid = int(container.read_text())
     number = server.get("t")["command_id"]
@@ -203,7 +203,7 @@ def test_the_real_codex(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
         found = server.run("t", "SAY hello from codex")
         assert (found["status"], found["message"]) == ("success", "codex execution completed"), found
         assert "hello from codex" in found["stdout"]
-        server.accepted("slow", "SLOW 400")
+        server.submitted("slow", "SLOW 400")
         eventually(lambda: len(stub.requests) > 1, what="the second request")
         assert server.cancel("slow")["status"] == "canceled"
     stub.close()

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from tests.tasks.serving import TaskServer
+from tests.tasks.task_server import TaskServer
 
 FIELDS = (
     *("task_id", "run_id", "execution_mode", "workspace", "status", "message", "executor", "created_at", "updated_at"),
@@ -23,7 +23,7 @@ MakeServer = Callable[..., TaskServer]
 
 def test_a_mock_task_reaches_its_end(gate: Path, server: TaskServer) -> None:
     """Submitted, it is queued and accepted; it runs, and ends with the prompt on stdout, status 0 and all fields."""
-    first = server.accepted("t1", "say this\nand that")
+    first = server.submitted("t1", "say this\nand that")
     assert tuple(first)[: len(FIELDS)] == FIELDS
     assert (first["status"], first["message"], first["executor"]) == ("queued", "accepted", "mock")
     assert (first["execution_mode"], first["workspace"], first["exit_code"]) == ("no-workspace", None, None)
@@ -44,14 +44,14 @@ def test_a_mock_task_reaches_its_end(gate: Path, server: TaskServer) -> None:
 @pytest.mark.usefixtures("gate")
 def test_cancel_stops_a_mock(server: TaskServer) -> None:
     """At once after its submission it is canceled, whether it has started or not."""
-    server.accepted("t")
+    server.submitted("t")
     assert server.cancel("t")["status"] == "canceled"
 
 
 def test_cancel_stops_a_running_task(make_server: MakeServer) -> None:
     """The answer comes when nothing of it is left, and a second cancel changes nothing."""
     server = make_server(executor="shell", cmd_template="sleep 1000")
-    server.accepted("t")
+    server.submitted("t")
     server.running("t")
     found = server.cancel("t")
     assert (found["status"], found["message"], found["exit_reason"]) == ("canceled", "canceled by api", "cancelled")
@@ -62,9 +62,9 @@ def test_cancel_stops_a_running_task(make_server: MakeServer) -> None:
 def test_cancel_of_a_queued_task_never_starts_it(gate: Path, make_server: MakeServer) -> None:
     """It ends without a start and without a log."""
     server = make_server(max_concurrency=1)
-    server.accepted("first")
+    server.submitted("first")
     server.running("first")
-    server.accepted("second")
+    server.submitted("second")
     found = server.cancel("second")
     assert (found["status"], found["started_at"], found["log_bytes"]) == ("canceled", None, 0)
     assert found["message"] == "canceled by api"
@@ -91,17 +91,17 @@ def test_unknown_tasks(server: TaskServer) -> None:
 
 def test_ids_and_keys(gate: Path, server: TaskServer) -> None:
     """A live id is 409; the same request with the same key is the same task; an ended id may be used again."""
-    first = server.accepted("t", key="k1")
+    first = server.submitted("t", key="k1")
     again = server.submit("t")
     assert again.status_code == 409 and "'t' cannot be queued" in again.text
-    same = server.accepted("t", key="k1")
+    same = server.submitted("t", key="k1")
     assert same["command_id"] == first["command_id"]
     other = server.submit("t", "something else", key="k1")
     assert other.status_code == 409 and "idempotency key" in other.text
     gate.touch()
     assert server.ended("t")["status"] == "success"
-    assert server.accepted("t", key="k1")["command_id"] == first["command_id"]
-    assert server.accepted("t", key="k2")["command_id"] > first["command_id"]
+    assert server.submitted("t", key="k1")["command_id"] == first["command_id"]
+    assert server.submitted("t", key="k2")["command_id"] > first["command_id"]
     server.ended("t")
 
 
@@ -109,10 +109,10 @@ def test_a_cancel_with_a_key(make_server: MakeServer) -> None:
     """A repeated cancel with the same key gets the first reply, also when the id has another task since."""
     server = make_server(executor="shell", cmd_template="sleep 1000")
     keyed = {"Idempotency-Key": "c1"}
-    first = server.accepted("again", "sleep 60")
+    first = server.submitted("again", "sleep 60")
     cancelled = server.client.post("/tasks/again/cancel", headers=keyed).raise_for_status().json()
     assert cancelled["command_id"] == first["command_id"] and cancelled["status"] == "canceled"
-    second = server.accepted("again", "sleep 60")
+    second = server.submitted("again", "sleep 60")
     assert server.client.post("/tasks/again/cancel", headers=keyed).raise_for_status().json() == cancelled
     assert server.get("again")["command_id"] == second["command_id"] and not server.get("again")["finished_at"]
     server.client.post("/tasks/again/cancel").raise_for_status()
@@ -122,7 +122,7 @@ def test_a_cancel_with_a_key(make_server: MakeServer) -> None:
 def test_the_list(server: TaskServer) -> None:
     """Oldest first, in pages, by status."""
     for number in range(3):
-        server.accepted(f"t{number}")
+        server.submitted(f"t{number}")
     for number in range(3):
         server.ended(f"t{number}")
     page = server.client.get("/tasks", params={"limit": 2}).json()
@@ -136,7 +136,7 @@ def test_the_list(server: TaskServer) -> None:
 
 def test_wait_has_a_deadline(gate: Path, server: TaskServer) -> None:
     """A task that is not over is returned as it is."""
-    server.accepted("t")
+    server.submitted("t")
     assert server.client.get("/tasks/t/wait", params={"timeout": 0.01}).json()["status"] in ("queued", "running")
     assert server.client.get("/tasks/t/wait", params={"timeout": 0}).status_code == 422
     gate.touch()
@@ -148,7 +148,7 @@ def test_logs_are_followed_by_every_way(make_server: MakeServer, tmp_path: Path)
     gate = tmp_path / "gate"
     held = f"until [ -e {gate} ]; do sleep 0.02; done"
     server = make_server(executor="shell", cmd_template=f'echo one; {held}; echo "{{prompt}}"; echo two >&2')
-    server.accepted("t", "döne")
+    server.submitted("t", "döne")
     with server.client.stream("GET", "/tasks/t/log.ndjson", params={"follow": True}) as answer:
         lines = []
         for line in answer.iter_lines():

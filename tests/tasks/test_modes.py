@@ -13,7 +13,7 @@ import pytest
 
 from tests.home import plain_git
 from tests.running import eventually
-from tests.tasks.serving import TaskServer
+from tests.tasks.task_server import TaskServer
 
 MakeServer = Callable[..., TaskServer]
 HOLD = {"executor": "shell", "cmd_template": 'echo {prompt}; while [ ! -e "$PWD/go-{task_id}" ]; do sleep 0.02; done'}
@@ -71,7 +71,7 @@ def test_locks_are_held_and_waited_for(make_server: MakeServer, tmp_path: Path) 
     (root / "a" / "b").mkdir(parents=True)
     (root / "link").symlink_to(root / "a")
     server = make_server(**HOLD)
-    server.accepted("first", **shared(root, root / "a"))
+    server.submitted("first", **shared(root, root / "a"))
     server.running("first")
     waiting = {
         "same": root / "a",
@@ -80,12 +80,12 @@ def test_locks_are_held_and_waited_for(make_server: MakeServer, tmp_path: Path) 
         "linked": root / "link" / "b",
     }
     for name, path in waiting.items():
-        server.accepted(name, **shared(root, path))
+        server.submitted(name, **shared(root, path))
     (root / "ab").mkdir()
-    server.accepted("queued behind above", **shared(root, root / "ab"))
+    server.submitted("queued behind above", **shared(root, root / "ab"))
     other = tmp_path / "other"
     other.mkdir()
-    server.accepted("stranger", **shared(other, other))
+    server.submitted("stranger", **shared(other, other))
     server.running("stranger")
     assert {server.get(name)["status"] for name in (*waiting, "queued behind above")} == {"queued"}
     assert server.cancel("below")["status"] == "canceled"
@@ -143,7 +143,7 @@ def test_a_branch_that_exists_is_never_reset(make_server: MakeServer, project: P
 def test_two_tasks_on_one_branch_or_path(make_server: MakeServer, project: Path, tmp_path: Path) -> None:
     """409 while the first one lives, also when it only waits; free afterwards. The user's own checkout counts."""
     server = make_server(**HOLD)
-    server.accepted("a", **isolated(project, tmp_path / "wa", "one"))
+    server.submitted("a", **isolated(project, tmp_path / "wa", "one"))
     for name, path, branch in (
         ("b", "wb", "refs/heads/one"),
         ("c", "wa", "two"),
@@ -155,7 +155,7 @@ def test_two_tasks_on_one_branch_or_path(make_server: MakeServer, project: Path,
     server.running("a")
     (tmp_path / "wa" / "go-a").touch()
     assert server.ended("a")["status"] == "success"
-    server.accepted("b", **isolated(project, tmp_path / "wb", "one"))
+    server.submitted("b", **isolated(project, tmp_path / "wb", "one"))
     server.running("b")
     assert server.cancel("b")["worktree_cleanup_succeeded"] is True
     assert not (tmp_path / "wb").exists()
@@ -206,9 +206,9 @@ def test_an_empty_directory_that_was_there_stays(make_server: MakeServer, projec
 def test_a_worktree_that_cannot_be_made(make_server: MakeServer, project: Path, tmp_path: Path) -> None:
     """A collision that comes between submission and start fails the task with its reason, and removes nothing."""
     server = make_server(max_concurrency=1, **HOLD)
-    server.accepted("busy", **shared(tmp_path, tmp_path))
+    server.submitted("busy", **shared(tmp_path, tmp_path))
     server.running("busy")
-    server.accepted("t", **isolated(project, tmp_path / "wt", "b"))
+    server.submitted("t", **isolated(project, tmp_path / "wt", "b"))
     (tmp_path / "wt").mkdir()
     (tmp_path / "wt" / "precious").write_text("mine")
     (tmp_path / "go-busy").touch()
@@ -233,7 +233,7 @@ def test_locks_survive_in_line(make_server: MakeServer, tmp_path: Path) -> None:
         executor="shell", cmd_template="mkdir busy || exit 9; sleep 0.02; rmdir busy", max_concurrency=8
     )
     for number in range(12):
-        server.accepted(f"t{number}", **shared(tmp_path, tmp_path))
+        server.submitted(f"t{number}", **shared(tmp_path, tmp_path))
     assert {server.ended(f"t{number}")["status"] for number in range(12)} == {"success"}
     eventually(lambda: not (tmp_path / "busy").exists())
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.running import eventually
-from tests.tasks.serving import TaskServer
+from tests.tasks.task_server import TaskServer
 
 MakeServer = Callable[..., TaskServer]
 
@@ -103,14 +103,14 @@ def test_what_a_container_is_allowed(make_server: MakeServer, podman: Podman) ->
 def test_no_container_stays(make_server: MakeServer, podman: Podman) -> None:
     """After a cancel, a timeout and the death of its keeper."""
     server = make_server(docker_bin=str(podman.program))
-    server.accepted("cancelled", **sandbox("sleep", "1000"))
+    server.submitted("cancelled", **sandbox("sleep", "1000"))
     eventually(podman.look, what="a container")
     assert server.cancel("cancelled")["status"] == "canceled"
     assert podman.containers() == []
     found = server.run("late", timeout_seconds=2, **sandbox("sleep", "1000"))
     assert found["message"] == "docker sandbox execution timed out"
     assert podman.containers() == []
-    server.accepted("lost", **sandbox("sleep", "1000"))
+    server.submitted("lost", **sandbox("sleep", "1000"))
     eventually(podman.look, what="a container")
     number = server.get("lost")["command_id"]
     handle = eventually(lambda: server.local.store.commands.handle(number), what="its recorded start")

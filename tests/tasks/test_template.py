@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from debug_server.errors import ConfigurationError
 from debug_server.tasks.template import render
-from tests.tasks.serving import TaskServer
+from tests.tasks.task_server import TaskServer
 
 CONTEXTS = {
     "bare": "printf %s {prompt}",
@@ -38,14 +38,14 @@ CONTEXTS = {
     "escaped braces": "awk '{{print}}' <<< {prompt}",
 }
 REFUSED = {
-    "eval {prompt}": "eval is a builtin",
-    "let {prompt}": "let is a builtin",
-    "unset {prompt}": "unset is a builtin",
-    "declare -i x={prompt}": "declare is a builtin",
-    "printf -v {prompt} x": "printf is a builtin",
-    "trap {prompt} EXIT": "trap is a builtin",
-    "{prompt} x": "the name of a command",
-    "$AGENT {prompt}": "the command's name is not constant",
+    "eval {prompt}": "eval is a bash builtin",
+    "let {prompt}": "let is a bash builtin",
+    "unset {prompt}": "unset is a bash builtin",
+    "declare -i x={prompt}": "declare is a bash builtin",
+    "printf -v {prompt} x": "printf is a bash builtin",
+    "trap {prompt} EXIT": "trap is a bash builtin",
+    "{prompt} x": "would be a command name",
+    "$AGENT {prompt}": "the command name is not constant",
     "echo $(({prompt}))": "arithmetic",
     "(( {prompt} ))": "arithmetic",
     "echo $[{prompt}]": "arithmetic",
@@ -54,18 +54,18 @@ REFUSED = {
     "echo ${x:-{prompt}}": "inside ${…}",
     "cat <<EOF\n{prompt}\nEOF": "use <<< or a pipe",
     "a=([{prompt}]=1)": "subscripts",
-    "x={prompt}; echo $((x))": "the variable x holds a value",
-    "RANDOM={prompt}": "RANDOM is a variable of bash itself",
+    "x={prompt}; echo $((x))": "the variable x contains a value",
+    "RANDOM={prompt}": "RANDOM is a variable that bash itself uses",
     'f() { eval "$1"; }; f {prompt}': "f is a function",
-    "echo {prompt} | while read -r x; do $x; done": "a pipe leads the value",
+    "echo {prompt} | while read -r x; do $x; done": "a pipe passes the value",
     "for x in {prompt}; do $x; done": "a loop over the value",
-    'echo "{prompt}': 'a " opened',
+    'echo "{prompt}': 'a closing " is missing',
     "if agent {prompt}; then echo": "elif or else or fi is missing",
     "cat <<EOF | | agent {prompt}\nEOF": "a command is missing before '|'",
     "agent {prompt} )": "a command is missing before ')'",
     "select x in a; do agent {prompt}; done": "select is not understood",
-    "echo {other}": "{other} is no placeholder: use {prompt}, {task_id}, {run_id}, or write {{other}}",
-    "awk '{print}' <<< {prompt}": "{print} is no placeholder",
+    "echo {other}": "{other} is not a placeholder: use {prompt}, {task_id}, {run_id}, or write {{other}}",
+    "awk '{print}' <<< {prompt}": "{print} is not a placeholder",
     "echo {prompt}\0": "NUL",
 }
 # What has ever opened, closed, escaped or ended something in a shell.
@@ -139,7 +139,7 @@ def test_hostile_prompts_through_the_whole_server(make_server: Callable[..., Tas
 
     collect()
     for task_id, prompt in prompts.items():
-        server.accepted(task_id, prompt)
+        server.submitted(task_id, prompt)
     for task_id, prompt in prompts.items():
         found = server.ended(task_id)
         assert (found["status"], found["stdout"]) == ("success", prompt)

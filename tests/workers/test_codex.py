@@ -13,8 +13,8 @@ from debug_server.workers import codex_turn
 from debug_server.workers.codex import CodexConversation, CodexOptions
 from debug_server.workers.codex_turn import TurnRequest
 from debug_server.workers.turns import Ended, Mailbox, Text, TokenUsage, ToolCall, TurnEvent
-from tests.gateway.channels import conversing
 from tests.gateway.fake_codex import STEPS
+from tests.gateway.fake_codex_channel import conversing
 
 
 def run(work: Awaitable[None]) -> None:

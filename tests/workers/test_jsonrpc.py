@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from debug_server.errors import DebugServerError, WorkerBusyError, WorkerError, WorkerExitedError, WorkerTimeoutError
 from debug_server.workers.jsonrpc import JsonRpc, RpcRefusal
 from debug_server.workers.lines import LineCutter
-from tests.gateway.channels import ScriptedChannel
+from tests.gateway.fake_codex_channel import ScriptedChannel
 
 
 async def until(holds: Callable[[], bool]) -> None:

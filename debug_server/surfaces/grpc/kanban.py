@@ -12,13 +12,13 @@ from google.protobuf.message import Message
 from grpc.aio import ServicerContext
 
 import debug_server
+from debug_server.dispatch.changelog import read_changelog
 from debug_server.dispatch.dispatcher import Outcome
 from debug_server.dispatch.file_writes import merge_lines, set_env_key, write_file
 from debug_server.dispatch.governor import Governor
 from debug_server.dispatch.issue_event import IssueEvent
 from debug_server.dispatch.repos_file import FIELDS, Repo
-from debug_server.dispatch.stream import Wish
-from debug_server.dispatch.versions import read_changelog
+from debug_server.dispatch.stream import StreamFilter
 from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
 from debug_server.kanban import kanban_pb2 as pb
 from debug_server.surfaces.grpc.calls import admitted
@@ -95,7 +95,7 @@ class KanbanServices:
     async def _stream(self, data: bytes, context: ServicerContext) -> None:
         async with admitted(self._service, context, "/kanban/stream", READ, local=True) as caller:
             asked = parse(pb.StreamRequest, data)
-            wish = Wish(
+            stream_filter = StreamFilter(
                 repo_name=asked.repo_filter,
                 task_id=asked.task_filter,
                 event_type=asked.event_type_filter,
@@ -103,7 +103,7 @@ class KanbanServices:
                 cursor=asked.cursor,
                 from_now=asked.from_now,
             )
-            stream = self._governor.stream(wish).entries()
+            stream = self._governor.stream(stream_filter).entries()
             self._service.audience.check_room()
             async with self._service.audience.while_valid(caller, follows=True), aclosing(stream) as entries:
                 async for entry in entries:
@@ -158,7 +158,7 @@ class KanbanServices:
         self, repo: str, change: Callable[..., Any], *arguments: Any, **options: Any
     ) -> pb.WriteResponse:
         try:
-            root = await asyncio.to_thread(self._governor.registry.place, repo)
+            root = await asyncio.to_thread(self._governor.registry.path_of, repo)
             path = await asyncio.to_thread(change, root, *arguments, **options)
         except DebugServerError as error:
             return pb.WriteResponse(ok=False, error=str(error))
@@ -185,7 +185,7 @@ class KanbanServices:
 
 def sentence(outcomes: list[Outcome]) -> str:
     """What became of an event, as people read it."""
-    return "\n".join(outcome.sentence for outcome in outcomes)
+    return "\n".join(outcome.line for outcome in outcomes)
 
 
 def _entry(repo: Repo) -> pb.RepoEntry:

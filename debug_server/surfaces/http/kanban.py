@@ -15,9 +15,9 @@ from starlette.routing import BaseRoute, Route
 from debug_server import messages as m
 from debug_server.dispatch.dispatcher import Outcome
 from debug_server.dispatch.governor import Governor
-from debug_server.dispatch.hooks import event_of, require_signature, verify
 from debug_server.dispatch.issue_event import IssueEvent
-from debug_server.dispatch.stream import EventStream, Wish
+from debug_server.dispatch.stream import EventStream, StreamFilter
+from debug_server.dispatch.webhooks import event_of, require_signature, verify
 from debug_server.surfaces.http.access import identify_or_local
 from debug_server.surfaces.http.decoding import json_object
 from debug_server.surfaces.http.endpoints import Endpoint, guarded
@@ -88,7 +88,7 @@ def _hook(governor: Governor) -> Endpoint:
 
 def _told(outcomes: list[Outcome]) -> Response:
     shown = [dataclasses.asdict(outcome) for outcome in outcomes]
-    return JSONResponse({"ok": True, "message": [outcome.sentence for outcome in outcomes], "runners": shown}, 202)
+    return JSONResponse({"ok": True, "message": [outcome.line for outcome in outcomes], "runners": shown}, 202)
 
 
 def _stream(governor: Governor) -> Endpoint:
@@ -96,7 +96,7 @@ def _stream(governor: Governor) -> Endpoint:
         caller = await identify_or_local(governor.service, request)
         caller.require(("sessions:read",))
         asked = StreamQuery.model_validate(dict(request.query_params))
-        wish = Wish(
+        stream_filter = StreamFilter(
             repo_name=asked.repo,
             task_id=asked.task,
             event_type=asked.type,
@@ -104,7 +104,7 @@ def _stream(governor: Governor) -> Endpoint:
             cursor=request.headers.get("last-event-id") or asked.cursor,
             from_now=asked.from_now,
         )
-        pieces = with_heartbeats(_frames(governor.stream(wish)), _HEARTBEAT_SECONDS)
+        pieces = with_heartbeats(_frames(governor.stream(stream_filter)), _HEARTBEAT_SECONDS)
         return Stream(pieces, request.app.state.followers, media_type="text/event-stream", headers={})
 
     return handle

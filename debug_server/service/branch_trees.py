@@ -1,0 +1,55 @@
+"""The verbs of branch trees: a worktree of a user's own repository, on a branch, for as long as a session lasts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.errors import InvalidInputError
+from debug_server.model import BranchTreePlan, Claim
+from debug_server.service.verbs import Verbs
+from debug_server.worktrees import branches
+from debug_server.worktrees.branches import BranchTree
+from debug_server.worktrees.foreign import common_dir
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedBranchTree:
+    """A checked plan, and what a session with it claims: nobody else may use the branch or the path."""
+
+    plan: BranchTreePlan
+    claims: tuple[Claim, ...]
+
+
+class BranchTreeVerbs(Verbs):
+    """For the server's own parts; no surface offers them."""
+
+    async def check(self, *, repository: Path, path: Path, branch: str, cleanup: bool) -> ClaimedBranchTree:
+        """The plan of a worktree of ``repository`` at ``path``; ConflictError while the branch or the path is in use.
+
+        InvalidInputError names the wrong one of ``repository``, ``path`` and ``branch`` as its field.
+        """
+        return await self._call_git(self._check, repository, path, branch, cleanup)
+
+    def _check(self, repository: Path, path: Path, branch: str, cleanup: bool) -> ClaimedBranchTree:
+        trust = self._sessions.trust
+        try:
+            trust.check(repository)
+            common = common_dir(repository)
+        except InvalidInputError as error:
+            raise InvalidInputError(str(error), field="repository") from error
+        if path == repository or repository.is_relative_to(path) or path.is_relative_to(common):
+            raise InvalidInputError(f"{path} is the project itself, or above it, or in its git directory", field="path")
+        try:
+            name = branches.branch_named(branch)
+        except InvalidInputError as error:
+            raise InvalidInputError(str(error), field="branch") from error
+        tree = BranchTree(repository=repository, path=path, branch=name, trust=trust)
+        branches.check_free(tree, locks_dir=self._shared.paths.artifacts_root.absolute() / "locks")
+        return ClaimedBranchTree(
+            plan=BranchTreePlan(repository=str(repository), path=str(path), branch=name, cleanup=cleanup),
+            claims=(
+                Claim(resource=f"branch {name} of {common}", waits=False),
+                Claim(resource=f"worktree:{path}", waits=False),
+            ),
+        )
