@@ -184,7 +184,7 @@ def check_folder(store: MetadataStore, root: Path) -> None:
     mark = found or secrets.token_hex(8)
     if not found:  # before the database knows it: a crash in between leaves a mark that is claimed the next time
         path.write_text(f"{mark}\n")
-    belongs = store.folder.claim(mark)
+    belongs = store.data_folder.claim(mark)
     if belongs != mark:
         if not found:
             path.unlink()

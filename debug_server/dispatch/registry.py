@@ -18,7 +18,7 @@ from debug_server.dispatch.configuration import LiveConfiguration
 from debug_server.dispatch.document import read_text
 from debug_server.dispatch.repos_file import FIELDS, NAME, Repo, ReposFile, parse_repos
 from debug_server.errors import ConflictError, InvalidInputError, NotFoundError
-from debug_server.worktrees.foreign import NOBODY_ELSE, Trust
+from debug_server.worktrees.repository_trust import OWN_USER_ONLY, Trust
 
 _MAX_VALUE = 4096
 
@@ -29,7 +29,7 @@ class RepoRegistry:
     Answers have absolute paths, which mean the same to everybody who asks; the file keeps what people wrote.
     """
 
-    def __init__(self, configuration: LiveConfiguration, trust: Trust = NOBODY_ELSE) -> None:
+    def __init__(self, configuration: LiveConfiguration, trust: Trust = OWN_USER_ONLY) -> None:
         self._configuration = configuration
         self._trust = trust
 

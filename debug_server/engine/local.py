@@ -37,7 +37,7 @@ from debug_server.runner.spec import CommandSpec
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 from debug_server.store.commands import STARTED
-from debug_server.store.run_draft import RunDraft
+from debug_server.store.runs import RunDraft
 
 _LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_SECONDS = 1.0

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from debug_server.disk import make_private, remove_tree
 from debug_server.errors import DebugServerError, NotFoundError, WorktreePoolError
-from debug_server.model import ArtifactKind, BranchTreePlan, Cleanup, Session
+from debug_server.model import ArtifactKind, BranchWorktreePlan, Cleanup, Session
 from debug_server.runner.aftermath import run_after
 from debug_server.runner.settings import RunnerPaths
 from debug_server.store import MetadataStore
 from debug_server.worktrees import branches
-from debug_server.worktrees.branches import BranchTree, Removal
-from debug_server.worktrees.foreign import NOBODY_ELSE, Trust
+from debug_server.worktrees.branches import BranchWorktree, Removal
+from debug_server.worktrees.repository_trust import OWN_USER_ONLY, Trust
 
 _LOG = logging.getLogger(__name__)
 PATCH_NAME = "uncommitted.patch"
@@ -29,7 +29,7 @@ _REMOVED_LATER = Cleanup(succeeded=True, message="removed later")
 class OwnPlaces:
     """The own places of one machine's sessions."""
 
-    def __init__(self, *, store: MetadataStore, paths: RunnerPaths, trust: Trust = NOBODY_ELSE) -> None:
+    def __init__(self, *, store: MetadataStore, paths: RunnerPaths, trust: Trust = OWN_USER_ONLY) -> None:
         self._trust = trust
         self._store = store
         self._root = paths.artifacts_root.absolute()
@@ -89,7 +89,7 @@ class OwnPlaces:
                     _LOG.info("removal_completed", extra={"session_id": session.id})
                     self._store.sessions.set_cleanup(session.id, _REMOVED_LATER)
 
-    def _removal(self, session: Session, tree: BranchTree) -> Removal:
+    def _removal(self, session: Session, tree: BranchWorktree) -> Removal:
         target = self._root / "collected" / str(session.id) / PATCH_NAME
         try:
             (self._root / "collected").mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -119,5 +119,5 @@ class OwnPlaces:
         return self._root / "locks"
 
 
-def _tree(plan: BranchTreePlan, trust: Trust) -> BranchTree:
-    return BranchTree(repository=Path(plan.repository), path=Path(plan.path), branch=plan.branch, trust=trust)
+def _tree(plan: BranchWorktreePlan, trust: Trust) -> BranchWorktree:
+    return BranchWorktree(repository=Path(plan.repository), path=Path(plan.path), branch=plan.branch, trust=trust)

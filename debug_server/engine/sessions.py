@@ -32,9 +32,9 @@ from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, build_pool_from_repository
-from debug_server.worktrees.foreign import Trust
 from debug_server.worktrees.mirror import check_remote_url
 from debug_server.worktrees.patches import apply_patch, load_patch
+from debug_server.worktrees.repository_trust import Trust
 
 _LOG = logging.getLogger(__name__)
 _MAX_FORKS = 64

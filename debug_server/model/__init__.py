@@ -7,7 +7,7 @@ from debug_server.model.limits import Limits, parse_size
 from debug_server.model.lists import check_argv, check_list
 from debug_server.model.names import check_name
 from debug_server.model.new_command import NewCommand
-from debug_server.model.plans import BranchTreePlan, CommandPlan, EnvironmentPlan, SessionPlan, WorkerMark
+from debug_server.model.plans import BranchWorktreePlan, CommandPlan, EnvironmentPlan, SessionPlan, WorkerIdentity
 from debug_server.model.records import (
     Artifact,
     ArtifactKind,
@@ -29,7 +29,7 @@ from debug_server.model.records import (
 __all__ = [
     "Artifact",
     "ArtifactKind",
-    "BranchTreePlan",
+    "BranchWorktreePlan",
     "Claim",
     "Cleanup",
     "Command",
@@ -51,7 +51,7 @@ __all__ = [
     "SessionPlan",
     "SessionStatus",
     "Token",
-    "WorkerMark",
+    "WorkerIdentity",
     "Worktree",
     "WorktreeStatus",
     "check_argv",

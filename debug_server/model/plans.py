@@ -40,7 +40,7 @@ class EnvironmentPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BranchTreePlan:
+class BranchWorktreePlan:
     """A worktree of somebody's repository, on a branch."""
 
     repository: str
@@ -50,7 +50,7 @@ class BranchTreePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerMark:
+class WorkerIdentity:
     """Which instance of which declared worker a command is, so that the next server finds it again."""
 
     name: str
@@ -69,7 +69,7 @@ class SessionPlan:
     directory: str | None = None  # an existing directory
     commit: str | None = None  # lease a workspace of this commit when the first command's turn comes
     scratch: bool = False  # an empty directory, removed at the end
-    branch_tree: BranchTreePlan | None = None
+    branch_tree: BranchWorktreePlan | None = None
     environment: EnvironmentPlan | None = None
     process: str | None = None  # close the session once this process is dead and its commands have ended
     after: tuple[str, ...] = ()  # argv of a program to run when the session closes
@@ -84,7 +84,7 @@ class SessionPlan:
         """From a column."""
         known = _known(cls, data, "session")
         if (tree := known.get("branch_tree")) is not None:
-            known["branch_tree"] = BranchTreePlan(**tree)
+            known["branch_tree"] = BranchWorktreePlan(**tree)
         if (wanted := known.get("environment")) is not None:
             known["environment"] = EnvironmentPlan(**_tuples(wanted))
         return cls(**known)
@@ -95,7 +95,7 @@ class CommandPlan:
     """How a command is run, and what its end brings."""
 
     inline: bool = False  # its caller waits in the process that started it
-    worker: WorkerMark | None = None  # it is one start of a supervised worker, whose supervisor deals with its end
+    worker: WorkerIdentity | None = None  # it is one start of a supervised worker, whose supervisor deals with its end
     closes_session: bool = False  # it is the session's last
     artifacts: tuple[str, ...] = ()  # patterns of files to keep when it has ended
     require: tuple[str, ...] = ()  # limits that must really be enforced
@@ -121,7 +121,7 @@ class CommandPlan:
         """From a column."""
         known = _known(cls, data, "command")
         if (mark := known.get("worker")) is not None:
-            known["worker"] = WorkerMark(**mark)
+            known["worker"] = WorkerIdentity(**mark)
         return cls(**known)
 
 

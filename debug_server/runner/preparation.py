@@ -63,7 +63,7 @@ class Preparation:
         """Apply a patch; PatchApplicationError and StartCancelledError leave the workspace as it was."""
         begun = time.monotonic()
         try:
-            kept = apply_patch(workspace, patch, patches_dir=self._patches_dir, listening=cancellation.listening)
+            kept = apply_patch(workspace, patch, patches_dir=self._patches_dir, on_cancel=cancellation.listening)
         except PatchApplicationError:
             cancellation.check()
             raise

@@ -15,7 +15,7 @@ from debug_server.model import (
     ExitReason,
     ExitRecord,
     Limits,
-    WorkerMark,
+    WorkerIdentity,
     check_argv,
     check_list,
     check_name,
@@ -82,7 +82,7 @@ class CommandSpec:
         self,
         *,
         inline: bool = False,
-        worker: WorkerMark | None = None,
+        worker: WorkerIdentity | None = None,
         closes_session: bool = False,
         artifacts: Sequence[str] = (),
     ) -> CommandPlan:

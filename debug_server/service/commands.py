@@ -21,7 +21,7 @@ from debug_server.service.caller import Caller
 from debug_server.service.stdin import write_to
 from debug_server.service.verbs import Verbs
 from debug_server.service.wakeups import wait_for
-from debug_server.worktrees.collect import check_patterns
+from debug_server.worktrees.artifact_files import check_patterns
 
 _CANCEL_SECONDS = 10.0
 _START_SECONDS = 10.0  # for a command whose turn has come to start

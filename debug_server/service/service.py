@@ -36,7 +36,7 @@ from debug_server.service.verbs import Shared
 from debug_server.service.workers import WorkerVerbs
 from debug_server.store import MetadataStore
 from debug_server.workers.workers import Workers
-from debug_server.worktrees.foreign import Trust
+from debug_server.worktrees.repository_trust import Trust
 
 _KEYED = frozenset({"open_session", "submit_command", "start_run"})  # the store knows what they made by their key
 
@@ -57,7 +57,7 @@ class Service:
         shared = Shared(store=store, engine=engine, sessions=sessions, paths=paths, shell=shell)
         self._shared = shared
         self._store = store
-        self._token_uses = Uses("token", store.tokens.note_uses)
+        self._token_uses = Uses("token", store.tokens.record_uses)
         self._keyed = KeyedReplies(
             store, call=shared.bridge.call, owner=lambda: engine.owner, is_alive=partial(is_alive, paths.owners_dir)
         )
@@ -105,7 +105,7 @@ class Service:
             raise AccessError("the token is not known, has expired or was revoked")
         caller = Caller.of(token)
         audit.note_caller(caller)
-        if self._store.tokens.use_is_due(token):
+        if self._store.tokens.use_is_outdated(token):
             self._token_uses.note(token.id)
         self._shared.quotas.take_request(caller)
         return caller

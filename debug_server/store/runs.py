@@ -1,18 +1,62 @@
-"""Runs: commands in sessions of their own, many in one commit."""
+"""Runs: sessions with one command each, many in one commit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack
 
 from debug_server.errors import QueueFullError
-from debug_server.model import Command, DueTime, NewEvent, Notice
-from debug_server.store import claims as claims_table
-from debug_server.store import commands, event_log, schedules, sessions
-from debug_server.store.commands import PENDING, check_room
+from debug_server.model import Claim, Command, DueTime, NewCommand, NewEvent, Notice, SessionPlan
+from debug_server.store import commands, event_log, schedules, session_claims, sessions
+from debug_server.store.command_draft import CommandDraft
+from debug_server.store.commands import PENDING, check_queue_limits
 from debug_server.store.connection import Transaction
 from debug_server.store.encoding import mapping_text
-from debug_server.store.run_draft import RunDraft
+from debug_server.store.sessions import SessionDraft
 from debug_server.store.table import Table, require
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDraft:
+    """A session and its one command, checked and encoded before the transaction."""
+
+    command: CommandDraft
+    session: SessionDraft
+    repository_id: int | None
+    claims: Sequence[Claim]
+    secrets: Mapping[str, str]  # sealed until ``drop_secrets``
+    refused: Callable[[str], NewEvent] | None  # the event to add instead when a queue is full; None: QueueFullError
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        session_plan: SessionPlan | None = None,
+        session_metadata: Mapping[str, Any] | None = None,
+        repository_id: int | None = None,
+        requested_by: str | None = None,
+        owner_token_id: int | None = None,
+        claims: Sequence[Claim] = (),
+        secrets: Mapping[str, str] | None = None,
+        refused: Callable[[str], NewEvent] | None = None,
+        **command: Unpack[NewCommand],
+    ) -> RunDraft:
+        """The fields of the session, and the arguments of ``CommandDraft.of``."""
+        return cls(
+            command=CommandDraft.of(**command),
+            session=SessionDraft.of(
+                repository_id=repository_id,
+                requested_by=requested_by,
+                owner_token_id=owner_token_id,
+                plan=session_plan,
+                metadata=session_metadata,
+            ),
+            repository_id=repository_id,
+            claims=claims,
+            secrets=secrets or {},
+            refused=refused,
+        )
 
 
 class Runs(Table):
@@ -21,30 +65,30 @@ class Runs(Table):
     def add(
         self, steps: Sequence[RunDraft | NewEvent], *, due: DueTime | None = None
     ) -> list[Command | NewEvent] | None:
-        """Queue runs and tell events in one commit: all of them or none. Returns the commands, and what was told.
+        """Add runs and events in one commit: all of them or none. Returns the commands and the events.
 
-        A run whose queue is full is told of as its ``refused`` says. ConflictError when a claim is taken. With ``due``
-        that time is taken in the same commit, or None: another process did and nothing is done here.
+        A run whose queue is full becomes the event that its ``refused`` returns. ConflictError when a claim is taken.
+        With ``due`` the same commit marks that time as done; None if another process did that first.
         """
         runs = [step for step in steps if isinstance(step, RunDraft)]
         claims = [claim for run in runs for claim in run.claims]
         with self._database.write() as transaction:
             if claims:
-                claims_table.check(transaction, claims)
-            if any(run.command.bound is not None for run in runs):
+                session_claims.check(transaction, claims)
+            if any(run.command.max_pending is not None for run in runs):
                 transaction.lock("queue")
             now = self._now()
             if due is not None and not schedules.take(transaction, now, due):
                 return None
             added = [self._add_step(transaction, now, step) for step in steps]
         for item in added:
-            self._announce(_notice(item))
+            self._notify(_notice(item))
         return added
 
     def _add_step(self, transaction: Transaction, now: float, step: RunDraft | NewEvent) -> Command | NewEvent:
         if isinstance(step, RunDraft):
             try:
-                check_room(transaction, step.command)
+                check_queue_limits(transaction, step.command)
             except QueueFullError as error:
                 if step.refused is None:
                     raise
@@ -58,7 +102,7 @@ class Runs(Table):
     def _add_run(self, transaction: Transaction, now: float, run: RunDraft) -> Command:
         require(transaction, "repositories", "repository", run.repository_id)
         session = sessions.insert(transaction, now, run.session)
-        claims_table.insert(transaction, session.id, run.claims)
+        session_claims.insert(transaction, session.id, run.claims)
         if run.secrets:
             sessions.seal_secrets(transaction, self._sealer, session.id, run.secrets)
         return commands.insert(transaction, now, self._sealer, session.id, run.command)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from debug_server.errors import InvalidInputError
-from debug_server.model import BranchTreePlan, Claim, SessionPlan
+from debug_server.model import BranchWorktreePlan, Claim, SessionPlan
 from debug_server.tasks.models import ExecutionMode, RunnerSubmit, RunnerWorkspace
 from debug_server.worktrees import branches
-from debug_server.worktrees.branches import BranchTree
-from debug_server.worktrees.foreign import NOBODY_ELSE, Trust, common_dir
+from debug_server.worktrees.branches import BranchWorktree
+from debug_server.worktrees.git_dirs import common_dir
+from debug_server.worktrees.repository_trust import OWN_USER_ONLY, Trust
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ def check_mode(submit: RunnerSubmit) -> None:
             raise _missing(f"workspace.{name}", mode)
 
 
-def find_place(submit: RunnerSubmit, *, cleanup: bool, locks_dir: Path, trust: Trust = NOBODY_ELSE) -> Place:
+def find_place(submit: RunnerSubmit, *, cleanup: bool, locks_dir: Path, trust: Trust = OWN_USER_ONLY) -> Place:
     """The task's place; ConflictError when its branch or its path is somebody else's. Looks at the disk, runs git."""
     check_mode(submit)
     workspace = submit.workspace
@@ -50,7 +51,9 @@ def find_place(submit: RunnerSubmit, *, cleanup: bool, locks_dir: Path, trust: T
     if submit.execution_mode is ExecutionMode.ISOLATED_WORKTREE and workspace is not None:
         tree = _tree(workspace, trust)
         branches.check_free(tree, locks_dir=locks_dir)
-        plan = BranchTreePlan(repository=str(tree.repository), path=str(tree.path), branch=tree.branch, cleanup=cleanup)
+        plan = BranchWorktreePlan(
+            repository=str(tree.repository), path=str(tree.path), branch=tree.branch, cleanup=cleanup
+        )
         return Place(plan=SessionPlan(branch_tree=plan), claims=[*_tree_claims(tree), *locks])
     return Place(plan=SessionPlan(scratch=True), claims=locks)
 
@@ -70,7 +73,7 @@ def _root(workspace: RunnerWorkspace) -> Path:
     return root
 
 
-def _tree(workspace: RunnerWorkspace, trust: Trust) -> BranchTree:
+def _tree(workspace: RunnerWorkspace, trust: Trust) -> BranchWorktree:
     root = _root(workspace)
     path = Path(os.path.realpath(workspace.worktree_path or ""))
     try:
@@ -84,13 +87,13 @@ def _tree(workspace: RunnerWorkspace, trust: Trust) -> BranchTree:
             field="workspace.worktree_path",
         )
     try:
-        branch = branches.branch_named(workspace.git_branch or "")
+        branch = branches.branch_name(workspace.git_branch or "")
     except InvalidInputError as error:
         raise InvalidInputError(f"workspace.git_branch: {error}", field="workspace.git_branch") from error
-    return BranchTree(repository=root, path=path, branch=branch, trust=trust)
+    return BranchWorktree(repository=root, path=path, branch=branch, trust=trust)
 
 
-def _tree_claims(tree: BranchTree) -> list[Claim]:
+def _tree_claims(tree: BranchWorktree) -> list[Claim]:
     shared = common_dir(tree.repository)
     return [
         Claim(resource=f"branch {tree.branch} of {shared}", waits=False),

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from debug_server.errors import DebugServerError, WorkerNotReadyError, WorkerTimeoutError
-from debug_server.model import WorkerMark
+from debug_server.model import WorkerIdentity
 from debug_server.runner.recovery import Adopted
 from debug_server.runner.spec import CommandSpec
 from debug_server.workers.attending import Logged, NotReadyError, attend, become_ready
@@ -307,7 +307,7 @@ class ServiceSupervisor:
             relay=True,
             orphan_seconds=self._timing.orphan_timeout,
         )
-        mark = WorkerMark(name=spec.name, instance=self.instance, fingerprint=spec.fingerprint())
+        mark = WorkerIdentity(name=spec.name, instance=self.instance, fingerprint=spec.fingerprint())
         return RunOrder(session_id=self.session_id, spec=command, cwd=spec.cwd, mark=mark)
 
     async def _spawned(self, run: WorkerRun) -> bool:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from debug_server.errors import DebugServerError
-from debug_server.model import ExitReason, ExitRecord, WorkerMark
+from debug_server.model import ExitReason, ExitRecord, WorkerIdentity
 from debug_server.runner.endings import UnrecordedEndError
 from debug_server.runner.launch import DetachedError, RunningCommand, reconnect
 from debug_server.runner.planning import Job
@@ -33,7 +33,7 @@ class RunOrder:
     session_id: int
     spec: CommandSpec
     cwd: Path
-    mark: WorkerMark
+    mark: WorkerIdentity
 
 
 @dataclass(frozen=True, slots=True)

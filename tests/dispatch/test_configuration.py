@@ -14,7 +14,7 @@ from debug_server.dispatch.registry import RepoRegistry
 from debug_server.dispatch.repos_file import Repo
 from debug_server.dispatch.routing import SKILLS, NoRoute, Route, routes
 from debug_server.errors import ConfigurationError, ConflictError, InvalidInputError, NotFoundError
-from debug_server.worktrees.foreign import Trust
+from debug_server.worktrees.repository_trust import Trust
 from tests.dispatch.governing import SHIPPED
 
 RUNNER = "runners:\n  a:\n    executor: bash\n    cmd: a.sh\n    skills: [one]\n    repos: all\n"

@@ -14,7 +14,7 @@ from debug_server.engine.schedules import Planned, Scheduler
 from debug_server.errors import NotFoundError, QueueFullError
 from debug_server.model import Command, DueTime, NewEvent
 from debug_server.store import MetadataStore, open_store
-from debug_server.store.run_draft import RunDraft
+from debug_server.store.runs import RunDraft
 
 from .conftest import Clock
 

@@ -31,8 +31,8 @@ from debug_server.surfaces.cli.secret_options import secret_variables
 from debug_server.surfaces.cli.stages import say, stage, timed_stage
 from debug_server.surfaces.cli.words import patch_bytes
 from debug_server.worktrees import SessionPatch, WorktreeLease
-from debug_server.worktrees.collect import check_patterns
-from debug_server.worktrees.gitdir import without_credentials
+from debug_server.worktrees.artifact_files import check_patterns
+from debug_server.worktrees.git import without_credentials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Collects the files that a command left: found by glob, copied, hashed, their kind guessed."""
+"""Copies the files of a workspace that match globs, hashes them and detects their kind."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _ELF_CORE_TYPE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
-    """One file that was collected."""
+class CopiedFile:
+    """One file that was copied."""
 
     name: str  # relative to the workspace
     path: Path  # the copy
@@ -34,14 +34,16 @@ class Collected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """One match that was not collected."""
+class RefusedFile:
+    """One match that was not copied."""
 
     name: str
     reason: str
 
 
-def collect(workspace: Path, patterns: Sequence[str], destination: Path) -> tuple[list[Collected], list[Refused]]:
+def copy_artifacts(
+    workspace: Path, patterns: Sequence[str], destination: Path
+) -> tuple[list[CopiedFile], list[RefusedFile]]:
     """Copy what the globs match below ``workspace`` to ``destination``; links that leave the workspace are refused."""
     check_patterns(patterns)
     root = Path(os.path.realpath(workspace))
@@ -49,23 +51,23 @@ def collect(workspace: Path, patterns: Sequence[str], destination: Path) -> tupl
     names: set[str] = set()
     for pattern in patterns:
         names.update(matches(root, pattern, lambda folder, error: unread.setdefault(folder, _unreadable(error))))
-    items = [_collect(root, name, destination) for name in sorted(names)]
-    refused = [Refused(name=_text(name), reason=reason) for name, reason in sorted(unread.items())]
-    refused += [item for item in items if isinstance(item, Refused)]
-    return [item for item in items if isinstance(item, Collected)], refused
+    items = [_copy_match(root, name, destination) for name in sorted(names)]
+    refused = [RefusedFile(name=_text(name), reason=reason) for name, reason in sorted(unread.items())]
+    refused += [item for item in items if isinstance(item, RefusedFile)]
+    return [item for item in items if isinstance(item, CopiedFile)], refused
 
 
-def _collect(root: Path, match: str, destination: Path) -> Collected | Refused:
+def _copy_match(root: Path, match: str, destination: Path) -> CopiedFile | RefusedFile:
     name = _text(match)
     try:
-        # Strict: of a loop of links the lenient ways resolve a part only, and leave the rest for the open to follow.
+        # Strict: without it a loop of links is resolved in part, and open() would follow the rest.
         source = Path(os.path.realpath(root / match, strict=True))
     except OSError as error:
-        return Refused(name=name, reason=_unreadable(error))
+        return RefusedFile(name=name, reason=_unreadable(error))
     if not source.is_relative_to(root):
-        return Refused(name=name, reason="it leads out of the workspace")
+        return RefusedFile(name=name, reason="it leads out of the workspace")
     item = _copy(name, source, destination / name)
-    return item if isinstance(item, Collected) else Refused(name=name, reason=item)
+    return item if isinstance(item, CopiedFile) else RefusedFile(name=name, reason=item)
 
 
 def _unreadable(error: OSError) -> str:
@@ -73,12 +75,12 @@ def _unreadable(error: OSError) -> str:
 
 
 def _text(name: str) -> str:
-    """A file's name as it can be stored and sent: bytes that are no UTF-8 are written out."""
+    """A file name that can be stored and sent: bytes that are not UTF-8 are escaped."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def check_patterns(patterns: Sequence[str]) -> None:
-    """InvalidInputError unless every glob is one and stays in the workspace."""
+    """InvalidInputError unless every pattern is a valid glob that stays in the workspace."""
     for pattern in patterns:
         if len(pattern) > _MAX_PATTERN:
             raise InvalidInputError(f"artifact pattern {pattern[:80]!r}… has more than {_MAX_PATTERN} characters")
@@ -86,11 +88,13 @@ def check_patterns(patterns: Sequence[str]) -> None:
         if not pure.parts or pure.is_absolute() or ".." in pure.parts:
             raise InvalidInputError(f"artifact pattern {pattern!r} must be relative and stay in the workspace")
         if "\0" in pattern or any("**" in part and part != "**" for part in pure.parts):
-            raise InvalidInputError(f"artifact pattern {pattern!r} is no glob: '**' stands alone between slashes")
+            raise InvalidInputError(
+                f"artifact pattern {pattern!r} is not a valid glob: '**' must stand alone between slashes"
+            )
 
 
-def _copy(name: str, source: Path, target: Path) -> Collected | str:
-    """Copy through one descriptor that follows no link, so that what was checked is what is read; or say why not."""
+def _copy(name: str, source: Path, target: Path) -> CopiedFile | str:
+    """Copy through one descriptor that follows no link: the file that was checked is read. Or the reason why not."""
     try:
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -100,15 +104,15 @@ def _copy(name: str, source: Path, target: Path) -> Collected | str:
         return "it is not a regular file"
     with os.fdopen(descriptor, "rb", buffering=0) as reader:
         try:
-            return _copied(name, reader, target)
-        except OSError as error:  # a full disk, most often: half a file is none
+            return _write_copy(name, reader, target)
+        except OSError as error:  # a full disk, most often: remove the partial copy
             with suppress(OSError):
                 target.unlink(missing_ok=True)
             return f"it cannot be copied: {error.strerror}"
 
 
-def _copied(name: str, reader: FileIO, target: Path) -> Collected:
-    """What was written is what is described, whatever another process does to either file meanwhile."""
+def _write_copy(name: str, reader: FileIO, target: Path) -> CopiedFile:
+    """Size and hash are of the bytes written, so they hold even if another process changes either file."""
     digest, size, head = hashlib.sha256(), 0, b""
     _make_folder(target.parent)
     with target.open("wb") as writer:
@@ -117,11 +121,11 @@ def _copied(name: str, reader: FileIO, target: Path) -> Collected:
             digest.update(chunk)
             size += len(chunk)
             writer.write(chunk)
-    return Collected(name=name, path=target, size=size, sha256=digest.hexdigest(), kind=_guess(target.name, head))
+    return CopiedFile(name=name, path=target, size=size, sha256=digest.hexdigest(), kind=_kind_of(target.name, head))
 
 
 def _make_folder(path: Path) -> None:
-    """Not ``mkdir(parents=True)``, which calls itself for each folder that is missing: there may be a thousand."""
+    """Not ``mkdir(parents=True)``: it recurses for each missing folder, and there may be a thousand."""
     missing = []
     while not path.exists():
         missing.append(path)
@@ -130,7 +134,7 @@ def _make_folder(path: Path) -> None:
         folder.mkdir(exist_ok=True)
 
 
-def _guess(name: str, head: bytes) -> ArtifactKind:
+def _kind_of(name: str, head: bytes) -> ArtifactKind:
     if head[:4] == b"\x7fELF" and len(head) > 17:
         kind = int.from_bytes(head[16:18], "big" if head[5] == 2 else "little")
         return ArtifactKind.CORE_DUMP if kind == _ELF_CORE_TYPE else ArtifactKind.CUSTOM

@@ -1,6 +1,6 @@
-"""Space kept for the database on its own disk: a file beside it that is given up when nothing else is left.
+"""Disk space reserved for the database: a file beside it that is deleted when the disk is full.
 
-made (while there is plenty) --disk full--> removed: the next commits fit --space is back--> made again
+created (while enough is free) --disk full--> deleted, so the next commits fit --space is free again--> created again
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import os
 from pathlib import Path
 
 _LOG = logging.getLogger(__name__)
-RESERVE_BYTES = 8 << 20  # some hundred ends of commands
-_SHARE = 100  # at most this part of the disk
-_LEAST = 256 << 10  # less would not hold a few commits
-_PLENTY = 4  # it is made while this many times its size is free
+RESERVE_BYTES = 8 << 20  # enough to record the end of some hundred commands
+_SHARE = 100  # at most 1/100 of the disk
+_MIN_BYTES = 256 << 10  # enough for a few commits
+_FREE_FACTOR = 4  # it is created only if this many times its size is free
 
 
 class Reserve:
@@ -24,20 +24,20 @@ class Reserve:
         self._path = database.with_name(f"{database.name}-reserve")
         self._size = size
 
-    def make(self) -> None:
-        """Set the space aside, unless that is done or the disk is nearly full."""
+    def create(self) -> None:
+        """Create the file, unless it exists or the disk is nearly full."""
         if self._path.exists():
             return
         try:
             disk = os.statvfs(self._path.parent)
-            size = min(self._size, max(_LEAST, disk.f_blocks * disk.f_frsize // _SHARE))
-            if disk.f_bavail * disk.f_frsize >= _PLENTY * size:
+            size = min(self._size, max(_MIN_BYTES, disk.f_blocks * disk.f_frsize // _SHARE))
+            if disk.f_bavail * disk.f_frsize >= _FREE_FACTOR * size:
                 self._allocate(size)
         except OSError as error:
-            _LOG.warning("reserve_not_made", extra={"path": str(self._path), "error": str(error)})
+            _LOG.warning("reserve_not_created", extra={"path": str(self._path), "error": str(error)})
 
     def release(self) -> None:
-        """Give the space to whoever writes next."""
+        """Delete the file, to make space for the next writes."""
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
             _LOG.warning("reserve_released", extra={"path": str(self._path)})

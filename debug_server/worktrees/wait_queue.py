@@ -1,8 +1,7 @@
-"""The line in front of a full pool: first come, first served, between threads and processes.
+"""The queue in front of a full pool: first come, first served, between threads and processes.
 
-Each waiter has a named pipe in one directory; the names sort by arrival. Whoever frees a workspace writes a byte into
-the first pipe that still has a reader, so a dead waiter is skipped and a wake-up reaches exactly one. A lost wake-up is
-repaired by the waiters' own second look.
+Each waiter has a named pipe in one directory; the names sort by arrival. A release writes a byte to the first pipe that
+still has a reader, so a dead waiter is skipped and exactly one is woken. Waiters also poll, in case a wake-up is lost.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from typing import TypeVar
 
 from debug_server.disk import make_private
 
-_SECOND_LOOK = 0.5  # seconds; also how soon an expired lease is noticed
+_RECHECK_SECONDS = 0.5  # also the delay until an expired lease is noticed
 
 T = TypeVar("T")
 
 
-class WaitingLine:
+class WaitQueue:
     """A fair queue kept in ``folder``."""
 
     def __init__(self, folder: Path) -> None:
@@ -32,10 +31,10 @@ class WaitingLine:
         make_private(folder)
 
     def take(self, attempt: Callable[[], T | None], *, timeout: float) -> T | None:
-        """Call ``attempt`` when it is our turn until it gives something; None when ``timeout`` seconds have passed."""
+        """When it is our turn, call ``attempt`` until it returns a value; None after ``timeout`` seconds."""
         if self._first() is None and (got := attempt()) is not None:
             return got
-        with self._ticket() as (name, pipe):
+        with self._waiter() as (name, pipe):
             deadline = time.monotonic() + timeout
             while True:
                 if self._first() == name and (got := attempt()) is not None:
@@ -43,13 +42,13 @@ class WaitingLine:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return None
-                _sleep_until_woken(pipe, min(left, _SECOND_LOOK))
+                _sleep_until_woken(pipe, min(left, _RECHECK_SECONDS))
 
     def wake(self) -> None:
-        """Tell the first in line that something was freed."""
+        """Wake the first waiter: something was released."""
         for name in self._names():
-            with suppress(BlockingIOError):  # full of earlier wake-ups: it will look anyway
-                if self._poke(name):
+            with suppress(BlockingIOError):  # full of earlier wake-ups
+                if self._signal(name):
                     return
 
     def _first(self) -> str | None:
@@ -65,13 +64,13 @@ class WaitingLine:
         os.close(pipe)
         return True
 
-    def _poke(self, name: str) -> bool:
+    def _signal(self, name: str) -> bool:
         pipe = self._open_writer(name)
         if pipe is None:
             return False
         try:
             os.write(pipe, b"x")
-        except BrokenPipeError:  # it left between the two calls
+        except BrokenPipeError:  # its reader closed it between the two calls
             return False
         finally:
             os.close(pipe)
@@ -89,7 +88,7 @@ class WaitingLine:
             return None
 
     @contextmanager
-    def _ticket(self) -> Iterator[tuple[str, int]]:
+    def _waiter(self) -> Iterator[tuple[str, int]]:
         name = f"{time.monotonic_ns():020d}-{secrets.token_hex(4)}"
         path = self._folder / name
         pipe = _make_pipe(path)
@@ -98,11 +97,11 @@ class WaitingLine:
         finally:
             path.unlink(missing_ok=True)
             os.close(pipe)
-            self.wake()  # a wake-up meant for us must not be lost with us
+            self.wake()  # pass on a wake-up that we did not use
 
 
 def _make_pipe(path: Path) -> int:
-    """Create the pipe with its reader already there: without one it would look like a dead waiter's."""
+    """Create the pipe and open it for reading under a hidden name: without a reader it counts as a dead waiter's."""
     hidden = path.parent.with_name(f"{path.parent.name}.{path.name}")
     os.mkfifo(hidden, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""The pool of a registered repository: the machine's settings, and the repository's own over them."""
+"""The pool of a registered repository: settings of the machine, overridden by those of the repository."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from debug_server.config import WorkspacesConfig, settings_of
 from debug_server.errors import InvalidInputError
 from debug_server.model import Repository
-from debug_server.worktrees.foreign import Trust
 from debug_server.worktrees.leases import LeaseHolders, WorktreeStore
 from debug_server.worktrees.pool import WorktreePool
+from debug_server.worktrees.repository_trust import Trust
 from debug_server.worktrees.settings import WorktreePoolSettings
 
 OWN_SETTINGS = (
@@ -29,7 +29,7 @@ def build_pool_from_repository(
     defaults: WorkspacesConfig | None = None,
     holders: LeaseHolders | None = None,
 ) -> WorktreePool:
-    """The pool of a registered repository, whose ``settings`` may carry any of ``OWN_SETTINGS``."""
+    """The pool of a registered repository, whose ``settings`` may override any of ``OWN_SETTINGS``."""
     machine = defaults or WorkspacesConfig()
     own = {name: getattr(machine, name) for name in OWN_SETTINGS} | check_repository_settings(repository.settings)
     settings = WorktreePoolSettings(
@@ -47,7 +47,7 @@ def build_pool_from_repository(
 
 
 def check_repository_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """Those of a repository's settings that concern its workspaces, each with a value of the right kind."""
+    """The settings of a repository that concern its workspaces; InvalidInputError for a wrong value."""
     known = settings_of(WorkspacesConfig)
     found = {}
     for name in OWN_SETTINGS:

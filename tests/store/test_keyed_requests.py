@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from debug_server.store import MetadataStore
-from debug_server.store.idempotency import KEPT_SECONDS
+from debug_server.store.keyed_requests import KEPT_SECONDS
 
 from .conftest import Clock
 

@@ -12,7 +12,7 @@ import pytest
 from debug_server.errors import InvalidInputError
 from debug_server.model import ArtifactKind
 from debug_server.worktrees import globs
-from debug_server.worktrees.collect import collect
+from debug_server.worktrees.artifact_files import copy_artifacts
 
 
 def test_collects_with_kind_size_and_hash(tmp_path: Path) -> None:
@@ -29,7 +29,9 @@ def test_collects_with_kind_size_and_hash(tmp_path: Path) -> None:
     for name, (content, _) in files.items():
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_bytes(content)
-    found, refused = collect(work, ["*.xml", "**/coverage.xml", ".cov*", "core.*", "prog", "out/**/*"], tmp_path / "to")
+    found, refused = copy_artifacts(
+        work, ["*.xml", "**/coverage.xml", ".cov*", "core.*", "prog", "out/**/*"], tmp_path / "to"
+    )
     assert refused == []
     assert {item.name: item.kind for item in found} == {name: kind for name, (_, kind) in files.items()}
     for item in found:
@@ -49,7 +51,7 @@ def test_refuses_what_leads_out(tmp_path: Path) -> None:
     (work / "in").symlink_to("real")
     (work / "dangling").symlink_to("nowhere")
     os.mkfifo(work / "pipe")
-    found, refused = collect(work, ["*", "folder/*"], tmp_path / "to")
+    found, refused = copy_artifacts(work, ["*", "folder/*"], tmp_path / "to")
     assert {item.name for item in found} == {"real", "in"}
     assert {"out", "folder", "dangling", "pipe", "folder/secret"} <= {item.name for item in refused}
     assert not (tmp_path / "to" / "out").exists()
@@ -61,7 +63,7 @@ def test_any_name_and_any_depth(tmp_path: Path) -> None:
     (work / "a" / "b").mkdir(parents=True)
     for name in (b"out\xff", b"a/b/deep"):
         Path(os.fsdecode(os.fsencode(work) + b"/" + name)).write_text("x")
-    found, refused = collect(work, ["**"], tmp_path / "to")
+    found, refused = copy_artifacts(work, ["**"], tmp_path / "to")
     assert ({item.name for item in found}, refused) == ({"out\\xff", "a/b/deep"}, [])
     assert all(item.path.read_text() == "x" and item.name.encode() for item in found)
 
@@ -79,7 +81,7 @@ def test_links_that_lead_nowhere_or_to_folders(tmp_path: Path) -> None:
     (work / "up").symlink_to("..")
     (work / "sly.x").symlink_to("loop.x/../up/secret")
     (work / "folder.x").symlink_to("folder")
-    found, refused = collect(work, ["*.x", "*/*.x", "loop.x/*"], tmp_path / "to")
+    found, refused = copy_artifacts(work, ["*.x", "*/*.x", "loop.x/*"], tmp_path / "to")
     assert [item.name for item in found] == ["folder.x/inner.x", "folder/inner.x", "good.x"]
     reasons = {item.name: item.reason for item in refused}
     assert sorted(reasons) == ["back.x", "folder.x", "loop.x", "sly.x", "there.x"]
@@ -97,7 +99,7 @@ def test_folders_that_cannot_be_listed(tmp_path: Path) -> None:
     _dig(work, "d", 1200)
     _dig(work, "n" * 250, 20)
     try:
-        found, refused = collect(work, ["**/*.x", "y" * 300, "z" * 300 + "/*"], tmp_path / "to")
+        found, refused = copy_artifacts(work, ["**/*.x", "y" * 300, "z" * 300 + "/*"], tmp_path / "to")
     finally:
         subprocess.run(["rm", "-rf", str(work), str(tmp_path / "to")], check=True)
     assert {item.name for item in found} == {"top.x", "d/" * 1200 + "deep.x"}
@@ -129,7 +131,7 @@ def test_patterns_that_would_never_end(tmp_path: Path) -> None:
         (work / name).write_text("x")
     (work / "one").symlink_to(".")
     (work / "two").symlink_to(".")
-    found, refused = collect(work, ["*/" * 19 + "never", "**/" * 1300 + "*.x"], tmp_path / "to")
+    found, refused = copy_artifacts(work, ["*/" * 19 + "never", "**/" * 1300 + "*.x"], tmp_path / "to")
     assert [item.name for item in found] == ["a.x", "real/b.x"]
     (reason,) = [item.reason for item in refused]
     assert "folders lie behind links" in reason
@@ -154,4 +156,4 @@ def test_what_lies_behind_links_costs_nothing_of_the_rest(tmp_path: Path, monkey
 def test_pattern_is_checked(tmp_path: Path, pattern: str) -> None:
     """A pattern that leaves the workspace, or is none, is refused."""
     with pytest.raises(InvalidInputError, match="artifact pattern"):
-        collect(tmp_path, [pattern], tmp_path / "to")
+        copy_artifacts(tmp_path, [pattern], tmp_path / "to")

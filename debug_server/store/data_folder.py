@@ -1,4 +1,4 @@
-"""Which folder the logs, workspaces and artifacts of a database lie in: its rows are worth little without them."""
+"""The folder table: the data folder with the logs, workspaces and artifacts of this database."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 from debug_server.store.table import Table
 
 _CLAIM = "INSERT INTO folder (id, mark) VALUES (1, ?) ON CONFLICT (id) DO NOTHING"
-
-
 _FIRST_LOG = "SELECT log_path FROM commands WHERE log_path IS NOT NULL ORDER BY id LIMIT 1"
 _MAKE_ABSOLUTE = (
     "UPDATE commands SET log_path = ? || log_path WHERE substr(log_path, 1, 1) <> '/'",
@@ -16,11 +14,11 @@ _MAKE_ABSOLUTE = (
 )
 
 
-class Folder(Table):
-    """The mark of the one folder, and the paths that lead into it."""
+class DataFolder(Table):
+    """The mark of the data folder, and the paths of rows that point into it."""
 
     def claim(self, mark: str) -> str:
-        """The mark of the folder that belongs to this database: ``mark`` where it has none yet."""
+        """The mark of the data folder of this database; ``mark`` is stored if there is none yet."""
         with self._database.write() as transaction:
             transaction.run(_CLAIM, (mark,))
             row = transaction.one("SELECT mark FROM folder")
@@ -28,9 +26,9 @@ class Folder(Table):
         return str(row[0])
 
     def make_paths_absolute(self, data_folder: Path) -> None:
-        """Paths of rows that an earlier version wrote relative to its working directory, which held the data folder.
+        """Convert paths that an earlier version wrote relative to its working directory.
 
-        Only the oldest row is looked at: this is called with every start.
+        Only the oldest row is checked, because every start calls this.
         """
         row = self._one(_FIRST_LOG, ())
         if row is None or str(row[0]).startswith("/"):

@@ -1,4 +1,4 @@
-"""Work that nobody waits for: done one after the other by a thread that is there only while there is some."""
+"""A queue of jobs that one background thread runs in order; the thread exists only while there are jobs."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from debug_server.errors import WorktreePoolError
 _LOG = logging.getLogger(__name__)
 
 
-class Chores:
-    """A queue of jobs; one that fails is told to the operator, and whoever needs it done tries again."""
+class BackgroundQueue:
+    """Runs jobs in order; one that fails is logged and not retried."""
 
     def __init__(self, name: str, *, daemon: bool) -> None:
         self._name = name
-        self._daemon = daemon  # else the program does not end before they are done
+        self._daemon = daemon  # False: the program ends only after the last job
         self._guard = threading.Lock()
         self._jobs: deque[Callable[[], object]] = deque()
         self._working = False
 
     def add(self, job: Callable[[], object]) -> None:
-        """Have it done after those that came before it."""
+        """Run ``job`` after those added before it."""
         with self._guard:
             self._jobs.append(job)
             if not self._working:
@@ -39,7 +39,7 @@ class Chores:
                 job = self._jobs.popleft()
             try:
                 job()
-            except (OSError, WorktreePoolError) as error:  # a full disk, say
-                _LOG.warning("chore_failed", extra={"chore": self._name, "error": str(error)})
-            except Exception:  # noqa: BLE001 - the boundary of one job: without it those behind it are never done
-                _LOG.error("chore_failed", extra={"chore": self._name}, exc_info=True)
+            except (OSError, WorktreePoolError) as error:  # for example a full disk
+                _LOG.warning("background_job_failed", extra={"chore": self._name, "error": str(error)})
+            except Exception:  # noqa: BLE001 - the boundary of one job: the jobs behind it must still run
+                _LOG.error("background_job_failed", extra={"chore": self._name}, exc_info=True)

@@ -1,4 +1,4 @@
-"""Who works below a directory right now, as the kernel tells it."""
+"""Finds the processes that use a directory, from /proc."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def processes_under(path: Path) -> list[int]:
-    """Pids with their working directory, root, program, an open or a mapped file at or below ``path``."""
+    """Pids whose working directory, root, program, open file or mapped file is at or below ``path``."""
     root = os.path.realpath(path)  # the kernel names files by their real path
     mapped = os.fsencode(f" {root}/")
     return [pid for pid in _pids() if any(_below(link, root) for link in _links(pid)) or mapped in _maps(pid)]
@@ -26,14 +26,14 @@ def _links(pid: int) -> Iterator[str]:
     folder = f"/proc/{pid}/fd"
     try:
         numbers = os.listdir(folder)  # noqa: PTH208
-    except OSError:  # it ended, or belongs to somebody else
+    except OSError:  # it ended, or belongs to another user
         return
     for number in numbers:
         yield _target(f"{folder}/{number}")
 
 
 def _maps(pid: int) -> bytes:
-    """A file stays mapped when it is closed, and can be written through that."""
+    """Mapped files: a file stays mapped, and writable, after it is closed."""
     try:
         with open(f"/proc/{pid}/maps", "rb") as reader:  # noqa: PTH123
             return reader.read()

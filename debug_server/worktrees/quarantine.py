@@ -1,4 +1,4 @@
-"""Directories that could not be cleaned: noted, never leased again, and tried again from time to time."""
+"""Directories that could not be cleaned: recorded, never leased again, and removed by a later retry."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from debug_server.errors import WorktreePoolError
 _LOG = logging.getLogger(__name__)
 
 
-class SetAside:
-    """A folder with one note for each; its name is the directory's, its text the path."""
+class Quarantine:
+    """A folder with one file per directory: named like the directory, with its path as content."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def add(self, path: Path, *, reason: str) -> None:
-        """Note a directory that resists."""
-        _LOG.warning("workspace_set_aside", extra={"path": str(path), "reason": reason})
+        """Record a directory that cannot be cleaned."""
+        _LOG.warning("workspace_quarantined", extra={"path": str(path), "reason": reason})
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self._folder / path.name).write_text(str(path), errors="surrogateescape")
-        except OSError as error:  # a full disk: the log has it, and nobody leases that path again
-            _LOG.warning("note_failed", extra={"path": str(path), "error": str(error)})
+        except OSError as error:  # a full disk: the path is in the log, and is not leased again
+            _LOG.warning("quarantine_not_recorded", extra={"path": str(path), "error": str(error)})
 
     def retry(self, remove: Callable[[Path], None]) -> None:
-        """Remove what can be removed by now."""
+        """Remove the directories that can be removed now."""
         if not self._folder.is_dir():
             return
         for note in self._folder.iterdir():
@@ -35,4 +35,4 @@ class SetAside:
                 remove(Path(note.read_text(errors="surrogateescape")))
                 note.unlink(missing_ok=True)
             except (OSError, WorktreePoolError) as error:
-                _LOG.debug("still_set_aside", extra={"path": str(note), "error": str(error)})
+                _LOG.debug("still_quarantined", extra={"path": str(note), "error": str(error)})

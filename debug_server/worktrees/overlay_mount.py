@@ -1,4 +1,4 @@
-"""mount(2) for overlays; unmounting and the kernel's list of mounts are ``disk``'s."""
+"""Mounts an overlay with mount(2); unmounting and the list of mounts are in ``disk``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from debug_server.disk.mounts import Mount, detach, list_mounts
-
-SOURCE = b"debug-server"  # by which keepers know a workspace in the kernel's list
+SOURCE = b"debug-server"  # marks a workspace's mount in /proc/self/mountinfo; keepers look for it
 _MS_NOSUID, _MS_NODEV = 2, 4
-_OPTION_BYTES = 4095  # one page less the final NUL: the kernel cuts the rest off
+_OPTION_BYTES = 4095  # one page less the final NUL: the kernel ignores the rest
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def overlay_options(lower: Sequence[Path], upper: Path, work: Path) -> str:
-    """The mount data of an overlay; OSError(E2BIG) if the kernel would cut it off."""
+    """The mount data of an overlay; OSError(E2BIG) if it is too long for the kernel."""
     # volatile: a plain unmount would sync the whole disk. redirect_dir: renaming a directory of the tree must work.
     options = (
         f"lowerdir={':'.join(_escape(path, colon=True) for path in lower)},"
@@ -31,7 +29,7 @@ def overlay_options(lower: Sequence[Path], upper: Path, work: Path) -> str:
 
 
 def mount_overlay(target: Path, *, lower: Sequence[Path], upper: Path, work: Path) -> None:
-    """Mount ``lower`` (uppermost first) with a fresh ``upper`` at ``target``; OSError names what the kernel said."""
+    """Mount ``lower`` (uppermost first) with a fresh ``upper`` at ``target``; OSError with the kernel's reason."""
     data = os.fsencode(overlay_options(lower, upper, work))
     status = _libc.mount(
         SOURCE, os.fsencode(target), b"overlay", ctypes.c_ulong(_MS_NOSUID | _MS_NODEV), ctypes.c_char_p(data)
@@ -44,6 +42,3 @@ def mount_overlay(target: Path, *, lower: Sequence[Path], upper: Path, work: Pat
 def _escape(path: Path, *, colon: bool = False) -> str:
     text = str(path).replace("\\", "\\\\").replace(",", "\\,")
     return text.replace(":", "\\:") if colon else text
-
-
-__all__ = ["Mount", "detach", "list_mounts", "mount_overlay", "overlay_options"]

@@ -8,12 +8,12 @@ import sys
 import threading
 from pathlib import Path
 
-from debug_server.worktrees.waiting import WaitingLine
+from debug_server.worktrees.wait_queue import WaitQueue
 
 
 def test_first_come_first_served(tmp_path: Path) -> None:
     """Ten waiters get what is freed in the order in which they came."""
-    line, free, served = WaitingLine(tmp_path / "line"), [0], []
+    line, free, served = WaitQueue(tmp_path / "line"), [0], []
     guard = threading.Lock()
 
     def attempt(number: int) -> int | None:
@@ -44,7 +44,7 @@ def test_first_come_first_served(tmp_path: Path) -> None:
 
 def test_newcomers_do_not_overtake(tmp_path: Path) -> None:
     """While somebody waits, a newcomer does not even try."""
-    line, tried, leave = WaitingLine(tmp_path / "line"), [], threading.Event()
+    line, tried, leave = WaitQueue(tmp_path / "line"), [], threading.Event()
     first = threading.Thread(target=line.take, args=(lambda: leave.is_set() or None,), kwargs={"timeout": 60})
     first.start()
     while not os.listdir(tmp_path / "line"):
@@ -60,8 +60,8 @@ def test_newcomers_do_not_overtake(tmp_path: Path) -> None:
 def test_dead_waiter_is_skipped(tmp_path: Path) -> None:
     """A waiter that was killed does not hold up the line."""
     program = (
-        "import sys, pathlib; from debug_server.worktrees.waiting import WaitingLine\n"
-        "line = WaitingLine(pathlib.Path(sys.argv[1]))\n"
+        "import sys, pathlib; from debug_server.worktrees.wait_queue import WaitQueue\n"
+        "line = WaitQueue(pathlib.Path(sys.argv[1]))\n"
         "line.take(lambda: print('waiting', flush=True), timeout=60)\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "line")]
@@ -72,5 +72,5 @@ def test_dead_waiter_is_skipped(tmp_path: Path) -> None:
         pass
     child.kill()
     child.communicate()
-    assert WaitingLine(tmp_path / "line").take(lambda: "mine", timeout=5) == "mine"
+    assert WaitQueue(tmp_path / "line").take(lambda: "mine", timeout=5) == "mine"
     assert os.listdir(tmp_path / "line") == []

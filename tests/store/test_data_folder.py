@@ -35,4 +35,4 @@ def test_a_mark_that_no_database_knows_is_claimed(store: MetadataStore, tmp_path
     """What a server leaves that was killed between its mark and its claim."""
     (tmp_path / "folder").write_text("cafe\n")
     check_folder(store, tmp_path)
-    assert store.folder.claim("other") == "cafe"
+    assert store.data_folder.claim("other") == "cafe"

@@ -1,19 +1,16 @@
-"""What sessions have for themselves, and messages that must leave: the same on each kind of database."""
+"""Resources that sessions hold or wait for, and sealed secrets: the same on each kind of database."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from debug_server.errors import ConflictError, InvalidInputError
+from debug_server.errors import ConflictError
 from debug_server.model import Claim, Command, ExitReason, ExitRecord, Session, SessionStatus
 from debug_server.store import MetadataStore
-from debug_server.store.run_draft import RunDraft
-
-from .conftest import Clock
+from debug_server.store.runs import RunDraft
 
 DONE = ExitRecord(reason=ExitReason.EXITED, exit_code=0)
 
@@ -55,7 +52,7 @@ def test_what_is_taken_is_refused_with_its_holder(store: MetadataStore) -> None:
     """The same, one above, one below: refused, and nothing is added; a neighbour is free; the end frees it."""
     session, _ = add_run(store, alone("worktree:/a/b"), alone("branch x of /r"))
     for taken in ("worktree:/a/b", "worktree:/a", "worktree:/a/b/c", "branch x of /r"):
-        with pytest.raises(ConflictError, match=f"session {session.id} has"):
+        with pytest.raises(ConflictError, match=f"session {session.id} holds"):
             add_run(store, alone("worktree:/free"), alone(taken))
     other, _ = add_run(store, alone("worktree:/a/bc"), alone("branch xy of /r"), alone("worktree:/free"))
     assert claimed(store) == [session.id, other.id]
@@ -100,30 +97,3 @@ def test_secrets_of_a_session_are_sealed_until_they_are_dropped(store: MetadataS
     assert (store.sessions.secrets(session.id), store.sessions.secrets(bare.id)) == ({"callback_token": "t\u00f6k"}, {})
     store.sessions.drop_secrets(session.id)
     assert store.sessions.secrets(session.id) == {}
-
-
-def test_the_cursor_and_its_messages_are_one_commit(store: MetadataStore) -> None:
-    """A message that cannot be written moves no cursor; each collection is there whole."""
-    assert store.outbox.cursor("topic") is None
-    store.outbox.collect("topic", 7, [(1, {"n": 1}), (2, {"n": 2}), (1, {"n": 3})])
-    assert store.outbox.cursor("topic") == 7
-    with pytest.raises(InvalidInputError, match="a message"):
-        store.outbox.collect("topic", 9, [(3, {"n": 4}), (3, {"n": object()})])
-    assert store.outbox.cursor("topic") == 7
-    assert [(item.lane, item.data["n"]) for item in store.outbox.heads("topic")] == [(1, 1), (2, 2)]
-    assert store.outbox.heads("another") == []
-
-
-def test_a_lane_is_in_order_and_the_most_urgent_first(store: MetadataStore, clock: Clock) -> None:
-    """The first of each lane, by the time it is due; one that is postponed holds its lane and no other."""
-    store.outbox.collect("topic", 1, [(1, {"n": 1}), (1, {"n": 2}), (2, {"n": 3})])
-    first, second = store.outbox.heads("topic")
-    store.outbox.postpone(first.id, clock() + timedelta(seconds=30))
-    heads = store.outbox.heads("topic")
-    assert [(item.data["n"], item.attempts) for item in heads] == [(3, 0), (1, 1)]
-    assert (heads[1].due_at, heads[1].created_at) == (clock() + timedelta(seconds=30), clock())
-    assert store.outbox.remove(second.id) is True
-    assert store.outbox.remove(first.id) is False
-    (last,) = store.outbox.heads("topic")
-    assert last.data == {"n": 2} and store.outbox.remove(last.id) is True and store.outbox.heads("topic") == []
-    assert store.outbox.remove(last.id) is True

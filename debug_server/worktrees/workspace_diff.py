@@ -1,7 +1,7 @@
-"""What a workspace's holder changed, as a patch; the workspace's own gitdir is read for objects only.
+"""The changes in a workspace, as a patch; of the workspace's own gitdir only the objects are read.
 
-git does not look into a repository inside a repository (a clone that a test made, a submodule). Each of those is
-compared by itself with what the commit has at its place, and its patch follows the others'.
+git does not read a repository inside a repository (a clone made by a test, a submodule). Each is compared separately
+with what the commit has at its path, and the patches are joined.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from debug_server.errors import WorktreePoolError
 from debug_server.worktrees.git import GitPlace, require, run_git
 from debug_server.worktrees.gitdir import scratch_gitdir
-from debug_server.worktrees.index_dates import doubt_touched
+from debug_server.worktrees.index_timestamps import recheck_changed
 from debug_server.worktrees.submodules import Gitlink, gitlinks_of
 
 _TIMEOUT = 600.0
-_PATH_BYTES = 4095  # PATH_MAX without its last byte: git hands the kernel paths as long as they are
-_UNREAD = "could not open directory"  # a warning of git's: it leaves that folder out and ends with status 0
-_SHOWN = 80
+_PATH_BYTES = 4095  # PATH_MAX without the final NUL: git cannot open longer paths
+_UNREAD = "could not open directory"  # a warning: git skips that folder and ends with status 0
+_MAX_SHOWN = 80
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _DIFF = (
     *("diff", "--cached", "--binary", "--full-index", "--find-renames", "--no-color", "--no-ext-diff"),
@@ -31,20 +31,20 @@ _DIFF = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """A folder that git compares by itself."""
+    """A folder that is compared separately."""
 
     path: Path
-    prefix: str  # of its names in the patch
-    tree: str  # what the folder was
-    objects: Path  # where that is found
-    submodules: Mapping[str, Gitlink]  # those that are checked out below it, by path
+    prefix: str  # of the paths in the patch
+    tree: str  # the tree object to compare with
+    objects: Path  # the object store that has it
+    submodules: Mapping[str, Gitlink]  # submodules checked out below the folder, by path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Inside:
-    """What a folder holds that git does not read."""
+class _Contents:
+    """What a folder contains that git does not read."""
 
-    repositories: list[str]  # folders with a ``.git`` of their own, the outermost ones
+    repositories: list[str]  # the outermost folders with their own ``.git``
     too_long: str | None  # a path that git cannot open, if there is one
 
 
@@ -59,8 +59,8 @@ def diff_workspace(
 ) -> bytes:
     """The patch that turns ``base_commit`` into the files at ``path``: new files too, ignored ones not.
 
-    ``index`` may be git's index of the unchanged files; without it every file is read. ``submodules`` are those that
-    the workspace was given; the others are empty folders.
+    ``index`` may be git's index of the unchanged files; without it every file is read. ``submodules`` are those checked
+    out in the workspace; others are empty folders.
     """
     found = objects or _objects_of(path)
     part = _Part(path=path, prefix="", tree=base_commit, objects=found, submodules=submodules or {})
@@ -72,11 +72,11 @@ def _diff(part: _Part, index: Path | None, scratch: Path | None) -> bytes:
         place = GitPlace(git_dir=git_dir, work_tree=part.path)
         if index is not None:
             shutil.copy2(index, git_dir / "index")
-            doubt_touched(part.path, git_dir / "index")
+            recheck_changed(part.path, git_dir / "index")
         elif part.tree != _EMPTY_TREE:
             require(run_git("read-tree", part.tree, place=place), f"reading {part.tree}")
         links = gitlinks_of(place)
-        inside = _look_below(part.path)
+        inside = _scan(part.path)
         apart = sorted({*links, *inside.repositories})
         apart = [name for name in apart if not any(name.startswith(f"{other}/") for other in apart)]
         wanted = b"".join(os.fsencode(name) + b"\0" for name in (":/", *(f":(exclude,top,literal){n}" for n in apart)))
@@ -96,7 +96,7 @@ def _diff(part: _Part, index: Path | None, scratch: Path | None) -> bytes:
 
 
 def _too_long(part: _Part, name: str) -> WorktreePoolError:
-    shown = f"{part.prefix}{name}"[:_SHOWN]
+    shown = f"{part.prefix}{name}"[:_MAX_SHOWN]
     return WorktreePoolError(
         f"the changes of {part.path} cannot be compared: the path {shown!r}… exceeds the {_PATH_BYTES} bytes that git "
         "can read: remove that folder, or list it in .gitignore"
@@ -104,7 +104,7 @@ def _too_long(part: _Part, name: str) -> WorktreePoolError:
 
 
 def _inner(part: _Part, name: str, linked: bool, place: GitPlace) -> _Part | None:
-    """The part at ``name``: a submodule, an empty folder of one, or a repository that somebody made there."""
+    """The part at ``name``: a submodule, its empty folder, or a repository that a command created there."""
     below = {
         inner.removeprefix(f"{name}/"): link for inner, link in part.submodules.items() if inner.startswith(f"{name}/")
     }
@@ -120,8 +120,8 @@ def _inner(part: _Part, name: str, linked: bool, place: GitPlace) -> _Part | Non
     return _Part(path=path, prefix=f"{part.prefix}{name}/", tree=tree, objects=objects, submodules=below)
 
 
-def _look_below(root: Path) -> _Inside:
-    """With a list of its own: os.walk recurses, and a command may make folders deeper than Python's stack."""
+def _scan(root: Path) -> _Contents:
+    """Not with os.walk, which recurses: folders may be nested deeper than Python's stack."""
     repositories, too_long = [], None
     waiting = [""]
     top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -134,17 +134,17 @@ def _look_below(root: Path) -> _Inside:
                 continue
             for name, is_folder in names.items():
                 path = f"{folder}/{name}" if folder else name
-                if len(os.fsencode(path)) + is_folder > _PATH_BYTES:  # git ends the name of a folder with a slash
+                if len(os.fsencode(path)) + is_folder > _PATH_BYTES:  # git appends a slash to a folder's name
                     too_long = path
                 elif is_folder and name != ".git":
                     waiting.append(path)
     finally:
         os.close(top)
-    return _Inside(repositories=repositories, too_long=too_long)
+    return _Contents(repositories=repositories, too_long=too_long)
 
 
 def _list_folder(top: int, folder: str) -> dict[str, bool]:
-    """Its names, and whether each is a folder; nothing of one that is gone or closed to us."""
+    """Each name, and whether it is a folder; empty if the folder is gone or unreadable."""
     try:
         opened = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=top)
     except OSError:
