@@ -34,7 +34,7 @@ from debug_server.errors import ConfigurationError, EngineBusyError
 from debug_server.parts import API, GATEWAY, NAMES, has_gateway, parts_of
 from debug_server.ports import Part
 from debug_server.runner.live_commands import live_commands
-from debug_server.runner.open_files import connection_room, raise_limit
+from debug_server.runner.open_files import max_connections, raise_limit
 from debug_server.service.locality import is_loopback
 from debug_server.store import MetadataStore
 
@@ -245,7 +245,7 @@ def uvicorn_config(app: HttpApp, options: ServeOptions, connections: Connections
     from debug_server.surfaces.http.connections import ConnectionLimits, Connections
     from debug_server.surfaces.http.hosting import MAX_FRAME, protocols
 
-    connections = connections or Connections(ConnectionLimits(most=connection_room()))
+    connections = connections or Connections(ConnectionLimits(most=max_connections()))
     return uvicorn.Config(
         app,
         **protocols(connections),
@@ -271,7 +271,7 @@ def connection_limits(settings: ServerConfig, *, grpc: bool) -> tuple[int, Conne
     """How many connections are gRPC's, and the limits of HTTP's, which has the others."""
     from debug_server.surfaces.http.connections import ConnectionLimits
 
-    room = connection_room()
+    room = max_connections()
     most = room if settings.max_connections is None else min(room, settings.max_connections)
     of_grpc = max(1, most // _GRPC_SHARE) if grpc else 0
     limits = ConnectionLimits(

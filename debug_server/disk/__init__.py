@@ -1,4 +1,4 @@
-"""Files that others may have tampered with: opened without following links or mounts, unmounted, removed.
+"""Handles files that others may have tampered with: opens them without following links or mounts, unmounts, removes.
 
 Imported by every layer above ``ports``; imports ``errors`` and the standard library only.
 """

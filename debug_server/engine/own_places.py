@@ -13,7 +13,7 @@ from pathlib import Path
 from debug_server.disk import make_private, remove_tree
 from debug_server.errors import DebugServerError, NotFoundError, WorktreePoolError
 from debug_server.model import ArtifactKind, BranchWorktreePlan, Cleanup, Session
-from debug_server.runner.aftermath import run_after
+from debug_server.runner.cleanup_program import run_cleanup_program
 from debug_server.runner.settings import RunnerPaths
 from debug_server.store import MetadataStore
 from debug_server.worktrees import branches
@@ -53,7 +53,7 @@ class OwnPlaces:
 
     def leave(self, session: Session) -> Cleanup | None:
         """Remove what was made; returns what there is to tell of it."""
-        if (argv := session.plan.after) and (said := run_after(argv, seconds=_AFTER_SECONDS)):
+        if (argv := session.plan.after) and (said := run_cleanup_program(argv, seconds=_AFTER_SECONDS)):
             _LOG.info("after_program", extra={"session_id": session.id, "said": said})
         if session.plan.scratch:
             return self._leave_scratch(session)

@@ -236,7 +236,7 @@ class Sessions:
 
         Nothing is done for one that has not ended: it goes on under another owner, or its end is yet to be recorded.
         """
-        if not command.plan.has_conclusion or not (row := self._store.commands.get(command.id)).status.terminal:
+        if not command.plan.has_follow_up or not (row := self._store.commands.get(command.id)).status.terminal:
             return
         session = self._store.sessions.get(command.session_id)
         if session.is_open:

@@ -15,7 +15,7 @@ from debug_server.ports import Telemetry
 from debug_server.workers.codex import CodexConversation
 from debug_server.workers.codex_turn import Turn, TurnRequest
 from debug_server.workers.interface import Generation, SupervisedWorker
-from debug_server.workers.turns import Ended, ToolCall, TurnEvent
+from debug_server.workers.turn_events import Ended, ToolCall, TurnEvent
 
 Pick = Callable[[], SupervisedWorker]
 Replace = Callable[[SupervisedWorker], None]

@@ -13,7 +13,7 @@ from typing import Any
 from debug_server.gateway.answering import Heard, Pulse
 from debug_server.gateway.chat_request import ChatRequest
 from debug_server.gateway.refusals import Refusal
-from debug_server.workers.turns import Ended, Text, TokenUsage, ToolCall, TurnEvent
+from debug_server.workers.turn_events import Ended, Text, TokenUsage, ToolCall, TurnEvent
 
 DONE = b"data: [DONE]\n\n"
 KEEPALIVE = b": keepalive\n\n"

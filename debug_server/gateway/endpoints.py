@@ -21,7 +21,7 @@ from debug_server.gateway.responses import ResponsesAnswer
 from debug_server.gateway.responses_request import ResponsesRequest
 from debug_server.gateway.usage import UsageLog
 from debug_server.workers.codex_turn import TurnRequest
-from debug_server.workers.turns import TokenUsage
+from debug_server.workers.turn_events import TokenUsage
 
 Handler = Callable[[Exchange], Awaitable[None]]
 _CREATED = int(time.time())

@@ -9,7 +9,7 @@ from typing import Any
 
 from debug_server.gateway.refusals import Refusal
 from debug_server.ports import Telemetry
-from debug_server.workers.turns import TokenUsage
+from debug_server.workers.turn_events import TokenUsage
 
 _LOG = logging.getLogger("debug_server.gateway")
 UNKNOWN = "unknown"

@@ -13,7 +13,7 @@ from debug_server.gateway.answering import Pulse
 from debug_server.gateway.chat import KEEPALIVE, Events
 from debug_server.gateway.refusals import Refusal
 from debug_server.gateway.responses_request import ResponsesRequest
-from debug_server.workers.turns import Text, TokenUsage, ToolCall, TurnEvent
+from debug_server.workers.turn_events import Text, TokenUsage, ToolCall, TurnEvent
 
 _END = b"event: done\ndata: [DONE]\n\n"
 

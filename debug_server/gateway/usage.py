@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.gateway.refusals import Refusal
-from debug_server.workers.turns import TokenUsage
+from debug_server.workers.turn_events import TokenUsage
 
 MOST = 10_000
 _GROUPS = {"hour": 3600, "day": 86_400}

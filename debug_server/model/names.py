@@ -10,7 +10,7 @@ _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def check_name(value: str, *, what: str) -> str:
-    """Return ``value`` if it can be a file name of ours; ``..``, slashes, spaces and empty ones are refused."""
+    """Return ``value`` if it is a valid file name; InvalidInputError for ``..``, slashes, spaces and empty names."""
     if not isinstance(value, str) or not _SAFE.fullmatch(value):
         raise InvalidInputError(
             f"{what} {value!r} cannot be used as a name: "

@@ -15,8 +15,8 @@ _Decoder = codecs.getincrementaldecoder("utf-8")
 class LogChunk:
     """A piece of one stream.
 
-    ``data`` are the bytes as written. ``text`` is what can be read once they have come: it leaves out a character that
-    is not complete yet, begins with the rest of one that was not, and has U+FFFD for bytes that are not UTF-8.
+    ``data`` are the bytes as written. ``text`` is their decoded form: a character that is split between chunks is in
+    the later one, and bytes that are not UTF-8 become U+FFFD.
     """
 
     stream: str

@@ -110,7 +110,7 @@ class CommandVerbs(Verbs):
         """
         deadline = time.monotonic() + seconds
         command = await self.terminal(command, deadline)
-        if command.status.terminal and command.plan.has_conclusion:
+        if command.status.terminal and command.plan.has_follow_up:
             await self._concluded(command, deadline)
         return command
 

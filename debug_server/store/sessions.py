@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from debug_server.errors import ConflictError
 from debug_server.model import Cleanup, Notice, Session, SessionPlan, SessionStatus
@@ -57,6 +57,22 @@ _GUARDS = {
     SessionStatus.FAILED: _LIVE,
     SessionStatus.CANCELLED: _LIVE,
 }
+
+
+class NewSession(TypedDict, total=False):
+    """Keywords of ``store.sessions.create``; ``SessionDraft.of`` has their defaults."""
+
+    repository_id: int | None
+    commit_sha: str | None
+    worktree_id: int | None
+    lease_generation: int | None
+    patch_hash: str | None
+    requested_by: str | None
+    owner_token_id: int | None
+    expires_at: datetime | None
+    idempotency_key: str | None
+    plan: SessionPlan | None
+    metadata: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,39 +119,13 @@ class SessionDraft:
 class Sessions(Table):
     """Opening, finding and ending sessions."""
 
-    def create(
-        self,
-        *,
-        repository_id: int | None = None,
-        commit_sha: str | None = None,
-        worktree_id: int | None = None,
-        lease_generation: int | None = None,
-        patch_hash: str | None = None,
-        requested_by: str | None = None,
-        owner_token_id: int | None = None,
-        expires_at: datetime | None = None,
-        idempotency_key: str | None = None,
-        plan: SessionPlan | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> Session:
+    def create(self, **asked: Unpack[NewSession]) -> Session:
         """Open a pending session; event ``session.created``."""
-        draft = SessionDraft.of(
-            repository_id=repository_id,
-            commit_sha=commit_sha,
-            worktree_id=worktree_id,
-            lease_generation=lease_generation,
-            patch_hash=patch_hash,
-            requested_by=requested_by,
-            owner_token_id=owner_token_id,
-            expires_at=expires_at,
-            idempotency_key=idempotency_key,
-            plan=plan,
-            metadata=metadata,
-        )
+        draft = SessionDraft.of(**asked)
         with self._database.write() as transaction:
-            require(transaction, "repositories", "repository", repository_id)
-            require(transaction, "worktrees", "worktree", worktree_id)
-            require(transaction, "tokens", "token", owner_token_id)
+            require(transaction, "repositories", "repository", asked.get("repository_id"))
+            require(transaction, "worktrees", "worktree", asked.get("worktree_id"))
+            require(transaction, "tokens", "token", asked.get("owner_token_id"))
             session = insert(transaction, self._now(), draft)
         self._notify(Notice("session.created", session.id))
         return session

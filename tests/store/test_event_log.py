@@ -44,7 +44,7 @@ def test_a_follower_sees_every_number(store: MetadataStore, database_url: str) -
     processes = [programs.start("append", database_url, name, "100") for name in ("one", "two")]
     with ThreadPoolExecutor(4) as pool, EventFeed(store.events) as feed:
         for number in range(200):
-            pool.submit(feed.append, "test.appended", subject="threads", data={"number": number})
+            pool.submit(store.events.append, "test.appended", subject="threads", data={"number": number})
         seen: list[int] = []
         deadline = time.monotonic() + 60
         while len(seen) < 400 and time.monotonic() < deadline:

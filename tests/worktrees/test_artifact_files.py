@@ -134,12 +134,12 @@ def test_patterns_that_would_never_end(tmp_path: Path) -> None:
     found, refused = copy_artifacts(work, ["*/" * 19 + "never", "**/" * 1300 + "*.x"], tmp_path / "to")
     assert [item.name for item in found] == ["a.x", "real/b.x"]
     (reason,) = [item.reason for item in refused]
-    assert "folders lie behind links" in reason
+    assert "folders are behind links" in reason
 
 
 def test_what_lies_behind_links_costs_nothing_of_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many folders behind a link are told of once, and everything that is really there is found."""
-    monkeypatch.setattr(globs, "_MOST_LINKED", 3)
+    monkeypatch.setattr(globs, "_MAX_LINKED", 3)
     work, elsewhere = tmp_path / "work", tmp_path / "work" / ".store"
     for folder in [*(work / name / "sub" for name in "adyz"), *(elsewhere / str(number) for number in range(9))]:
         folder.mkdir(parents=True)
@@ -149,7 +149,7 @@ def test_what_lies_behind_links_costs_nothing_of_the_rest(tmp_path: Path, monkey
     told: list[str] = []
     found = set(globs.matches(work, "[a-z]/*/*.xml", lambda folder, error: told.append(str(error))))
     assert found == {f"{name}/sub/r.xml" for name in "adyz"}
-    assert len(told) == 1 and "folders lie behind links" in told[0]
+    assert len(told) == 1 and "folders are behind links" in told[0]
 
 
 @pytest.mark.parametrize("pattern", ["../*", "/etc/*", "", ".", "a/../../b", "**.xml", "a\0b", "**/" * 1400 + "x"])

@@ -26,7 +26,7 @@ STEPS = [
     for step in (
         "add",
         "lease",
-        "warm",
+        "build_ahead",
         "prepare",
         "mark_busy",
         "renew",

@@ -82,7 +82,7 @@ def test_patch(base: Path, small: Path) -> None:
     with pytest.raises(PatchApplicationError):
         apply_patch(remote.path, patch, patches_dir=base / "patches")
     assert fingerprint(remote.path) == before
-    with pytest.raises(DebugServerError, match="cannot be kept"):
+    with pytest.raises(DebugServerError, match="cannot be stored"):
         apply_patch(remote.path, patch, patches_dir=small / "patches")
     ballast.unlink()
     apply_patch(remote.path, patch, patches_dir=base / "patches")

@@ -16,9 +16,9 @@ from types import FrameType
 from typing import Any
 
 from debug_server.errors import KeeperError
-from debug_server.runner.launch import run_dir_for
-from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.keeper_connection import KeeperConnection
 from debug_server.runner.log_chunk import LogChunk
+from debug_server.runner.run_dirs import run_dir_for
 from debug_server.runner.settings import RunnerPaths
 from debug_server.store import MetadataStore
 

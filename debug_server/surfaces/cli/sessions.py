@@ -14,7 +14,7 @@ from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.model import Command, CommandStatus, ExitRecord, Session
 from debug_server.ports import Lease
 from debug_server.runner.environments.request import EnvironmentRequest
-from debug_server.runner.launcher import KeeperPool
+from debug_server.runner.keeper_pool import KeeperPool
 from debug_server.runner.log_listener import observe_log
 from debug_server.runner.planning import Job, Planner
 from debug_server.runner.recovery import Adopted, recover

@@ -11,9 +11,9 @@ from difflib import get_close_matches
 from typing import Protocol
 
 from debug_server.errors import EnvironmentBuildError
+from debug_server.runner.environments.build_context import BuildContext
 from debug_server.runner.environments.interpreters import Interpreter
 from debug_server.runner.environments.manifests import ManifestKind, ManifestSet
-from debug_server.runner.environments.processes import Workbench
 from debug_server.runner.environments.request import EnvironmentRequest
 
 _MEANINGFUL = ("python", "builder", "hook")  # what a builder reads; other names only tell environments apart
@@ -38,13 +38,13 @@ class Builder(Protocol):
     def keeps_records(self) -> bool:
         """Whether every installed distribution lists its files with true digests in RECORD."""
 
-    def build(self, plan: BuildPlan, bench: Workbench) -> None:
-        """Fill ``bench.target`` or raise EnvironmentBuildError."""
+    def build(self, plan: BuildPlan, context: BuildContext) -> None:
+        """Fill ``context.target`` or raise EnvironmentBuildError."""
 
     def sources(self) -> str:
         """Where it takes packages from, as far as manifests do not say: part of the fingerprint."""
 
-    def forget(self, packages: list[str], bench: Workbench) -> None:
+    def drop_from_cache(self, packages: list[str], context: BuildContext) -> None:
         """Drop these packages from the tool's own cache, where a tampered file may be linked to."""
 
 

@@ -1,4 +1,4 @@
-"""Which class goes with which declaration."""
+"""The probe class of each readiness declaration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS: dict[type, type[Probe]] = {
 
 
 def open_probe(context: ProbeContext) -> Probe:
-    """A probe for one run, listening."""
+    """Create and open the probe of one run."""
     probe = _KINDS[type(context.spec.readiness)](context)
     probe.open()
     return probe

@@ -1,10 +1,10 @@
-"""The ends of commands on their way into the store, which may be locked, full or down for any time.
+"""Records the ends of commands in the store, which may be locked, full or unreachable for any time.
 
     ended --record--> in the store
        |                 ^
-       +--kept here------+ settle, as often as it takes
+       +--kept here------+ settle (repeated until it succeeds)
 
-What is kept here is also in the command's run directory: if this process dies first, recovery reads it there.
+An end that is kept here is also in the command's run directory: if this process dies first, recovery reads it there.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from typing import Any
 from debug_server.errors import ConflictError, MetadataError, StoreUnavailableError
 from debug_server.model import Command, ExitRecord, status_for
 from debug_server.ports import CommandStore
-from debug_server.runner.launch import RunningCommand
+from debug_server.runner.running_command import RunningCommand
 from debug_server.runner.spec import CommandResult
 
 _LOG = logging.getLogger(__name__)
-STORE_SECONDS = 60.0  # how long a caller that waits for its command waits for the store
+STORE_SECONDS = 60.0  # how long a waiting caller waits for the store
 STORE_RETRY = 0.25
-_SOON = 0.01
+_SHORT_RETRY = 0.01
 
 
 class UnrecordedEndError(StoreUnavailableError):
-    """The command has ended as ``result`` says; the store does not know yet and is told as soon as it is back."""
+    """The command has ended as in ``result``, but the end is not in the store yet; it is recorded later."""
 
     def __init__(self, message: str, result: CommandResult) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class UnrecordedEndError(StoreUnavailableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """How a command ended, and what is left to do once the store knows."""
+    """The end of a command, and what is left to do when it is in the store."""
 
     command: Command
     record: ExitRecord
@@ -54,8 +54,8 @@ class End:
         return CommandResult(self.command.id, status, self.record.exit_code, self.log_path, exit=self.record)
 
 
-class Endings:
-    """Records ends and keeps those that the store could not take; safe to share between threads."""
+class EndRecorder:
+    """Records ends, and keeps those that could not be recorded; safe to share between threads."""
 
     def __init__(self, store: CommandStore) -> None:
         self._store = store
@@ -69,20 +69,20 @@ class Endings:
             return sorted(self._kept)
 
     def record(self, end: End, *, seconds: float) -> None:
-        """Set the command's terminal state; UnrecordedEndError when the store is still away after ``seconds``."""
-        deadline = time.monotonic() + max(seconds, STORE_RETRY)  # a full disk: the second try has its reserve
+        """Set the command's terminal state; UnrecordedEndError if the store is still unavailable after ``seconds``."""
+        deadline = time.monotonic() + max(seconds, STORE_RETRY)  # full disk: the second try can use the reserve
         while True:
             try:
                 self._finish(end)
             except StoreUnavailableError as error:
                 if time.monotonic() >= deadline:
                     self._keep(end, error)
-                time.sleep(_SOON if seconds < STORE_RETRY else STORE_RETRY)
+                time.sleep(_SHORT_RETRY if seconds < STORE_RETRY else STORE_RETRY)
             else:
                 return
 
     def settle(self, commands: Collection[int]) -> Iterator[End]:
-        """Record the kept ends of these commands, one after another; StoreUnavailableError when the store is away."""
+        """Record the kept ends of these commands; StoreUnavailableError if the store is unavailable."""
         for number in commands:
             if (end := self._kept.get(number)) is None:
                 continue
@@ -90,7 +90,7 @@ class Endings:
                 self._finish(end)
             except StoreUnavailableError:
                 raise
-            except MetadataError as error:  # the row is another owner's by now, and so is the run directory
+            except MetadataError as error:  # another owner has the row and the run directory now
                 _LOG.warning("end_refused", extra={"command_id": number, "error": str(error)})
                 self._drop(number)
             else:
@@ -98,7 +98,7 @@ class Endings:
                 yield end
 
     def leave(self) -> None:
-        """Let another process record what is kept; it finds it in the run directories."""
+        """Forget the kept ends: another process records them from the run directories."""
         with self._lock:
             kept, self._kept = self._kept, {}
         for end in kept.values():
@@ -117,7 +117,7 @@ class Endings:
                 handle=end.handle,
             )
         except ConflictError:
-            # A connection that breaks during the commit leaves open whether it was made: then this is the second try.
+            # After a connection that broke during the commit, this may be the second try.
             row = self._store.commands.get(command.id)
             if not (is_claim_of(row, command) and row.exit == end.record):
                 raise
@@ -138,5 +138,5 @@ class Endings:
 
 
 def is_claim_of(row: Command, command: Command) -> bool:
-    """Whether the row still belongs to the attempt and the owner that ``command`` was claimed for."""
+    """Whether the row still has the attempt and the owner of ``command``."""
     return (row.attempt, row.owner) == (command.attempt, command.owner)

@@ -1,4 +1,4 @@
-"""Signals whose handlers raise, held back wherever an exception in the middle of things would lose a command."""
+"""Defers signals whose handlers raise, where an exception at the wrong moment would lose a command."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class _Held:
-    """The handlers that wait for their turn, and the signals that have come meanwhile."""
+    """The deferred handlers, and the signals that arrived meanwhile."""
 
     def __init__(self, handlers: dict[int, Callable[[int, FrameType | None], Any]]) -> None:
         self.handlers = handlers
         self.pending: list[int] = []
-        self.inside = False  # of an interruptible part
+        self.inside = False  # an interruptible part
         self.open = False
         self.over = False
         self.tell = sys.unraisablehook
@@ -31,29 +31,29 @@ class _Held:
         if not (self.open or self.over):
             self.pending.append(number)
             return
-        self.open = False  # it may raise: whoever catches that must not be interrupted again
+        self.open = False  # it may raise, and the code that catches it must not be interrupted again
         self.handlers[number](number, frame)
         self.open = True
 
     def dropped(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """Python calls it with an exception that had nowhere to go: nobody catches that one, and another may come."""
+        """Called by Python for an exception that nothing could catch: the part stays interruptible."""
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
             self.open = self.inside
         self.tell(unraisable)
 
     def deliver(self) -> None:
-        """Call the handlers of what has come meanwhile."""
+        """Call the handlers of the signals that arrived meanwhile."""
         while self.pending:
             number = self.pending.pop(0)
             self.handlers[number](number, None)
 
 
-_held: _Held | None = None  # the main thread's: no other one is ever interrupted
+_held: _Held | None = None  # of the main thread: Python runs handlers only there
 
 
 @contextmanager
-def held() -> Iterator[None]:
-    """Until its end handlers wait, but for ``interruptible`` parts; then they are called, unless one has raised."""
+def defer_signals() -> Iterator[None]:
+    """Defer handlers until the end of the block, except in ``interruptible`` parts; not called if one has raised."""
     global _held
     if _held is not None or not _in_main_thread():
         yield
@@ -69,7 +69,7 @@ def held() -> Iterator[None]:
         holder.pending.clear()
         raise
     finally:
-        _held, holder.over = None, True  # first: one that raises now may keep the others from being put back
+        _held, holder.over = None, True  # first: a handler that raises now must not prevent restoring the others
         sys.unraisablehook = holder.tell
         for number, handler in holder.handlers.items():
             signal.signal(number, handler)
@@ -78,7 +78,7 @@ def held() -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """A part of a held stretch that may be interrupted: what it has begun is undone by whoever catches that."""
+    """A part of a deferred block that may be interrupted; the code that catches the exception undoes it."""
     holder = _held
     if holder is None or not _in_main_thread():
         yield
@@ -92,7 +92,7 @@ def interruptible() -> Iterator[None]:
 
 
 def await_readable(connection: socket.socket, timeout: float | None) -> None:
-    """In a held stretch, wait here: an interrupt in the midst of a read would lose what was read. Else do nothing."""
+    """In a deferred block, wait interruptibly before a read: an interrupt during the read would lose data."""
     if _held is None or not _in_main_thread():
         return
     poll = select.poll()

@@ -1,4 +1,4 @@
-"""A program that is run after a command's end to remove what lies outside its process tree."""
+"""Runs a cleanup program after a session has ended, for what is outside the process tree (containers)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from debug_server.runner.child_environment import default_base
 
-_SAID = 400
+_MAX_MESSAGE = 400
 
 
-def run_after(argv: Sequence[str], *, seconds: float) -> str | None:
-    """Run it to its end, or for so many seconds; None when it was content, else what it said."""
+def run_cleanup_program(argv: Sequence[str], *, seconds: float) -> str | None:
+    """Run it for at most ``seconds``; None if it ended with status 0, else its error output."""
     try:
         process = subprocess.Popen(
             list(argv),
@@ -33,9 +33,11 @@ def run_after(argv: Sequence[str], *, seconds: float) -> str | None:
         except subprocess.TimeoutExpired:
             return f"{argv[0]} did not end within {seconds:g} s"
         finally:
-            # It leads a session: what it started goes with it, and nothing holds its pipe.
+            # It leads a session: kill its children too, which may hold the pipe.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
     if process.returncode == 0:
         return None
-    return said.decode("utf-8", "replace").strip()[-_SAID:] or f"{argv[0]} ended with status {process.returncode}"
+    return (
+        said.decode("utf-8", "replace").strip()[-_MAX_MESSAGE:] or f"{argv[0]} ended with status {process.returncode}"
+    )

@@ -1,4 +1,4 @@
-"""Looking after a ready worker: the watchdog, and the reasons to replace one that works."""
+"""Waits until a worker is ready, then monitors it: watchdog, age, memory and log size."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from debug_server.workers.readiness import Probe, ProbeFailedError
 from debug_server.workers.spec import Recycling, WorkerTiming
 from debug_server.workers.worker_run import WorkerRun
 
-_MEMORY_SECONDS = 5.0  # between two looks at a figure that grows slowly
+_MEMORY_SECONDS = 5.0  # between two checks; memory grows slowly
 
 
 T = TypeVar("T")
 
 
-class Logged:
-    """How much a run has written into its log."""
+class LogVolume:
+    """How much a run has written to its log."""
 
     def __init__(self, *, most: int) -> None:
         self.most = most
@@ -28,7 +28,7 @@ class Logged:
         self.full = asyncio.Event()
 
     def add(self, length: int) -> None:
-        """So much more."""
+        """Count ``length`` bytes."""
         self._bytes += length
         if self._bytes > self.most:
             self.full.set()
@@ -36,14 +36,14 @@ class Logged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """Why a worker must go."""
+    """Why a worker is replaced."""
 
     sentence: str
-    failure: bool  # it does not answer, or does too much too soon: its restart costs what any failure costs
+    failure: bool  # its restart counts as a failure: it does not answer, or logs too much too soon
 
 
 class NotReadyError(Exception):
-    """It did not become ready, and will not in this run; the sentence says why."""
+    """The worker will not become ready in this run; the message says why."""
 
     def __init__(self, message: str, *, late: bool) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class NotReadyError(Exception):
 
 
 async def become_ready(run: WorkerRun, probe: Probe, seconds: float) -> Mapping[str, Any] | None:
-    """What its probe has to say once it is ready; None at the first sign of its end; NotReadyError else."""
+    """The details of its probe when it is ready; None at the first sign of its end; else NotReadyError."""
     asking = asyncio.ensure_future(probe.ready(run.channel))
     ending = asyncio.ensure_future(run.failing.wait())
     try:
@@ -63,7 +63,7 @@ async def become_ready(run: WorkerRun, probe: Probe, seconds: float) -> Mapping[
         await asyncio.wait([asking, ending])
     if over:
         with contextlib.suppress(asyncio.CancelledError):
-            asking.exception()  # looked at: whatever it says, the end is why
+            asking.exception()  # retrieve it, so that asyncio does not warn: the end is the reason
         return None
     if not asked:
         raise NotReadyError(f"it was not ready within {seconds * 1000:g} ms", late=True)
@@ -72,13 +72,13 @@ async def become_ready(run: WorkerRun, probe: Probe, seconds: float) -> Mapping[
     return asking.result()
 
 
-async def attend(
-    run: WorkerRun, probe: Probe, timing: WorkerTiming, recycling: Recycling, logged: Logged
+async def monitor(
+    run: WorkerRun, probe: Probe, timing: WorkerTiming, recycling: Recycling, logged: LogVolume
 ) -> Replacement | None:
-    """Wait for the first sign of its end (None), or find a reason to replace it."""
+    """Wait for the first sign of its end (None), or for a reason to replace it."""
     chores = [_watch_log(logged, timing.stable_uptime)]
     if recycling.age is not None:
-        chores.append(_grow_old(recycling.age))
+        chores.append(_watch_age(recycling.age))
     if recycling.memory_bytes is not None:
         chores.append(_watch_memory(run, recycling.memory_bytes))
     if timing.watchdog_interval is not None:
@@ -90,7 +90,7 @@ async def attend(
 
 
 async def first(*work: Coroutine[Any, Any, T]) -> T:
-    """The result of whichever ends first; the others are cancelled, and over when this returns."""
+    """The result of the first one to end; the others are cancelled and have ended on return."""
     tasks = [asyncio.ensure_future(item) for item in work]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -105,7 +105,7 @@ async def _until(event: asyncio.Event) -> None:
     await event.wait()
 
 
-async def _grow_old(age: float) -> Replacement:
+async def _watch_age(age: float) -> Replacement:
     await asyncio.sleep(age)
     return Replacement(sentence=f"it is older than {age:g} s", failure=False)
 
@@ -113,13 +113,13 @@ async def _grow_old(age: float) -> Replacement:
 async def _watch_memory(run: WorkerRun, most: int) -> Replacement:
     while True:
         await asyncio.sleep(_MEMORY_SECONDS)
-        with contextlib.suppress(DebugServerError):  # it ends at this moment, or its keeper is connected to again
+        with contextlib.suppress(DebugServerError):  # it is just ending, or its keeper is being reconnected
             used = (await run.channel.ask({"op": "usage"}))["memory_bytes"]
             if used > most:
                 return Replacement(sentence=f"it uses {used} bytes of memory, more than {most}", failure=False)
 
 
-async def _watch_log(logged: Logged, stable: float) -> Replacement:
+async def _watch_log(logged: LogVolume, stable: float) -> Replacement:
     began = asyncio.get_running_loop().time()
     await logged.full.wait()
     soon = asyncio.get_running_loop().time() - began < stable

@@ -1,4 +1,4 @@
-"""Who waits for a worker to change, and who wants to be told."""
+"""Notifies waiters and subscribers of changes of a worker, and counts its requests."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Callable
 from debug_server.workers.interface import WorkerChange
 
 
-class Changes:
-    """Waiters and subscribers of one worker, in one loop."""
+class ChangeNotifier:
+    """Waiters and subscribers of one worker, in one event loop."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
         self._listeners: list[Callable[[WorkerChange], None]] = []
 
     def subscribe(self, listener: Callable[[WorkerChange], None]) -> Callable[[], None]:
-        """Returns the removal."""
+        """Call ``listener`` with each change; returns its removal."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     async def wait(self) -> None:
-        """Until anything changes."""
+        """Wait for the next change."""
         await self._changed.wait()
 
-    def tell(self, change: WorkerChange | None) -> None:
-        """Wake the waiters and, for one of the great moments, call the subscribers."""
+    def notify(self, change: WorkerChange | None) -> None:
+        """Wake the waiters and, for a spawn, ready or exit, call the subscribers."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
         if change is not None:
@@ -34,7 +34,7 @@ class Changes:
 
 
 class RequestCount:
-    """How many requests a worker has under way."""
+    """How many requests a worker is serving."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -51,5 +51,5 @@ class RequestCount:
             self._none.set()
 
     async def wait_for_none(self) -> None:
-        """Until there are none."""
+        """Wait until there are none."""
         await self._none.wait()

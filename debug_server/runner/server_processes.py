@@ -1,7 +1,7 @@
 """Tells the processes that a server started (commands, workers, builds) from other processes of the same user.
 
 A command runs as the server's user, so the user alone does not tell whether a caller is one. Each kind of containment
-leaves a trace that the command does not choose: a control group, a pid namespace, a keeper above it. The environment
+leaves a trace that the command cannot change: a control group, a pid namespace, a keeper above it. The environment
 of its first program is read as well; a command can clear that, but not the others.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from debug_server.runner.environments.orphans import VARIABLE as BUILD_MARKER
+from debug_server.runner.environments.build_processes import VARIABLE as BUILD_MARKER
 from debug_server.runner.keeper.containment import GROUP_PREFIX
 from debug_server.runner.keeper.linux import stat_fields
 from debug_server.runner.keeper.tree import MARKER
@@ -22,8 +22,8 @@ _KEEPER_NAMES = frozenset({"ds-forkserver", "ds-keeper", "ds-init"})
 def is_started_by_server(pid: int) -> bool:
     """Whether a process belongs to a command, worker or build of this server or another one.
 
-    True also when it cannot be told: the process has ended or hides its files. What surrounds this server too does not
-    count, so that a server can itself be run by a command of another one.
+    True also if that is unknown: the process has ended or hides its files. Traces that this server has too do not
+    count, so that a server can run inside a command of another one.
     """
     try:
         return pid != os.getpid() and bool(
@@ -36,8 +36,8 @@ def is_started_by_server(pid: int) -> bool:
         return True
 
 
-def holders_of(inode: int) -> list[int]:
-    """The processes that have the socket open, of those whose files this user may list."""
+def socket_holders(inode: int) -> list[int]:
+    """The pids that have the socket open, among processes whose files this user may list."""
     wanted = f"socket:[{inode}]"
     names = os.listdir("/proc")  # noqa: PTH208 - names, not paths
     return [int(name) for name in names if name.isdigit() and _holds(name, wanted)]

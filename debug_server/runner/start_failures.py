@@ -1,4 +1,4 @@
-"""Why a command was not started: the error that says so, and the exit reason it becomes."""
+"""Errors of commands that could not be started, and their exit reasons."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from debug_server.errors import (
     PatchApplicationError,
 )
 from debug_server.model import Command, ExitReason
-from debug_server.runner.cancelling import StartCancelledError
+from debug_server.runner.cancellation import StartCancelledError
 
 _LOG = logging.getLogger(__name__)
-_SAID = 400  # characters of an error that is not ours
+_MAX_MESSAGE = 400  # characters of a foreign error
 
 
 @contextmanager
-def defects_told(command: Command) -> Iterator[None]:
-    """A workspace's files are anybody's and may hold what nobody thought of: the command has its end all the same."""
+def unexpected_as_start_failure(command: Command) -> Iterator[None]:
+    """Convert an unexpected exception (a bug, triggered by unusual files) to an error, so that the command ends."""
     try:
         yield
     except (DebugServerError, OSError):
         raise
     except Exception as error:
-        raise as_refusal(command, error) from error
+        raise start_failure(command, error) from error
 
 
-def as_refusal(command: Command, error: Exception) -> CommandExecutionError:
-    """The error for a defect of ours: logged whole, told in one line."""
+def start_failure(command: Command, error: Exception) -> CommandExecutionError:
+    """The error for an unexpected exception, which is logged with its traceback."""
     _LOG.error("preparation_failed", extra={"command_id": command.id}, exc_info=error)
     return CommandExecutionError(
-        f"command {command.id} could not be prepared: {type(error).__name__}: {str(error)[:_SAID]}"
+        f"command {command.id} could not be prepared: {type(error).__name__}: {str(error)[:_MAX_MESSAGE]}"
     )
 
 
@@ -52,6 +52,6 @@ def reason_of(error: DebugServerError | KeyboardInterrupt) -> ExitReason:
     return ExitReason.SPAWN_FAILED
 
 
-def unlogged(error: DebugServerError | KeyboardInterrupt) -> str:
-    """An error's words without the output of a build tool, which is in the log above them."""
+def text_without_tool_output(error: DebugServerError | KeyboardInterrupt) -> str:
+    """The text of an error without the output of a build tool, which is already in the log."""
     return (error.without_output if isinstance(error, EnvironmentBuildError) else str(error)) or "interrupted"

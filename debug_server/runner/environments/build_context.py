@@ -18,14 +18,14 @@ from pathlib import Path
 from debug_server.disk import make_private, remove_tree
 from debug_server.errors import EnvironmentBuildError
 from debug_server.ports import LogSink
-from debug_server.runner.cancelling import Cancellation
-from debug_server.runner.environments.orphans import VARIABLE, kill_build
+from debug_server.runner.cancellation import Cancellation
+from debug_server.runner.environments.build_processes import VARIABLE, kill_build
 
 _LAST_LINES = 20
 _DRAIN_SECONDS = 2.0  # for output that a grandchild still holds open after the tool itself has ended
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 
-_KEPT = re.compile(
+_PASSED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_.*|TZ|TMPDIR|TEMP|TMP|XDG_.*"
     r"|ALL_PROXY|HTTP_PROXY|HTTPS_PROXY|NO_PROXY|NETRC|SSH_AUTH_SOCK|GIT_SSH_COMMAND"
     r"|GIT_SSL_CAINFO|SSL_CERT_FILE|SSL_CERT_DIR|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
@@ -44,19 +44,21 @@ _REDIRECTING = re.compile(
 def tool_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
     """What of our environment a build tool may see: where programs and indexes are, no secrets and no Python paths."""
     source = os.environ if base is None else base
-    kept = {name: value for name, value in source.items() if _KEPT.fullmatch(name) and not _REDIRECTING.fullmatch(name)}
+    kept = {
+        name: value for name, value in source.items() if _PASSED.fullmatch(name) and not _REDIRECTING.fullmatch(name)
+    }
     return {**kept, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workbench:
+class BuildContext:
     """What a builder works with: where the environment is to be, until when, who listens."""
 
     target: Path
     temporary: Path  # the tools' TMPDIR, for the holder of the build lock alone
     deadline: float  # of time.monotonic()
     log: LogSink
-    past_cache: bool = False  # take nothing from the tool's own cache
+    bypass_cache: bool = False  # take nothing from the tool's own cache
     cancellation: Cancellation = field(default_factory=Cancellation)  # of the command that it is built for
 
     def say(self, text: str) -> None:
@@ -83,7 +85,7 @@ class Workbench:
             remove_tree(self.temporary)
 
     def _run(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], hint: str) -> None:
-        listener = _Listener(self.log)
+        listener = _OutputLog(self.log)
         process = _spawn(argv, cwd, {**env, VARIABLE: self.target.name})
         in_time = False
         try:
@@ -101,7 +103,7 @@ class Workbench:
             raise _failure(argv, f"{what} ({hint})" if hint else what, listener)
 
 
-class _Listener:
+class _OutputLog:
     """Turns a tool's bytes into whole lines for the log and keeps the last ones."""
 
     def __init__(self, log: LogSink) -> None:
@@ -142,7 +144,9 @@ def _spawn(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess
         raise EnvironmentBuildError(f"build tool {argv[0]!r} cannot be started: {error.strerror}") from error
 
 
-def _follow(process: subprocess.Popen[bytes], listener: _Listener, deadline: float, cancellation: Cancellation) -> bool:
+def _follow(
+    process: subprocess.Popen[bytes], listener: _OutputLog, deadline: float, cancellation: Cancellation
+) -> bool:
     """Read until the tool has ended and its output is drained; False when the deadline or a cancel came first."""
     assert process.stdout is not None
     output = process.stdout.fileno()
@@ -151,7 +155,7 @@ def _follow(process: subprocess.Popen[bytes], listener: _Listener, deadline: flo
     for fd in (output, ended, cancelled):
         poller.register(fd, select.POLLIN)
     try:
-        with cancellation.listening(lambda: os.eventfd_write(cancelled, 1)):
+        with cancellation.on_request(lambda: os.eventfd_write(cancelled, 1)):
             return _read_to_end(process, listener, deadline, poller, (output, ended, cancelled))
     finally:
         os.close(ended)
@@ -160,7 +164,7 @@ def _follow(process: subprocess.Popen[bytes], listener: _Listener, deadline: flo
 
 def _read_to_end(
     process: subprocess.Popen[bytes],
-    listener: _Listener,
+    listener: _OutputLog,
     deadline: float,
     poller: select.poll,
     descriptors: tuple[int, int, int],
@@ -201,7 +205,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
     process.stdout.close()
 
 
-def _failure(argv: Sequence[str], what: str, listener: _Listener) -> EnvironmentBuildError:
+def _failure(argv: Sequence[str], what: str, listener: _OutputLog) -> EnvironmentBuildError:
     command = " ".join(Path(word).name if index == 0 else word for index, word in enumerate(argv))
     said = "\n".join(listener.last) or "(it said nothing)"
     return EnvironmentBuildError(_CREDENTIALS.sub("****@", f"`{command[:300]}` {what}"), tool_output=said)

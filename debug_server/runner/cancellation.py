@@ -1,4 +1,4 @@
-"""A cancel that comes before the command has started: it ends what is prepared for it, and the program never starts."""
+"""Cancellation of a command before it has started: its preparation ends, and the program never starts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from debug_server.errors import CommandExecutionError
 
 
 class StartCancelledError(CommandExecutionError):
-    """Somebody asked for the end of a command that had not started."""
+    """A command was cancelled before it had started."""
 
 
 class Cancellation:
-    """Whether the start of one command was cancelled; set from any thread, heard by the one that prepares."""
+    """Whether the start of one command was cancelled; any thread may request it, the preparing thread checks it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,11 +23,11 @@ class Cancellation:
 
     @property
     def message(self) -> str | None:
-        """Why, or None as long as nobody has asked."""
+        """The reason, or None while it is not cancelled."""
         return self._message
 
     def request(self, message: str) -> None:
-        """Cancel; the first message stands."""
+        """Cancel; the first message is kept."""
         with self._lock:
             if self._message is None:
                 self._message = message
@@ -36,13 +36,13 @@ class Cancellation:
             listener()
 
     def check(self) -> None:
-        """StartCancelledError once somebody has asked."""
+        """StartCancelledError after a request."""
         if self._message is not None:
             raise StartCancelledError(self._message)
 
     @contextmanager
-    def listening(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Have ``wake`` called by a request, at once if it has come already."""
+    def on_request(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Call ``wake`` on a request while the block runs; at once if it was already requested."""
         with self._lock:
             self._listeners.append(wake)
         try:

@@ -1,4 +1,4 @@
-"""What a turn of a codex worker says, in order, held for a reader of any pace without slowing the others."""
+"""The events of a turn of a codex worker, queued for a reader of any speed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-MOST_TEXT = 8 << 20  # characters that may wait for a reader who is slow
+MAX_WAITING_TEXT = 8 << 20  # characters that may wait for a slow reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class TokenUsage:
 
     @property
     def total(self) -> int:
-        """Both directions."""
+        """Prompt and completion."""
         return self.prompt + self.completion
 
     def __add__(self, other: TokenUsage) -> TokenUsage:
@@ -35,14 +35,14 @@ class TokenUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """More of the answer."""
+    """A piece of the answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """The model wants the client to call one of its functions."""
+    """The model calls a function of the client."""
 
     call_id: str
     name: str
@@ -51,7 +51,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The last event of a turn that ran to its end; one that did not raises."""
+    """The last event of a turn that ended; a failed turn raises instead."""
 
     status: Literal["completed", "interrupted"]
     usage: TokenUsage
@@ -61,10 +61,10 @@ TurnEvent = Text | ToolCall | Ended
 
 
 @dataclass(slots=True)
-class Mailbox:
-    """The events of one turn: text that waits is joined, and bounded; the first failure is the last event."""
+class TurnEventQueue:
+    """The queue of one turn: waiting text is joined and limited; the first failure is the last event."""
 
-    most: int = MOST_TEXT
+    most: int = MAX_WAITING_TEXT
     _events: deque[TurnEvent] = field(default_factory=deque)
     _texts: list[str] = field(default_factory=list)  # the newest event, while it is text
     _held: int = 0
@@ -72,7 +72,7 @@ class Mailbox:
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put(self, event: TurnEvent) -> bool:
-        """Add an event; False when the reader is so far behind that it must be given up."""
+        """Add an event; False when too much text waits for the reader."""
         if isinstance(event, Text):
             if self._held + len(event.text) > self.most:
                 return False
@@ -85,13 +85,13 @@ class Mailbox:
         return True
 
     def fail(self, error: BaseException) -> None:
-        """Have the reader raise ``error`` once it has read what came before; only the first counts."""
+        """Raise ``error`` in the reader after the earlier events; only the first counts."""
         if self._failure is None:
             self._failure = error
         self._wake.set()
 
     def touch(self) -> None:
-        """Something happened in the turn that is no event."""
+        """Note activity without an event."""
         self._wake.set()
 
     def _join(self) -> None:
@@ -100,7 +100,7 @@ class Mailbox:
             self._texts.clear()
 
     async def get(self) -> TurnEvent | None:
-        """The next event; None when the turn is alive and has nothing new to say. Raises what ``fail`` was given."""
+        """The next event; None for activity without one. Raises the error of ``fail``."""
         if not self._events and not self._texts and self._failure is None:
             self._wake.clear()
             await self._wake.wait()

@@ -1,4 +1,4 @@
-"""Where a file system puts the directories below one of ours."""
+"""Tells ext4 to spread the subdirectories of a directory over the disk."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _FLAGS = struct.Struct("i4x")
 _TOP_OF_HIERARCHIES = 0x00020000
 
 
-def spread(directory: Path) -> None:
-    """Have each directory below this one placed on its own, where the file system knows such a wish (ext4: ``+T``).
+def spread_subdirectories(directory: Path) -> None:
+    """Place each subdirectory separately, where the file system supports it (ext4: ``chattr +T``).
 
-    ext4 puts a new file into the same group of inodes as its directory, and passes over every inode there that was
-    freed within the last minutes. Beside a folder whose files come and go, a new log costs a millisecond.
+    ext4 puts a new file into the inode group of its directory, and skips every inode there that was freed within the
+    last minutes. Near a folder whose files are created and removed often, a new log costs a millisecond.
     """
-    with contextlib.suppress(OSError):  # another file system, or not our directory
+    with contextlib.suppress(OSError):  # another file system, or a directory of another user
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             buffer = bytearray(_FLAGS.size)

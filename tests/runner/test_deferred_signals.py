@@ -33,7 +33,7 @@ def test_an_interrupt_at_any_line_leaves_nothing(tmp_path: Path) -> None:
 
 DROPPED = """
 import os, signal, time
-from debug_server.runner.interrupts import held, interruptible
+from debug_server.runner.deferred_signals import defer_signals, interruptible
 from debug_server.surfaces.cli.dropped import send_dropped_again
 
 class Late:
@@ -43,7 +43,7 @@ class Late:
 
 send_dropped_again()
 try:
-    with held(), interruptible():
+    with defer_signals(), interruptible():
         Late()
         time.sleep(60)
 except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""A process of ours that stays when we leave: its own session, its output in a file only its owner can read."""
+"""Starts a process that outlives this one: in a new session, with its output in a private file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def start_background(argv: Sequence[str], log_path: Path) -> subprocess.Popen[bytes]:
-    """Start it; the log begins anew."""
+    """Start it; the log file is overwritten."""
     log_path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""Cuts a worker's stdout into lines, however it arrives, and keeps one endless line from filling the memory."""
+"""Splits a worker's stdout into lines, with a limit on the length of a line."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from collections.abc import Iterator
 
 MAX_LINE = 16 << 20
 _END = 1024
-_MOST_LOST = 64
+_MAX_LOST = 64
 
 
-class LineCutter:
-    """Bytes in, whole lines out; a line beyond ``limit`` is thrown away while it comes, and counted.
+class LineSplitter:
+    """Bytes in, complete lines out; a line longer than ``limit`` is dropped and counted.
 
-    ``lost`` has the beginning and the end of such lines, so that whoever misses one can be told.
+    ``lost`` has the beginning and the end of dropped lines, so that their request can be failed.
     """
 
     __slots__ = ("_head", "_parts", "_size", "_skipping", "_tail", "limit", "lost", "oversized")
 
     def __init__(self, limit: int = MAX_LINE) -> None:
         self.limit = limit
-        self._parts: list[bytes] = []  # of the line that is not complete: joined once, not grown piece by piece
+        self._parts: list[bytes] = []  # of the incomplete line; joined once
         self._size = 0
         self._skipping = False
-        self._head = self._tail = b""  # of a line that is thrown away
+        self._head = self._tail = b""  # of a line that is dropped
         self.oversized = 0
-        self.lost: deque[bytes] = deque(maxlen=_MOST_LOST)
+        self.lost: deque[bytes] = deque(maxlen=_MAX_LOST)
 
     @property
     def pending(self) -> int:
-        """How many bytes of an unfinished line are held."""
+        """The size of the incomplete line in bytes."""
         return self._size
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Add bytes and yield the lines they complete, without their ends."""
+        """Add bytes and yield the lines that they complete, without line ends."""
         *complete, rest = data.split(b"\n")
         for piece in complete:
             line = self._complete(piece)
