@@ -1,31 +1,31 @@
 """The one error tree of the product; every class has a stable ``code``.
 
 DebugServerError
- +-- InvalidInputError            invalid_input        a value the caller gave is wrong; names it and the fix
- |    +-- ConfigurationError      invalid_configuration  a file or variable of the operator's is wrong
+ +-- InvalidInputError            invalid_input        a value from the caller is wrong; names it and the fix
+ |    +-- ConfigurationError      invalid_configuration  a configuration file, variable or flag is wrong
  |    +-- UnmetRequirementError   requirement_unmet    `require` named a limit or layer this machine lacks
- |    +-- PayloadTooLargeError    payload_too_large    a request is larger than the surface takes
- |    +-- UnsupportedMediaTypeError  unsupported_media_type  a body's content type is not taken here
- |    +-- RangeNotSatisfiableError  range_not_satisfiable  a range lies behind the end of a log
- +-- AccessError                  unauthorized         who the caller is, is not known
- |    +-- ForbiddenError          forbidden            it is known, and may not
- +-- UnavailableError             draining             the server is on its way out; try again
- |    +-- QuotaExceededError      quota_exceeded       the caller's own bound; try again later
- |    +-- TooManyFollowersError   too_many_followers   as many follow logs as the server has room for; try again later
+ |    +-- PayloadTooLargeError    payload_too_large    a request exceeds the size limit of the surface
+ |    +-- UnsupportedMediaTypeError  unsupported_media_type  the content type of a body is not accepted
+ |    +-- RangeNotSatisfiableError  range_not_satisfiable  a range starts after the end of a log
+ +-- AccessError                  unauthorized         the caller is not authenticated
+ |    +-- ForbiddenError          forbidden            the caller is authenticated but not allowed
+ +-- UnavailableError             draining             the server takes no requests now; try again
+ |    +-- QuotaExceededError      quota_exceeded       the caller's quota is used up; try again later
+ |    +-- TooManyFollowersError   too_many_followers   the limit of log followers is reached; try again later
  |    +-- ResourcesExhaustedError  resources_exhausted  no thread or process can be created now; try again
  |    +-- DiskFullError           disk_full            new work is refused until space is freed
  |    +-- WorkerNotReadyError     worker_not_ready     a supervised worker is starting, failing or draining
- |    +-- WorkerExitedError       worker_exited        it ended while it was used; try again
- |    +-- WorkerBusyError         worker_busy          it has as much to do as it takes; try again
+ |    +-- WorkerExitedError       worker_exited        it ended during the request; try again
+ |    +-- WorkerBusyError         worker_busy          its limit of concurrent work is reached; try again
  |    +-- WorkerTimeoutError      worker_request_timeout  it did not answer in time
- |    +-- HandshakeError          handshake_failed     what was started is not the worker that was expected
+ |    +-- HandshakeError          handshake_failed     the program does not speak the expected protocol
  +-- WorkerError                  worker_error         a supervised worker answered with an error
  +-- DebuggerUnavailableError     debugger_unavailable no debugger is attached to the session
  +-- MetadataError                metadata_error       the store refuses: unknown row, lease mismatch
  |    +-- NotFoundError           not_found
- |    +-- ConflictError           conflict             the row is not in the state the caller relied on
+ |    +-- ConflictError           conflict             the row is not in the state that the caller expected
  |    +-- StoreUnavailableError   store_unavailable    the database cannot be opened, read or written
- +-- QueueFullError               queue_full           the engine's bound is reached; try again later
+ +-- QueueFullError               queue_full           the limit of waiting commands is reached; try again later
  +-- EngineBusyError              engine_busy          another live server owns this store
  +-- KeeperError                  keeper_error         a keeper or the fork server did not answer
  +-- WorktreePoolError            worktree_error       mirror, tree, lease
@@ -34,7 +34,7 @@ DebugServerError
  |    +-- CapacityExhaustedError  capacity_exhausted
  |    +-- LeaseLostError          lease_lost
  +-- PatchApplicationError        patch_failed         the patch does not apply; names file, hunk and line
- +-- EnvironmentBuildError        env_failed           the environment could not be built; carries the tool's words
+ +-- EnvironmentBuildError        env_failed           the environment could not be built; has the tool's output
  +-- CommandExecutionError        spawn_failed         the command could not be started
 """
 
@@ -52,7 +52,7 @@ class DebugServerError(Exception):
 
 
 class InvalidInputError(DebugServerError, ValueError):
-    """A value the caller gave is wrong; ``field`` names it where the message came in fields."""
+    """A value from the caller is wrong; ``field`` names it if the request has fields."""
 
     code = "invalid_input"
 
@@ -74,19 +74,19 @@ class UnmetRequirementError(InvalidInputError):
 
 
 class PayloadTooLargeError(InvalidInputError):
-    """A request is larger than the surface takes."""
+    """A request exceeds the size limit of the surface."""
 
     code = "payload_too_large"
 
 
 class UnsupportedMediaTypeError(InvalidInputError):
-    """The content type of a request's body is not one that the surface takes."""
+    """The surface does not accept the content type of a body."""
 
     code = "unsupported_media_type"
 
 
 class RangeNotSatisfiableError(InvalidInputError):
-    """A range lies behind the end of a log, which has ``size`` bytes."""
+    """A range starts after the end of a log, which has ``size`` bytes."""
 
     code = "range_not_satisfiable"
 
@@ -96,13 +96,13 @@ class RangeNotSatisfiableError(InvalidInputError):
 
 
 class AccessError(DebugServerError):
-    """Who the caller is, is not known."""
+    """The caller is not authenticated."""
 
     code = "unauthorized"
 
 
 class ForbiddenError(AccessError):
-    """The caller is known and may not."""
+    """The caller is authenticated but not allowed to do this."""
 
     code = "forbidden"
 
@@ -118,25 +118,25 @@ class UnavailableError(DebugServerError):
 
 
 class QuotaExceededError(UnavailableError):
-    """The caller's own bound is reached."""
+    """The caller's quota is used up."""
 
     code = "quota_exceeded"
 
 
 class TooManyFollowersError(UnavailableError):
-    """As many follow logs and events as the server has room for."""
+    """The limit of followers of logs and events is reached."""
 
     code = "too_many_followers"
 
 
 class ResourcesExhaustedError(UnavailableError):
-    """The machine, or the user's limit, gives no further thread or process now."""
+    """No further thread or process can be created now."""
 
     code = "resources_exhausted"
 
     @classmethod
     def of(cls, error: BaseException) -> ResourcesExhaustedError | None:
-        """The same as one of ours, where ``error`` says that no thread or process could be created; else None."""
+        """This error for an ``error`` that says that no thread or process could be created; else None."""
         no_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
         no_process = isinstance(error, BlockingIOError) and error.errno == errno.EAGAIN
         if not no_thread and not no_process:
@@ -146,7 +146,7 @@ class ResourcesExhaustedError(UnavailableError):
 
 
 class DiskFullError(UnavailableError):
-    """The disk that holds the server's data has no room for new work."""
+    """The disk of the data folder is too full for new work."""
 
     code = "disk_full"
 
@@ -162,13 +162,13 @@ class WorkerNotReadyError(UnavailableError):
 
 
 class WorkerExitedError(UnavailableError):
-    """A supervised worker ended while it was used; its successor will answer."""
+    """A supervised worker ended during a request; its next run can serve it."""
 
     code = "worker_exited"
 
 
 class WorkerBusyError(UnavailableError):
-    """A supervised worker has as much to do as it takes."""
+    """A supervised worker has reached its limit of concurrent work."""
 
     code = "worker_busy"
 
@@ -180,7 +180,7 @@ class WorkerTimeoutError(UnavailableError):
 
 
 class HandshakeError(UnavailableError):
-    """What was started does not speak the protocol that was expected of it."""
+    """The started program does not speak the expected protocol."""
 
     code = "handshake_failed"
 
@@ -215,7 +215,7 @@ class NotFoundError(MetadataError):
 
 
 class ConflictError(MetadataError):
-    """The row is no longer in the state that the caller relied on."""
+    """The row is not in the state that the caller expected."""
 
     code = "conflict"
 
@@ -227,7 +227,7 @@ class StoreUnavailableError(MetadataError):
 
 
 class QueueFullError(DebugServerError):
-    """The engine's bound on waiting commands is reached."""
+    """The limit of waiting commands is reached."""
 
     code = "queue_full"
 
@@ -245,7 +245,7 @@ class KeeperError(DebugServerError, RuntimeError):
 
 
 class WorktreePoolError(DebugServerError, RuntimeError):
-    """A mirror, a tree or a lease cannot be had."""
+    """A mirror, a tree or a lease is not available."""
 
     code = "worktree_error"
 
@@ -281,7 +281,7 @@ class PatchApplicationError(DebugServerError, RuntimeError):
 
 
 class EnvironmentBuildError(DebugServerError, RuntimeError):
-    """The environment could not be built; ``tool_output`` is what its tool said last, which the log has already."""
+    """The environment could not be built; ``tool_output`` has the last lines of the tool, which are also in the log."""
 
     code = "env_failed"
 

@@ -1,16 +1,16 @@
 """Wake-ups over the durable event log: a follower waits here and reads from the store at its cursor.
 
-A wake-up carries nothing and may be lost; the store's numbers are the truth. Events of this process wake at once,
-those of another process within REPAIR_SECONDS.
+A wake-up carries no data and may be lost; the store is the source of truth. Events of this process wake followers at
+once, those of other processes within REPAIR_SECONDS.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from debug_server.model import Event, Notice
 
@@ -18,24 +18,13 @@ REPAIR_SECONDS = 0.25
 
 
 class EventRows(Protocol):
-    """What the feed needs of the store's events."""
-
-    def append(
-        self,
-        kind: str,
-        *,
-        session_id: int | None = None,
-        command_id: int | None = None,
-        subject: str | None = None,
-        data: Mapping[str, Any] | None = None,
-    ) -> int:
-        """Append and return the number."""
+    """The part of the store's events that the feed needs."""
 
     def read(self, after: int = 0, limit: int = 1000) -> list[Event]:
         """Events numbered above ``after``."""
 
     def add_listener(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
-        """Have ``listener`` called after a commit that brought an event; returns its removal."""
+        """Call ``listener`` after each commit with an event; returns its removal."""
 
 
 class EventFeed:
@@ -48,20 +37,8 @@ class EventFeed:
         self._closed = False
         self._remove = events.add_listener(lambda _: self.wake())
 
-    def append(
-        self,
-        kind: str,
-        *,
-        session_id: int | None = None,
-        command_id: int | None = None,
-        subject: str | None = None,
-        data: Mapping[str, Any] | None = None,
-    ) -> int:
-        """Append a durable event, wake the waiters and return its number."""
-        return self._rows.append(kind, session_id=session_id, command_id=command_id, subject=subject, data=data)
-
     def wake(self) -> None:
-        """Make every waiter look again."""
+        """Wake every waiter."""
         with self._changed:
             self._wakes += 1
             self._changed.notify_all()
@@ -70,7 +47,7 @@ class EventFeed:
         """The events numbered above ``after`` as soon as there are some; empty after ``timeout`` or ``close``."""
         deadline = time.monotonic() + timeout
         while True:
-            seen = self._wakes  # before reading: an event that comes in between is not slept over
+            seen = self._wakes  # before reading, so that an event in between is not missed
             events = self._rows.read(after)
             left = deadline - time.monotonic()
             if events or left <= 0 or self._closed:

@@ -17,10 +17,10 @@ class SessionRows(Protocol):
 
 
 class CommandRows(Protocol):
-    """Commands on their way to their one terminal state."""
+    """Commands, from pending to a terminal state."""
 
     def add(self, *, session_id: int, **asked: Unpack[NewCommand]) -> Command:
-        """Insert a pending command; with ``claim_owner`` it is claimed from the start (attempt 1)."""
+        """Insert a pending command; with ``claim_owner`` it is claimed at once (attempt 1)."""
 
     def get(self, command_id: int) -> Command:
         """The row, or NotFoundError."""
@@ -49,30 +49,30 @@ class CommandRows(Protocol):
     ) -> Command:
         """Set the one terminal state and the log artifact, if (id, attempt, owner) still match; else ConflictError.
 
-        With ``handle``, of a command that was over before anybody had said that it runs: its start, too.
+        With ``handle`` the start is recorded too, for a command that ended before it was marked as running.
         """
 
     def request_cancel(self, command_id: int) -> Command:
-        """End an unclaimed command as cancelled; mark a claimed one."""
+        """Cancel a waiting command; mark a claimed one."""
 
 
 class QueueRows(Protocol):
-    """Which command is whose to run."""
+    """The queue of commands, and their owners."""
 
     def claim_next(self, owner: str, *, session_id: int | None = None) -> Command | None:
-        """Claim the best waiting command: highest priority, then oldest, its key not at its limit."""
+        """Claim a waiting command: highest priority, then oldest, whose key is below its limit."""
 
     def take_over(self, command_id: int, *, attempt: int, owner: str, new_owner: str) -> bool:
         """Change the owner of a claimed command whose owner is dead; False if it changed meanwhile."""
 
     def requeue(self, command_id: int, *, attempt: int, owner: str) -> bool:
-        """Give a claimed command that never started back to the queue."""
+        """Return a claimed command that never started to the queue."""
 
     def claimed(self) -> list[Command]:
         """Commands that have an owner and no terminal state."""
 
     def depth(self) -> int:
-        """How many commands wait unclaimed."""
+        """The number of waiting commands."""
 
 
 class ArtifactRows(Protocol):
@@ -110,7 +110,7 @@ class EventRows(Protocol):
 
 
 class CommandStore(Protocol):
-    """What running a command needs of the metadata store."""
+    """The part of the metadata store that running a command needs."""
 
     @property
     def sessions(self) -> SessionRows:
@@ -134,7 +134,7 @@ class CommandStore(Protocol):
 
 
 class Telemetry(Protocol):
-    """Where measurements go; a Null, a Prometheus and an OpenTelemetry-backed one exist."""
+    """Metrics and traces; implemented by a null, a Prometheus and an OpenTelemetry version."""
 
     def count(self, name: str, value: float = 1, **labels: str) -> None:
         """Add to a counter."""
@@ -150,7 +150,7 @@ class Telemetry(Protocol):
 
 
 class Lease(Protocol):
-    """Anything with a path can be leased to a command; ``needs_dependency_sync`` is optional."""
+    """A leased workspace: any object with ``path``; ``needs_dependency_sync`` is optional."""
 
     @property
     def path(self) -> Any:
@@ -158,42 +158,42 @@ class Lease(Protocol):
 
 
 class LogSink(Protocol):
-    """Where a preparing stage writes what people should read."""
+    """Receives messages of the stages before the start, for the command's log."""
 
     def write(self, text: str, stream: str = "system") -> Any:
         """Append text."""
 
 
 class Part(Protocol):
-    """A part of the one server: its routes, its gRPC services, a life and a health of its own."""
+    """A part of the server: its routes, gRPC services, lifetime and health."""
 
     @property
     def name(self) -> str:
-        """One word; its verdict's key in ``/readyz``."""
+        """One word; its key in ``/readyz``."""
 
     def routes(self) -> Sequence[Any]:
         """Its ASGI routes, HTTP and WebSocket."""
 
     def grpc_services(self) -> Mapping[str, Any]:
-        """Its generic gRPC handlers by the services' full names; called in a thread, it may load much."""
+        """Its generic gRPC handlers by full service name; called in a thread, because imports may be slow."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Its life: entered before the first request, left after the last."""
+        """Its lifetime: entered before the first request, left after the last."""
 
     def drain(self) -> None:
-        """A signal came: take nothing new, finish what is under way. Called once, in the server's loop."""
+        """Shutdown begins: take no new work, finish what is running. Called once, in the server's loop."""
 
     async def drained(self) -> None:
-        """Return when that is finished, within a deadline of the part's own; the server answers until then."""
+        """Return when that is finished, within the part's own deadline; the server answers until then."""
 
     def health(self) -> Mapping[str, Any]:
-        """What ``/healthz`` shows of it, beside what the server says of itself.
+        """Its part of ``/healthz``.
 
-        A sentence under ``degraded`` says what needs an operator, and makes the server's own ``ok`` false.
+        ``degraded`` is a sentence about what needs an operator; it makes ``ok`` false.
         """
 
     def readiness(self) -> tuple[str, Mapping[str, Any]]:
-        """``ok`` or why ``/readyz`` has to say no, and what else it shows."""
+        """``ok`` or the reason why ``/readyz`` fails, and details."""
 
     def liveness(self) -> tuple[str, Mapping[str, Any]]:
-        """``ok`` or why ``/livez`` has to say no, and what else it shows."""
+        """``ok`` or the reason why ``/livez`` fails, and details."""

@@ -1,6 +1,6 @@
-"""Logs, metrics and traces: what is measured, and where it goes. Only ``app`` imports this module.
+"""Configures logs, metrics and traces. Only ``app`` imports this module.
 
-Everything else gets the port ``Telemetry`` and the standard library's loggers.
+Other modules use the port ``Telemetry`` and the standard library's loggers.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Metric:
     buckets: tuple[float, ...] = ()
 
 
-_LONG = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)  # what people wait for
-_SHORT = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5)  # what we add
+_LONG = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600)  # durations that users wait for
+_SHORT = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5)  # overhead of the product
 _HTTP_MS = (50, 100, 200, 400, 800, 1200, 2000, 5000, 10000)
 _BUFFER = ("output_mode", "reason")
 _REQUEST = ("route", "method", "status_family", "model")
@@ -108,10 +108,10 @@ class NullTelemetry:
 
 
 class PrometheusTelemetry:
-    """Keeps the declared metrics in a registry of its own; spans go to OpenTelemetry where that is configured."""
+    """Keeps the declared metrics in its own registry; spans go to OpenTelemetry if configured."""
 
     def __init__(self, *, tracing: TracerProvider | None = None) -> None:
-        import prometheus_client  # costs 50 ms, and most commands serve no metrics
+        import prometheus_client  # imported late: costs 50 ms, and few commands serve metrics
 
         self._client = prometheus_client
         self._registry = prometheus_client.CollectorRegistry()
@@ -150,7 +150,7 @@ class PrometheusTelemetry:
 
     @contextmanager
     def span(self, name: str, **attributes: Any) -> Iterator[None]:
-        """A traced section; an error inside it is recorded and passes through."""
+        """A traced section; errors in it are recorded and raised."""
         if self._tracer is None:
             yield
             return
@@ -162,7 +162,7 @@ class PrometheusTelemetry:
         return self._client.generate_latest(self._registry).decode()
 
     def close(self) -> None:
-        """Send the spans that wait."""
+        """Send buffered spans."""
         if self._tracing is not None:
             self._tracing.shutdown()
 
@@ -173,10 +173,10 @@ def _span_attributes(attributes: Mapping[str, Any]) -> dict[str, str | bool | in
 
 
 def open_telemetry() -> PrometheusTelemetry:
-    """Metrics, and traces where the environment asks for them.
+    """Metrics, and traces if the environment enables them.
 
-    OTEL_EXPORTER_OTLP_ENDPOINT or DEBUG_SERVER_OTEL=on asks; DEBUG_SERVER_OTEL=off overrules. The gateway's users know
-    the same as PROXY_ENABLE_OTEL and PROXY_OTEL_EXPORTER_URL.
+    OTEL_EXPORTER_OTLP_ENDPOINT or DEBUG_SERVER_OTEL=on enables traces; DEBUG_SERVER_OTEL=off overrides. The gateway's
+    names for them are PROXY_ENABLE_OTEL and PROXY_OTEL_EXPORTER_URL.
     """
     return PrometheusTelemetry(tracing=_open_tracing() if _tracing_asked() else None)
 
@@ -197,7 +197,7 @@ def _open_tracing() -> TracerProvider:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise ConfigurationError(
-            f"traces are asked for, but {error.name} is not installed: "
+            f"traces are enabled, but {error.name} is not installed: "
             f"{install_command('otel')}, or set DEBUG_SERVER_OTEL=off"
         ) from error
     service = os.environ.get("OTEL_SERVICE_NAME", "debug-server")
@@ -209,7 +209,7 @@ def _open_tracing() -> TracerProvider:
 
 
 _SECRET_KEYS = ("token", "authorization", "password", "secret", "api_key", "env")
-_CONTENT_KEYS = frozenset(  # what clients and workers say to each other
+_CONTENT_KEYS = frozenset(  # messages between clients and workers
     {"payload", "body", "headers", "messages", "response", "content", "params", "data", "request"}
 )
 _MOST_TEXT = 2000
@@ -243,7 +243,7 @@ def _formatter(*, json: bool | None, terminal: bool) -> logging.Formatter:
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Ours, so that a second configuration finds it and leaves other people's handlers alone."""
+    """Our handler: a second configuration replaces it and keeps other handlers."""
 
 
 class _JsonFormatter(logging.Formatter):

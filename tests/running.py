@@ -18,9 +18,9 @@ from typing import Any
 from debug_server.model import Command, SessionPlan
 from debug_server.runner.keeper import cgroup, containment
 from debug_server.runner.keeper.linux import is_alive, stat_fields
-from debug_server.runner.launch import read_json, run_dir_for
-from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.keeper_connection import KeeperConnection
 from debug_server.runner.log_reader import LogReader
+from debug_server.runner.run_dirs import read_json, run_dir_for
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.spec import CommandResult, CommandSpec
 from debug_server.runner.worker import WorkerSupervisor

@@ -19,8 +19,8 @@ from typing import Any
 
 from benchmarks.repository import Amounts, generate
 from benchmarks.workplace import unused_session
+from debug_server.disk import detach, list_mounts
 from debug_server.store import open_store
-from debug_server.worktrees.mount import detach, list_mounts
 
 _SERVING = re.compile(rb"serving on http://127\.0\.0\.1:(\d+)\n")
 _TOKEN = re.compile(rb"shown this once: (\S+)\n")

@@ -85,7 +85,7 @@ class Local:
                 if path.exists():
                     check_trusted(path, paths.owners)
         store = open_store(self._database_url, data_folder=paths.artifacts_root)
-        store.folder.make_paths_absolute(paths.artifacts_root)
+        store.data_folder.make_paths_absolute(paths.artifacts_root)
         return store
 
     @property

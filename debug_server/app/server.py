@@ -34,7 +34,7 @@ from debug_server.app.parts import API, GATEWAY, NAMES, has_gateway, parts_of
 from debug_server.errors import ConfigurationError, EngineBusyError
 from debug_server.ports import Part
 from debug_server.runner.live_commands import live_commands
-from debug_server.runner.open_files import connection_room, raise_limit
+from debug_server.runner.open_files import max_connections, raise_limit
 from debug_server.service.locality import is_loopback
 from debug_server.store import MetadataStore
 
@@ -182,7 +182,7 @@ def check_folder(store: MetadataStore, root: Path) -> None:
     mark = found or secrets.token_hex(8)
     if not found:  # before the database knows it: a crash in between leaves a mark that is claimed the next time
         path.write_text(f"{mark}\n")
-    belongs = store.folder.claim(mark)
+    belongs = store.data_folder.claim(mark)
     if belongs != mark:
         if not found:
             path.unlink()
@@ -243,7 +243,7 @@ def uvicorn_config(app: HttpApp, options: ServeOptions, connections: Connections
     from debug_server.surfaces.http.connections import ConnectionLimits, Connections
     from debug_server.surfaces.http.hosting import MAX_FRAME, protocols
 
-    connections = connections or Connections(ConnectionLimits(most=connection_room()))
+    connections = connections or Connections(ConnectionLimits(most=max_connections()))
     return uvicorn.Config(
         app,
         **protocols(connections),
@@ -269,7 +269,7 @@ def connection_limits(settings: ServerConfig, *, grpc: bool) -> tuple[int, Conne
     """How many connections are gRPC's, and the limits of HTTP's, which has the others."""
     from debug_server.surfaces.http.connections import ConnectionLimits
 
-    room = connection_room()
+    room = max_connections()
     most = room if settings.max_connections is None else min(room, settings.max_connections)
     of_grpc = max(1, most // _GRPC_SHARE) if grpc else 0
     limits = ConnectionLimits(

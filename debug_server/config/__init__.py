@@ -1,4 +1,4 @@
-"""Settings declared once: their names, types, defaults, sentences and sources. Imported by every layer above it."""
+"""Settings, each declared once with name, type, default and description. Imported by every layer above it."""
 
 from debug_server.config.declare import Setting, section, setting, settings_of
 from debug_server.config.gateway import GatewayConfig

@@ -1,8 +1,8 @@
-"""Refuses the settings by which a cloned repository would choose a shell or a store.
+"""Refuses settings with which a cloned repository would choose a shell or a store.
 
-A file that git tracks came with the repository, although it belongs to the user who cloned it. Found by the search,
-it may choose a shell that this machine lists, and folders of its own work tree that hold none of its files. Variables
-and a file that the user names (``--config``) may choose anything.
+A file that git tracks came with the repository, although it belongs to the user who cloned it. If the search finds such
+a settings file, it may set only a shell of /etc/shells, and folders in its own work tree without tracked files.
+Variables and a file that the user names (``--config``) may set anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SHELLS = Path("/etc/shells")
 
 
 def check_cloned(loaded: Loaded[RunnerConfig], file: Path | None, environ: Mapping[str, str]) -> None:
-    """ConfigurationError when the repository around a settings file, or around the data folder, chose too much."""
+    """ConfigurationError if a cloned repository sets what it may not, or tracks files of the data folder."""
     tree = tracking_tree(file) if file is not None else None
     if tree is not None and file is not None:
         _check_file(loaded, file, tree, environ)
@@ -38,7 +38,7 @@ def _check_file(loaded: Loaded[RunnerConfig], file: Path, tree: Path, environ: M
     if shell not in _known_shells(environ):
         refused["runner.default_shell"] = f"{shell!r} is not in {_SHELLS}"
     if trusted:
-        refused["workspaces.trusted_repositories"] = "whom to trust is the user's choice"
+        refused["workspaces.trusted_repositories"] = "only the user may choose whom to trust"
     for key, path in _found_paths(loaded):
         if not path.resolve().is_relative_to(tree.resolve()):
             refused[key] = f"{path} is outside the repository"
@@ -60,7 +60,7 @@ def _known_shells(environ: Mapping[str, str]) -> set[str]:
 
 
 def _found_paths(loaded: Loaded[RunnerConfig]) -> list[tuple[str, Path]]:
-    """The folders that no variable names, neither themselves nor by the data folder that they are in."""
+    """The folders that no variable sets, neither directly nor through the data folder."""
     paths = loaded.value.paths
     found = {f"paths.{name}": getattr(paths, name) for name in ("artifacts", "logs", "environments", "patches")}
     named = {key for key in found if loaded.source(key).startswith("variable")}

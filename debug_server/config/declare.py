@@ -1,6 +1,6 @@
-"""How a setting is declared: a dataclass field with a sentence, a kind and a default.
+"""Declares settings: a dataclass field with a sentence, a kind and a default.
 
-A settings class is a frozen dataclass whose fields are made by ``setting`` or, for a table of them, by ``section``.
+A settings class is a frozen dataclass whose fields come from ``setting`` or, for a table of settings, from ``section``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from debug_server.config.kinds import Kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
-    """A default that follows from the settings declared before it in the same section."""
+    """A default that is computed from settings declared before it in the same section."""
 
     text: str  # for people, in place of a value
     of: Callable[[Mapping[str, Any]], Any]
@@ -39,7 +39,7 @@ class Setting:
 def setting(sentence: str, kind: Kind, *, default: Any, variable: str | None = None) -> Any:
     """A dataclass field for one setting; ``variable`` defaults to DEBUG_SERVER_ and the key; empty: none."""
     metadata = {"setting": (sentence, kind, default, variable)}
-    # A derived default needs its neighbours, so whoever builds the class without ``load`` gives the value.
+    # A derived default depends on other settings: without ``load`` the value must be passed.
     plain = MISSING if isinstance(default, Derived) else default
     return dataclasses.field(default=plain, metadata=metadata)
 

@@ -1,6 +1,6 @@
-"""Tells which files came with a git repository, by reading the index of the work tree around them.
+"""Finds out whether git tracks a file, by reading the index of the work tree around it.
 
-No git program is asked: settings are read before anything is started, and git would read the repository's own settings.
+git itself is not run: settings are read before any program starts, and git would read the repository's own settings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SHA256 = re.compile(r"^\s*objectformat\s*=\s*sha256\s*$", re.IGNORECASE | re.MU
 
 
 def tracking_tree(path: Path) -> Path | None:
-    """The work tree that tracks the path, something below it, or a link or submodule on the way to it."""
+    """The work tree that tracks the path, a file below it, or a link or submodule above it."""
     path = path.absolute()
     for tree in path.parents:
         if (folder := _git_folder(tree)) is not None:
@@ -25,7 +25,7 @@ def tracking_tree(path: Path) -> Path | None:
 
 
 def _git_folder(tree: Path) -> Path | None:
-    """``.git``, or where the file of that name points to in a linked work tree and in a submodule."""
+    """``.git``, or the folder that the file ``.git`` of a linked work tree or a submodule names."""
     entry = tree / ".git"
     try:
         if entry.is_dir():
@@ -37,7 +37,7 @@ def _git_folder(tree: Path) -> Path | None:
 
 
 def _common_folder(folder: Path) -> Path:
-    """Where a repository's linked work trees share its settings."""
+    """The folder with the settings that linked work trees share."""
     try:
         return folder / (folder / "commondir").read_text(errors="surrogateescape").strip()
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def _lists(folder: Path, wanted: bytes) -> bool:
         for path in (folder / "index", *folder.glob("sharedindex.*")):
             if any(name in on_the_way or name.startswith(below) for name in _names(path.read_bytes(), hash_bytes)):
                 return True
-    except (OSError, struct.error, ValueError):  # no commit was checked out here yet, or git cannot read it either
+    except (OSError, struct.error, ValueError):  # no index yet, or one that git cannot read either
         return False
     return False
 
@@ -69,7 +69,7 @@ def _names(data: bytes, hash_bytes: int) -> Iterator[bytes]:
         (flags,) = struct.unpack_from(">H", data, position + _FIXED_BYTES + hash_bytes)
         start = position + _FIXED_BYTES + hash_bytes + (4 if flags & _EXTENDED else 2)
         kept = b""
-        if version == 4:  # the name without what it shares with the one before
+        if version == 4:  # without the prefix that it shares with the previous name
             dropped, start = _offset(data, start)
             kept = name[: len(name) - dropped]
         end = data.index(0, start)
@@ -79,7 +79,7 @@ def _names(data: bytes, hash_bytes: int) -> Iterator[bytes]:
 
 
 def _offset(data: bytes, position: int) -> tuple[int, int]:
-    """A number of variable length, and where the next byte is."""
+    """A number of variable length, and the position after it."""
     value = data[position] & 127
     while data[position] & 128:
         position += 1

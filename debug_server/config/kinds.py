@@ -1,4 +1,4 @@
-"""The kinds of value a setting can have: what is accepted, and the words for it."""
+"""The kinds of values of settings: what is accepted, and its description for messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _text(value: Any) -> Any:
 def _path(value: Any) -> Path:
     try:
         return Path(_text(value)).expanduser()
-    except RuntimeError as error:  # "~somebody" whom this machine does not know
+    except RuntimeError as error:  # ~NAME of an unknown user
         raise ValueError(value) from error
 
 

@@ -1,4 +1,4 @@
-"""Reads settings from files, the environment and flags, each above the one before, and remembers where from."""
+"""Loads settings from files, environment variables and flags, each overriding the previous, with their sources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded(Generic[T]):
-    """A settings value, and where each part of it came from."""
+    """A settings value, and the source of each setting."""
 
     value: T
     sources: Mapping[str, str]
@@ -44,11 +44,11 @@ def load(
 ) -> Loaded[T]:
     """Build ``cls`` from its defaults, then ``files`` in order, then ``environ``, then ``flags`` (dotted key -> value).
 
-    ``tables`` are files' parts that were read already, each with the name of its source. ``defaults`` replace declared
-    ones. An empty variable and a flag that is None count as not given.
-    Relative paths: those of a file begin at ``base_of`` it, those of tables and defaults at ``base`` if it is given,
-    those of variables and flags in the current directory.
-    ``owners``: whose files are trusted beside this user's and root's.
+    ``tables`` are parts of files that are already read, each with the name of its source. ``defaults`` replace declared
+    ones. An empty variable and a flag of None count as not set.
+    Relative paths of a file start at ``base_of`` the file, those of tables and defaults at ``base`` if given, those of
+    variables and flags in the current directory.
+    ``owners``: users whose files are trusted, in addition to this user and root.
     """
     known = settings_of(cls)
     given = {key: (value, "default") for key, value in (defaults or {}).items()}
@@ -64,7 +64,7 @@ def load(
 
 
 def base_of(path: Path) -> Path:
-    """Where the relative paths of a settings file begin: beside its ``config/`` folder, else in its own folder."""
+    """Where relative paths of a settings file start: beside its ``config/`` folder, else in its own folder."""
     folder = path.absolute().parent
     return folder.parent if folder.name == "config" else folder
 
@@ -152,12 +152,12 @@ def read_table(path: Path, owners: Collection[int] | None = None) -> Mapping[Any
     try:
         text = read_trusted(path, owners).decode()
     except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}; name a file that can") from error
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: is not UTF-8 text: {error.reason} at byte {error.start}") from error
     table = _parse_yaml(text, path) if path.suffix in (".yml", ".yaml") else _parse_toml(text, path)
     if not isinstance(table, Mapping):
-        raise ConfigurationError(f"{path}: must hold settings by name, not a {type(table).__name__}")
+        raise ConfigurationError(f"{path}: must be a table of settings, not a {type(table).__name__}")
     return table
 
 
@@ -169,7 +169,7 @@ def _parse_toml(text: str, path: Path) -> Any:
 
 
 def _parse_yaml(text: str, path: Path) -> Any:
-    import yaml  # costs 20 ms, and most commands read no YAML
+    import yaml  # imported late: costs 20 ms, and few commands read YAML
 
     try:
         table = yaml.safe_load(text)

@@ -1,12 +1,12 @@
-"""Decides which settings files and which data folder apply; every program that needs them asks here.
+"""Finds the settings files and the data folder that apply; every program uses this search.
 
     paths.artifacts of a variable or of the settings file, if given
-    else .artifacts in the current directory, or beside a ``config/`` of ours there; else the same in a folder above
+    else .artifacts in the current directory, or beside our ``config/`` there; else the same in a folder above
     else the user's data folder
 
-The nearest folder wins. A file that somebody else wrote must not choose a shell or a database: only what
-``disk.trusted`` trusts counts, and above the current directory only what belongs to this user; ``cloned`` has the rule
-for files that came with a repository. Who names a file (``--config``) trusts its owner, too.
+The nearest folder wins. A file of another user must not choose a shell or a database: only paths that ``disk.trusted``
+trusts count, and above the current directory only those of this user; ``cloned`` has the rule for files of a cloned
+repository. A user who names a file (``--config``) trusts its owner too.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ _ACCESS = os.R_OK | os.W_OK | os.X_OK
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where settings are read and where data goes unless a setting says otherwise."""
+    """Where settings are read, and the default data folder."""
 
     named: Path | None  # the settings file that the caller named
-    found: Path | None  # the folder that the search found; None: the user's data folder is used
-    data: Path | None  # None: there is no home folder to put it into
-    ignored: tuple[tuple[Path, str], ...] = ()  # in the current directory, and why they are not trusted
+    found: Path | None  # the folder that the search found; None: use the user's data folder
+    data: Path | None  # None: there is no home folder
+    ignored: tuple[tuple[Path, str], ...] = ()  # paths in the current directory that are not trusted, with the reasons
     owners: frozenset[int] = field(default_factory=this_user)  # whose files are trusted
 
     @property
     def base(self) -> Path:
-        """Where default paths of settings other than ``paths`` begin."""
+        """Where default paths of settings other than ``paths`` start."""
         return self.found or self.data or Path.cwd()
 
     @property
     def config_folder(self) -> Path:
-        """The folder of settings files; one that need not exist."""
+        """The folder of settings files; it may not exist."""
         return (self.found or Path.cwd()) / CONFIG_FOLDER
 
     def files(self, name: str) -> list[Path]:
-        """The settings file of a name, where there is one: beside the named file, else in the folder found."""
+        """The settings file ``name``, if it exists: beside the named file, else in the found folder."""
         if name == RUNNER_FILE and self.named is not None:
             return [self.named]
         beside = [self.named.parent / name] if self.named is not None else []
@@ -65,7 +65,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """The settings of running commands, with absolute paths, and where they were found."""
+    """The runner's settings, with absolute paths, and where they were found."""
 
     place: Place
     loaded: Loaded[RunnerConfig]
@@ -76,7 +76,7 @@ class Placed:
         return self.loaded.value.paths.artifacts
 
     def notes(self, environ: Mapping[str, str]) -> list[str]:
-        """What the user should know: which place the search chose, at its first use, and what it passed over."""
+        """Messages for the user: what the search found, at its first use, and what it ignored."""
         found = [f"{path} is ignored: {reason}" for path, reason in self.place.ignored]
         searched = self.place.found is not None and self.place.named is None
         files = [str(path) for name in FILES for path in self.place.files(name)] if searched else []
@@ -92,7 +92,7 @@ def find_place(
     environ: Mapping[str, str] = os.environ,
     cwd: Path | None = None,
 ) -> Place:
-    """The place for a named settings file, or for the current directory."""
+    """The location for a named settings file, or for the current directory."""
     named = Path(config).absolute() if config is not None else None
     if named is not None and named.parent.name == CONFIG_FOLDER:
         base = base_of(named)
@@ -109,7 +109,7 @@ def load_runner(
     environ: Mapping[str, str] = os.environ,
     cwd: Path | None = None,
 ) -> Placed:
-    """The settings of running commands: of a named file or the nearest one, below variables."""
+    """Load the runner's settings from a named file or the nearest one, overridden by variables."""
     place = find_place(config, environ=environ, cwd=cwd)
     defaults = {} if place.data is None else {"paths.artifacts": place.data}
     loaded = load(RunnerConfig, files=place.files(RUNNER_FILE), environ=environ, defaults=defaults, owners=place.owners)
@@ -121,9 +121,9 @@ def load_runner(
 
 
 def user_data_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """As the XDG base directory specification has it; None without a home folder."""
+    """The data folder of the XDG base directory specification; None without a home folder."""
     given = environ.get("XDG_DATA_HOME", "")
-    if given.startswith("/"):  # the specification: a relative one is ignored
+    if given.startswith("/"):  # a relative one is ignored, as specified
         return Path(given) / _PROJECT
     home = environ.get("HOME", "")
     try:
@@ -134,10 +134,10 @@ def user_data_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def make_data_folder(path: Path, owners: Collection[int] | None = None) -> None:
-    """Make the folder, closed to others, with a ``.gitignore`` of everything; one that is there keeps its mode.
+    """Create the private folder with a ``.gitignore`` of everything; an existing one keeps its mode.
 
-    ConfigurationError when it cannot be used, or is not trusted: whoever can write to it can plant a database with a
-    token of their own.
+    ConfigurationError when it cannot be used, or is not trusted: a user with write access could place a database with
+    their own token.
     """
     try:
         made = _make(path)
@@ -177,7 +177,7 @@ def _unusable(path: Path, reason: str) -> ConfigurationError:
 def _search(cwd: Path | None) -> tuple[Path | None, tuple[tuple[Path, str], ...]]:
     try:
         here = (cwd or Path.cwd()).absolute()
-    except FileNotFoundError:  # it was removed
+    except FileNotFoundError:  # the current directory was removed
         return None, ()
     ignored: tuple[tuple[Path, str], ...] = ()
     for folder in (here, *here.parents):
@@ -201,12 +201,12 @@ def _why_unfit(path: Path) -> str | None:
 def _is_there(path: Path) -> bool:
     try:
         return path.is_dir() if path.name == DATA_FOLDER else path.is_file()
-    except OSError:  # a folder that this user may not look into
+    except OSError:  # a folder that this user cannot read
         return False
 
 
 def _is_ours(path: Path, below: Path) -> bool:
-    """Whether the path, each folder of it below ``below`` and what a link of it leads to belong to this user."""
+    """Whether the path, its folders below ``below`` and the targets of links belong to this user."""
     parts = [path, *(parent for parent in path.parents if parent != below and parent.is_relative_to(below))]
     try:
         return all(part.lstat().st_uid == part.stat().st_uid == os.geteuid() for part in parts)
@@ -215,7 +215,7 @@ def _is_ours(path: Path, below: Path) -> bool:
 
 
 def _is_new(sentence: str, environ: Mapping[str, str]) -> bool:
-    """Whether this user is told it for the first time; of two processes one is."""
+    """Whether this message is shown to the user for the first time."""
     home = user_data_folder(environ)
     if home is None:
         return True
@@ -226,6 +226,6 @@ def _is_new(sentence: str, environ: Mapping[str, str]) -> bool:
         os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
         return False
-    except OSError:  # no folder to remember it in
+    except OSError:  # no folder to record it
         return True
     return True

@@ -31,7 +31,7 @@ class PathsConfig:
     )
     logs: Path = setting("Logs of commands.", PATH, default=_below_artifacts("logs"))
     environments: Path = setting("Shared environments.", PATH, default=_below_artifacts("envs"))
-    patches: Path = setting("Patches, kept by hash.", PATH, default=_below_artifacts("patches"))
+    patches: Path = setting("Patches, stored by hash.", PATH, default=_below_artifacts("patches"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,19 +45,19 @@ class RunnerOptions:
     )
     kill_grace: float = setting("Seconds between TERM and KILL.", number(least=0), default=1.0)
     containment: str = setting(
-        "What holds a process tree together; `auto` takes the strongest that works here.",
+        "What contains process trees; `auto` uses the strongest mechanism that works here.",
         choice("auto", "cgroup", "pid-namespace", "session"),
         default="auto",
     )
     keeper_patience: float = setting(
-        "Seconds that a keeper may be silent after it should have ended its command, or heard of a cancel.",
+        "Seconds without an answer of a keeper that should have ended its command, until it is killed.",
         number(),
         default=20.0,
     )
-    spare_keepers: int = setting("Keepers started ahead of need.", whole(least=0), default=2)
-    max_concurrency: int = setting("Commands that run at the same time.", whole(least=1), default=8)
+    spare_keepers: int = setting("Idle keepers that are kept ready.", whole(least=0), default=2)
+    max_concurrency: int = setting("Commands that may run at the same time.", whole(least=1), default=8)
     disk_reserve: int = setting(
-        "Space that logs leave free on their disk, but not more than a hundredth of the disk.",
+        "Space that logs leave free on their disk, at most a hundredth of it.",
         size(least=0, least_text="0"),
         default=256 << 20,
     )
@@ -91,23 +91,29 @@ class WorkspacesConfig:
     """[workspaces]: of each repository on this machine; `repo add --setting` overrides the first seven for one."""
 
     backend: str = setting(
-        "What makes workspaces; `auto` takes overlay where a mount really works, else pool.",
+        "How workspaces are made; `auto` uses overlay if a test mount works, else pool.",
         choice("auto", "overlay", "pool"),
         default="auto",
     )
     max_worktrees: int = setting("Workspaces at the same time.", whole(least=1), default=16)
-    lease_ttl_seconds: float = setting("A lease that nobody renews ends after this long.", number(), default=1800.0)
+    lease_ttl_seconds: float = setting(
+        "Seconds after which a lease that is not renewed ends.", number(), default=1800.0
+    )
     fetch_timeout: float = setting("Seconds for one fetch.", number(), default=600.0)
     max_fetch_bytes: int | None = setting("Size of the largest file that a fetch may write.", _A_SIZE, default=None)
     max_tree_bytes: int | None = setting("Size of all files of one commit.", _A_SIZE, default=None)
-    submodules: bool = setting("Whether workspaces hold their submodules.", FLAG, default=False)
-    acquire_timeout: float = setting("Seconds in the line for a workspace.", number(least=0), default=30.0)
-    idle_seconds: float = setting("Workspaces and trees unused for this long go.", number(), default=7 * _DAY)
-    budget: int | None = setting(
-        "Disk for a repository's trees and idle workspaces; the longest unused go first.", _A_SIZE, default=20 << 30
+    submodules: bool = setting("Whether submodules are checked out.", FLAG, default=False)
+    acquire_timeout: float = setting("Seconds to wait in the queue for a workspace.", number(least=0), default=30.0)
+    idle_seconds: float = setting(
+        "Seconds after which unused workspaces and trees are removed.", number(), default=7 * _DAY
     )
-    refresh_seconds: float = setting("Mirrors are fetched this often without being asked.", number(), default=3600.0)
-    repack_seconds: float = setting("Mirrors are repacked this often.", number(), default=_DAY)
+    budget: int | None = setting(
+        "Disk space for a repository's trees and idle workspaces; the longest unused are removed first.",
+        _A_SIZE,
+        default=20 << 30,
+    )
+    refresh_seconds: float = setting("Seconds between periodic fetches of mirrors.", number(), default=3600.0)
+    repack_seconds: float = setting("Seconds between repacks of mirrors.", number(), default=_DAY)
     trusted_repositories: tuple[str, ...] = setting(
         "Other users' repositories that may be used: paths (with what is below), user names, user ids.",
         LIST,
@@ -120,9 +126,13 @@ class EnvironmentsConfig:
     """[environments]: the shared environments."""
 
     build_timeout: float = setting("Seconds for one build.", number(), default=1800.0)
-    idle_seconds: float = setting("Environments unused for this long go.", number(), default=30 * _DAY)
-    budget: int | None = setting("Disk for all of them; the longest unused go first.", _A_SIZE, default=20 << 30)
-    verify_seconds: float = setting("Every file of each is checked this often.", number(), default=7 * _DAY)
+    idle_seconds: float = setting("Seconds after which unused environments are removed.", number(), default=30 * _DAY)
+    budget: int | None = setting(
+        "Disk space for all environments; the longest unused are removed first.", _A_SIZE, default=20 << 30
+    )
+    verify_seconds: float = setting(
+        "Seconds between checks of every file of an environment.", number(), default=7 * _DAY
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Files that others may have tampered with: opened without following links or mounts, unmounted, removed.
+"""Handles files that others may have tampered with: opens them without following links or mounts, unmounts, removes.
 
 Imported by every layer above ``ports``; imports ``errors`` and the standard library only.
 """
@@ -6,7 +6,7 @@ Imported by every layer above ``ports``; imports ``errors`` and the standard lib
 from __future__ import annotations
 
 from debug_server.disk.folders import Folder, open_folder
-from debug_server.disk.mounts import Mount, detach_below, is_mounted, list_mounts
+from debug_server.disk.mounts import Mount, detach, detach_below, is_mounted, list_mounts
 from debug_server.disk.private import make_private, tighten
 from debug_server.disk.removal import Leftover, empty_folder, release_entry, remove_tree
 from debug_server.disk.trusted import check_trusted, owners_of, read_trusted, this_user, why_distrusted
@@ -16,6 +16,7 @@ __all__ = [
     "Leftover",
     "Mount",
     "check_trusted",
+    "detach",
     "detach_below",
     "empty_folder",
     "is_mounted",

@@ -1,4 +1,4 @@
-"""Folders of a tree that others could write to, held open: whoever puts a link in their place later gains nothing."""
+"""Open folders in a tree that others can write to: replacing a folder by a link later has no effect."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from debug_server.disk import kernel
 
 
 class Folder:
-    """An open folder; ``path`` leads to it whatever its name stands for by now, and is valid while it is open."""
+    """An open folder; ``path`` leads to it even if it was renamed, and is valid while it is open."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
     @property
     def path(self) -> Path:
-        """For calls that take a path; a last part that is a link must not be followed by them."""
+        """A path for calls that need one; they must not follow a link as last part."""
         return Path(kernel.path_of(self.descriptor))
 
     @contextmanager
     def below(self, path: str) -> Iterator[Folder]:
-        """A folder in it on the same mount; OSError if a part of ``path`` is a link, a mount or no folder.
+        """A folder in it on the same mount; OSError if a part of ``path`` is a link, a mount or not a folder.
 
-        One that its owner may not list is given that right first.
+        A folder without permissions for its owner gets them first.
         """
         try:
             descriptor = kernel.open_folder_below(self.descriptor, path)
@@ -40,14 +40,14 @@ class Folder:
     def _allow(self, path: str) -> None:
         entry = kernel.open_folder_below(self.descriptor, path, kernel.FOLDER_PATH)
         try:
-            os.chmod(kernel.path_of(entry), 0o700)  # noqa: PTH101  the folder itself, whatever its name is by now
+            os.chmod(kernel.path_of(entry), 0o700)  # noqa: PTH101  the opened folder, even if it was renamed
         finally:
             os.close(entry)
 
 
 @contextmanager
 def open_folder(path: Path) -> Iterator[Folder]:
-    """The folder at ``path``; OSError if that is a link or no folder."""
+    """Open the folder at ``path``; OSError if it is a link or not a folder."""
     descriptor = os.open(path, kernel.FOLDER_PATH)
     try:
         yield Folder(descriptor)

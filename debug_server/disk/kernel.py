@@ -40,7 +40,7 @@ def open_same_mount(folder: int, name: str, flags: int = FOLDER) -> int:
 
 
 def open_folder_below(folder: int, path: str, flags: int = FOLDER) -> int:
-    """A folder below ``folder`` on the same mount; OSError(ELOOP or ENOTDIR) if a part of ``path`` is a link."""
+    """Open a folder below ``folder`` on the same mount; OSError(ELOOP or ENOTDIR) if a part of ``path`` is a link."""
     if _has_openat2():
         return _openat2(folder, path, flags, _RESOLVE_BENEATH | _ONE_NAME)
     current = os.dup(folder)
@@ -55,7 +55,7 @@ def open_folder_below(folder: int, path: str, flags: int = FOLDER) -> int:
 
 
 def open_below(folder: int, path: str) -> int:
-    """A path-only descriptor of what is below ``folder``, also across mounts; never through a link."""
+    """A path-only descriptor below ``folder``, also across mounts; never through a link."""
     if _has_openat2():
         return _openat2(folder, path, _PATH_ONLY, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS | _RESOLVE_NO_SYMLINKS)
     current = os.dup(folder)
@@ -69,7 +69,7 @@ def open_below(folder: int, path: str) -> int:
 
 
 def open_real_folder(path: str) -> int:
-    """A path-only descriptor of an absolute path no part of which is a link."""
+    """A path-only descriptor of an absolute path without links."""
     root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         return open_below(root, path.strip("/") or ".")
@@ -83,24 +83,24 @@ def open_entry(folder: int, name: str) -> int:
 
 
 def path_of(descriptor: int) -> str:
-    """The name by which the kernel finds an open file again, whatever was renamed since."""
+    """A path that leads to an open file, even if it was renamed."""
     return f"/proc/self/fd/{descriptor}"
 
 
 def mount_id(descriptor: int) -> int:
-    """The mount on which a file was opened."""
+    """The id of the mount on which a file was opened."""
     with open(f"/proc/self/fdinfo/{descriptor}", "rb") as reader:  # noqa: PTH123  one of thousands
         for line in reader:
             if line.startswith(b"mnt_id:"):
                 return int(line.partition(b":")[2])
-    raise OSError(errno.ENOSYS, "the kernel does not tell mount ids", str(descriptor))
+    raise OSError(errno.ENOSYS, "the kernel does not report mount ids", str(descriptor))
 
 
 def detach_mount(target: str) -> None:
     """Unmount what is mounted at ``target``, also where it is in use; OSError when the kernel refuses.
 
-    First it leaves its peer group. In a group with the mount that it is a copy of (``mount --rbind /`` where ``/`` is
-    shared) the kernel would unmount everything below the original as well.
+    It is made private first. In a peer group with its original (``mount --rbind /`` where ``/`` is shared) the kernel
+    would unmount everything below the original as well.
     """
     place = os.fsencode(target)
     if _libc.mount(None, place, None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None):
@@ -110,9 +110,9 @@ def detach_mount(target: str) -> None:
 
 
 def clear_attributes(entry: int) -> bool:
-    """Take ``chattr +i`` and ``+a`` from what a path-only descriptor names; whether there was something to take."""
+    """Clear ``chattr +i`` and ``+a`` of the file of a path-only descriptor; returns whether one was set."""
     kind = os.fstat(entry).st_mode
-    if not (stat.S_ISDIR(kind) or stat.S_ISREG(kind)):  # nothing else can have them, and a device must not be opened
+    if not (stat.S_ISDIR(kind) or stat.S_ISREG(kind)):  # only these can have them, and a device must not be opened
         return False
     try:
         descriptor = os.open(path_of(entry), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -123,7 +123,7 @@ def clear_attributes(entry: int) -> bool:
         if not flags & (_FS_IMMUTABLE | _FS_APPEND):
             return False
         fcntl.ioctl(descriptor, _FS_IOC_SETFLAGS, struct.pack("i", flags & ~(_FS_IMMUTABLE | _FS_APPEND)))
-    except OSError:  # a file system without them, or a user who may not
+    except OSError:  # not supported by the file system, or not permitted
         return False
     finally:
         os.close(descriptor)
@@ -132,7 +132,7 @@ def clear_attributes(entry: int) -> bool:
 
 @cache
 def _has_openat2() -> bool:
-    """Linux 5.6 has it; the filters of some container engines refuse it."""
+    """Available since Linux 5.6, but blocked by some container engines."""
     try:
         os.close(_openat2(-100, "/", os.O_PATH | os.O_CLOEXEC, 0))
     except OSError:
@@ -147,7 +147,7 @@ def _openat2(folder: int, name: str, flags: int, resolve: int) -> int:
         descriptor: int = _libc.syscall(_SYS_OPENAT2, folder, text, ctypes.byref(how), ctypes.sizeof(how))
         if descriptor >= 0:
             return descriptor
-        # EAGAIN: something was renamed or mounted during a lookup with ``..``, which the kernel does not judge then.
+        # EAGAIN: a rename or mount during a lookup with ``..``; try again.
         if ctypes.get_errno() not in (errno.EINTR, errno.EAGAIN):
             raise _last_error(name)
 

@@ -1,4 +1,4 @@
-"""What is mounted below a folder: the kernel's own list, and unmounting it without following links."""
+"""Lists the mounts below a folder, and unmounts them without following links."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from debug_server.disk import kernel
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
-_ROUNDS = 100  # somebody who mounts as fast as we unmount must not keep us for ever
-# It lies under another mount, was renamed or is gone: the next look tells. Anything else will not change.
-_LOOK_AGAIN = (errno.ESTALE, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
+_ROUNDS = 100  # limit in case another process mounts as fast as we unmount
+# Under another mount, renamed or gone: check again. Other errors do not change.
+_RETRY_ERRORS = (errno.ESTALE, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Mount:
 
 
 def list_mounts(below: Path) -> list[Mount]:
-    """What is mounted at or under ``below``, outermost first."""
+    """The mounts at or below ``below``, outermost first."""
     return _list(below.resolve())
 
 
@@ -44,7 +44,7 @@ def _list(root: Path) -> list[Mount]:
 
 
 def detach_below(path: Path) -> list[Path]:
-    """Unmount everything at and below ``path``; returns the mount points that resist."""
+    """Unmount everything at and below ``path``; returns the mount points that could not be unmounted."""
     try:
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -58,39 +58,39 @@ def detach_below(path: Path) -> list[Path]:
 def detach_in(folder: int, name: str) -> list[Path]:
     """The same for a name in an open folder."""
     root = Path(os.readlink(kernel.path_of(folder)))  # noqa: PTH115  the text as the kernel gives it
-    resisting: set[int] = set()
+    failed: set[int] = set()
     for _ in range(_ROUNDS):
-        found = [mount for mount in _list(root / name) if mount.number not in resisting]
+        found = [mount for mount in _list(root / name) if mount.number not in failed]
         if not found:
             break
         done = 0
-        # The outermost first: it takes along what is mounted in it, after that has left its peer group with it. Of
-        # several at one place the last one lies over the others.
+        # The outermost first: the mounts in it are made private and unmounted with it. Of several mounts at one point
+        # the last one is on top.
         for mount in sorted(found, key=lambda item: (len(item.target.parts), -item.number)):
             try:
                 _detach(folder, os.fspath(mount.target.relative_to(root)), mount.number)
                 done += 1
             except OSError as error:
-                if error.errno not in _LOOK_AGAIN:
-                    resisting.add(mount.number)
+                if error.errno not in _RETRY_ERRORS:
+                    failed.add(mount.number)
         if not done:
             break
     return [mount.target for mount in _list(root / name)]
 
 
 def _detach(folder: int, place: str, number: int) -> None:
-    """Found from an open folder and compared by its number: a link in its path cannot lead to another mount."""
+    """Opened from an open folder and compared by mount id: a link in its path cannot lead to another mount."""
     entry = kernel.open_below(folder, place)
     try:
         if kernel.mount_id(entry) != number:
-            raise OSError(errno.ESTALE, "another mount lies over it", place)
+            raise OSError(errno.ESTALE, "another mount is on top of it", place)
         kernel.detach_mount(kernel.path_of(entry))
     finally:
         os.close(entry)
 
 
 def detach(target: Path) -> bool:
-    """Unmount everything at ``target``, a folder of ours, lazily; False if nothing was mounted there."""
+    """Unmount everything at ``target``, a trusted path, lazily; False if nothing was mounted there."""
     found = False
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Folders that only their owner may enter, also those that were made before with wider permissions."""
+"""Creates private folders, and restricts existing ones with wider permissions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def make_private(folder: Path) -> None:
-    """Make the folder and those above it that are missing, closed to others; one that is there keeps its mode."""
+    """Create the folder and its missing parents with mode 0700; an existing one keeps its mode."""
     missing = []
     while not folder.exists():
         missing.append(folder)
@@ -19,7 +19,7 @@ def make_private(folder: Path) -> None:
 
 
 def tighten(folder: Path) -> None:
-    """Take the permissions of group and others from a folder of ours; a missing one and other users' are left alone."""
+    """Remove the permissions of group and others from a folder of this user; others and missing ones are ignored."""
     with suppress(FileNotFoundError, NotADirectoryError):
         found = folder.lstat()
         if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o077:

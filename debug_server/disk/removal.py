@@ -1,10 +1,10 @@
-"""Removes folders that others could write to: never through a link, never across a mount, however deep they are.
+"""Removes folders that others can write to, at any depth: never through a link, never across a mount.
 
-    unmount what is mounted at and below -> walk by descriptors, one open at a time -> what resists stays and is told
+    unmount everything at and below -> walk by descriptors, one open at a time -> return what could not be removed
 
 A name is opened relative to its open folder, without following a link, and only on the same mount (a bind mount of the
 same file system has the same device number, so the kernel compares the mount). A mount that appears meanwhile is
-unmounted in the next round. Missing permissions and the attributes of ``chattr`` are taken back when they hinder.
+unmounted in the next round. Missing permissions are added and ``chattr`` attributes cleared where necessary.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 from debug_server.disk import kernel
 from debug_server.disk.mounts import detach_in
 
-_ROUNDS = 5  # a process that goes on writing or mounting there must not keep us for ever
-_TOLD = 10  # leftovers that are named
+_ROUNDS = 5  # limit in case a process keeps writing or mounting there
+_MAX_REPORTED = 10  # leftovers that are reported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,26 +36,29 @@ class Leftover:
 
 
 def remove_tree(path: Path, *, real: bool = False) -> list[Leftover]:
-    """Remove a folder with everything in it, or whatever else is at ``path``; returns what stays (the first few).
+    """Remove a folder with its contents, or another file at ``path``; returns the first few leftovers.
 
-    A missing one is fine, and so is somebody else who removes it too. With ``real`` no part of ``path`` may be a link.
+    A missing path is fine; other processes may remove it at the same time. With ``real`` no part of ``path`` may be a
+    link.
     """
     return _in_folder_of(path, real=real, act=lambda folder: _remove(folder, path, keep_top=False))
 
 
 def empty_folder(path: Path, *, real: bool = False) -> list[Leftover]:
-    """Remove what is in a folder, and not itself; returns what stays."""
+    """Remove the contents of a folder; returns the first few leftovers."""
     return _in_folder_of(path, real=real, act=lambda folder: _remove(folder, path, keep_top=True))
 
 
 def release_entry(path: Path) -> list[Leftover]:
-    """Make one entry ready to be renamed: nothing mounted at or below it, no attribute that forbids it."""
+    """Prepare an entry for a rename: unmount everything at and below it, clear attributes that forbid it."""
 
     def act(folder: int) -> list[Leftover]:
         mounted = detach_in(folder, path.name)
         with suppress(OSError):
             _clear(folder, path.name)
-        return [Leftover(path=target, reason="it is mounted and cannot be unmounted") for target in mounted[:_TOLD]]
+        return [
+            Leftover(path=target, reason="it is mounted and cannot be unmounted") for target in mounted[:_MAX_REPORTED]
+        ]
 
     return _in_folder_of(path, real=False, act=act)
 
@@ -83,17 +86,17 @@ def _remove(folder: int, path: Path, *, keep_top: bool) -> list[Leftover]:
         walk.run()
         if not any(item.again for item in walk.left):
             break
-    return [Leftover(path=item.path, reason=item.reason) for item in walk.left[:_TOLD]]
+    return [Leftover(path=item.path, reason=item.reason) for item in walk.left[:_MAX_REPORTED]]
 
 
 @dataclass(slots=True, kw_only=True)
 class _Level:
-    """A folder on the way down to the one that is open."""
+    """A folder above the open one."""
 
     name: str
     identity: tuple[int, int]
     folders: list[str]  # still to be removed
-    left: int = 0  # entries that stay
+    left: int = 0  # entries that could not be removed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +120,7 @@ class _Walk:
         self.current = self.folder
 
     def run(self) -> None:
-        """Remove what can be removed; ``left`` says what stays."""
+        """Remove what can be removed; ``left`` has the rest."""
         try:
             self.current = self._open(self.folder, self.path.name)
         except FileNotFoundError:
@@ -126,7 +129,7 @@ class _Walk:
             if error.errno in (errno.ENOTDIR, errno.ELOOP) and not self.keep_top:
                 self._unlink(self.path.name, [])
             else:
-                self._stays([], self.path.name, error)
+                self._report_left([], self.path.name, error)
             return
         levels = [_Level(name=self.path.name, identity=_identity(self.current), folders=[])]
         try:
@@ -136,7 +139,7 @@ class _Walk:
                     self._descend(levels)
                 else:
                     self._ascend(levels)
-        except _MovedError:  # somebody renames folders under us: begin again at the top
+        except _MovedError:  # folders are being renamed: start again at the top
             self.left.append(_Left(path=self.path, reason="folders in it are being moved", again=True))
         finally:
             self._move(self.folder)
@@ -146,17 +149,17 @@ class _Walk:
         try:
             below = self._open(self.current, name)
         except OSError as error:
-            if error.errno in (errno.ENOTDIR, errno.ELOOP):  # another kind of thing by now
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):  # no longer a folder
                 self._unlink(name, levels)
             elif error.errno != errno.ENOENT:
-                self._stays(levels, name, error)
+                self._report_left(levels, name, error)
             return
         self._move(below)
         levels.append(_Level(name=name, identity=_identity(below), folders=[]))
         self._empty(levels)
 
     def _ascend(self, levels: list[_Level]) -> None:
-        """Back to the folder above, and remove the one that is done."""
+        """Go back to the folder above, and remove the one that is done."""
         level = levels.pop()
         self._move(self._above(levels) if levels else self.folder)
         if level.left:
@@ -181,19 +184,19 @@ class _Walk:
             os.close(before)
 
     def _open(self, folder: int, name: str) -> int:
-        """A folder's descriptor, with the right to list and change it where that can be had."""
+        """A folder's descriptor; missing permissions of its owner are added if possible."""
         try:
             descriptor = kernel.open_same_mount(folder, name)
         except PermissionError:
             entry = kernel.open_entry(folder, name)
             try:
-                os.chmod(kernel.path_of(entry), 0o700)  # noqa: PTH101  the file itself, whatever its name is by now
+                os.chmod(kernel.path_of(entry), 0o700)  # noqa: PTH101  the opened file, even if it was renamed
             finally:
                 os.close(entry)
             descriptor = kernel.open_same_mount(folder, name)
         found = os.fstat(descriptor)
         if stat.S_IMODE(found.st_mode) & 0o700 != 0o700:
-            with suppress(OSError):  # another user's: what hinders is told where it does
+            with suppress(OSError):  # of another user: a later failure is reported
                 os.fchmod(descriptor, 0o700)
         return descriptor
 
@@ -203,7 +206,7 @@ class _Walk:
             with os.scandir(self.current) as found:
                 entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
         except OSError as error:
-            self._stays(levels[:-1], levels[-1].name, error)
+            self._report_left(levels[:-1], levels[-1].name, error)
             levels[-1].left += 1
             return
         for name, is_folder in entries:
@@ -222,19 +225,21 @@ class _Walk:
                 act()
             except PermissionError:
                 _clear(self.current, name)
-                if levels:  # the folder around the whole is not ours to change
+                if levels:  # never the folder above the whole tree
                     kernel.clear_attributes(self.current)
                 act()
         except FileNotFoundError:
             return
         except OSError as error:
-            self._stays(levels, name, error)
+            self._report_left(levels, name, error)
 
-    def _stays(self, levels: list[_Level], name: str, error: OSError) -> None:
+    def _report_left(self, levels: list[_Level], name: str, error: OSError) -> None:
         if levels:
             levels[-1].left += 1
             names = [level.name for level in levels]
-            place = Path(self.path.parent, *(names if len(names) <= _TOLD else [*names[:_TOLD], "…"]), name)
+            place = Path(
+                self.path.parent, *(names if len(names) <= _MAX_REPORTED else [*names[:_MAX_REPORTED], "…"]), name
+            )
         else:
             place = self.path
         again = error.errno in (errno.EXDEV, errno.EBUSY, errno.ENOTEMPTY, errno.EISDIR)
@@ -246,7 +251,7 @@ class _MovedError(Exception):
 
 
 def _clear(folder: int, name: str) -> None:
-    """Take the attributes that forbid a removal or a renaming from an entry."""
+    """Clear the attributes of an entry that forbid removing or renaming it."""
     entry = kernel.open_entry(folder, name)
     try:
         kernel.clear_attributes(entry)

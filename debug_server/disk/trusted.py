@@ -1,7 +1,6 @@
-"""Opens files and folders that nobody but this user and root can have put there.
+"""Opens files and folders that only this user or root can have created.
 
-Every file and folder that settings or programs are taken from, or that data is kept in, is opened here. A path is
-trusted when
+Used for every file and folder with settings, programs or data. A path is trusted when
 
 - it, every folder above it and every link on the way belong to this user or root, or to the owner of a path that the
   operator named (``owners_of``), and
@@ -10,8 +9,8 @@ trusted when
   group of a user is where the umask is 002, and in root's folders above it (``/var/log``) for a
   group of system accounts.
 
-Each entry is opened without following links and judged by its descriptor, so nothing can be exchanged between the
-judgement and the use.
+Each entry is opened without following links and checked by its descriptor, so nothing can be replaced between check and
+use.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from pathlib import Path, PurePosixPath
 from debug_server.errors import ConfigurationError
 
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_MAX_LINKS = 40  # as the kernel's own bound
-_FIRST_PERSON = 1000  # UID_MIN of login.defs: accounts below it are of the system
-_NOBODY_KNOWN = 1 << 32  # for a member that has no number
+_MAX_LINKS = 40  # as in the kernel
+_FIRST_USER_UID = 1000  # UID_MIN of login.defs: lower ones are system accounts
+_UNKNOWN_UID = 1 << 32  # for a group member without a uid
 
 
 class _Distrust(Exception):
@@ -44,12 +43,12 @@ class _Distrust(Exception):
 
 
 def this_user() -> frozenset[int]:
-    """Whose files are trusted: this user's and root's."""
+    """The users whose files are trusted: this user and root."""
     return frozenset({os.geteuid(), 0})
 
 
 def owners_of(named: Path) -> frozenset[int]:
-    """The same and the owner of a path that the operator named: who names a file trusts the one who wrote it."""
+    """The same plus the owner of a path that the operator named: naming a file means trusting its owner."""
     try:
         return this_user() | {named.stat().st_uid}
     except OSError:
@@ -59,7 +58,7 @@ def owners_of(named: Path) -> frozenset[int]:
 def read_trusted(path: Path, owners: Collection[int] | None = None) -> bytes:
     """A file's bytes; ConfigurationError when it is not trusted, OSError when it cannot be read."""
     if path.parent in (Path("/dev/fd"), Path("/proc/self/fd")) or path == Path("/dev/stdin"):
-        return path.read_bytes()  # a descriptor that our parent opened for us has no folder to judge
+        return path.read_bytes()  # a descriptor that our parent opened has no folder to check
     descriptor = _open(path, owners)
     try:
         return Path(f"/proc/self/fd/{descriptor}").read_bytes()
@@ -73,7 +72,7 @@ def check_trusted(path: Path, owners: Collection[int] | None = None) -> None:
 
 
 def why_distrusted(path: Path, owners: Collection[int] | None = None) -> str | None:
-    """The reason alone, for a path that is passed over; None for one that is trusted."""
+    """The reason why a path is not trusted, or None."""
     try:
         os.close(_walk(path, this_user() if owners is None else owners))
     except _Distrust as error:
@@ -93,7 +92,7 @@ def _open(path: Path, owners: Collection[int] | None) -> int:
 def _walk(path: Path, owners: Collection[int]) -> int:
     """A descriptor (``O_PATH``) of what the path leads to, opened entry by entry."""
     whole = path.absolute()
-    left = list(reversed(whole.parts))  # the first is "/", which needs no folder to begin in
+    left = list(reversed(whole.parts))  # the first is "/", which is opened without a folder
     here, where, shared, links = -1, Path("/"), False, 0
     try:
         while left:
@@ -103,7 +102,7 @@ def _walk(path: Path, owners: Collection[int]) -> int:
             try:
                 found = os.fstat(below)
                 what = "it" if place == whole else str(place)
-                _judge_owner(found, what, owners, above=bool(left) and not shared)
+                _check_owner(found, what, owners, above=bool(left) and not shared)
                 if stat.S_ISLNK(found.st_mode):  # its mode means nothing
                     links += 1
                     if links > _MAX_LINKS:
@@ -124,7 +123,7 @@ def _walk(path: Path, owners: Collection[int]) -> int:
     return here
 
 
-def _judge_owner(found: os.stat_result, what: str, owners: Collection[int], *, above: bool) -> None:
+def _check_owner(found: os.stat_result, what: str, owners: Collection[int], *, above: bool) -> None:
     """``above``: it is a folder above the path, in one that others may not write to."""
     if found.st_uid in owners or (above and found.st_uid == _unmapped_user()):
         return
@@ -134,25 +133,25 @@ def _judge_owner(found: os.stat_result, what: str, owners: Collection[int], *, a
 
 
 def _is_shared(descriptor: int, found: os.stat_result, owners: Collection[int], *, above: bool) -> bool:
-    """Whether others than the owners may write to it."""
+    """Whether users other than the owners may write to it."""
     if not found.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
         return False
     if found.st_mode & stat.S_IWOTH or _has_acl(descriptor):
         return True
     members = _members(found.st_gid)
-    if above and found.st_uid == 0 and all(user < _FIRST_PERSON for user in members):
+    if above and found.st_uid == 0 and all(user < _FIRST_USER_UID for user in members):
         return False
     return not members <= set(owners) or (not members and found.st_gid != os.getegid())
 
 
 def _writable(found: os.stat_result, what: str, place: Path) -> _Distrust:
     mode = f"mode {stat.S_IMODE(found.st_mode):04o}, group {found.st_gid}"
-    advice = f"make sure that all in it is yours, then: chmod go-w {shlex.quote(str(place))}"
+    advice = f"make sure that everything in it is yours, then: chmod go-w {shlex.quote(str(place))}"
     return _Distrust(f"other users may write to {what} ({mode})", advice)
 
 
 def _has_acl(descriptor: int) -> bool:
-    """With an access control list, the group's bits bound what other users may do."""
+    """With an access control list, the group bits are the mask for other users."""
     try:
         os.getxattr(f"/proc/self/fd/{descriptor}", "system.posix_acl_access")
     except OSError:
@@ -161,7 +160,7 @@ def _has_acl(descriptor: int) -> bool:
 
 
 def _members(group: int) -> set[int]:
-    """The users in a group; a container's group need not be in its files, and has none."""
+    """The users in a group; empty for a group without an entry, as in some containers."""
     users = {entry.pw_uid for entry in pwd.getpwall() if entry.pw_gid == group}
     with suppress(KeyError):
         users |= {_number(name) for name in grp.getgrgid(group).gr_mem}
@@ -172,14 +171,14 @@ def _number(name: str) -> int:
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
-        return _NOBODY_KNOWN
+        return _UNKNOWN_UID
 
 
 @cache
 def _unmapped_user() -> int | None:
-    """Whom the kernel names as the owner of what belongs to no user of this namespace; None in one that has all.
+    """The uid that the kernel reports for owners without a uid in this user namespace; None if all have one.
 
-    In a user namespace ``/`` and ``/home`` may belong to the machine's root, who has no number there.
+    In a user namespace ``/`` and ``/home`` may belong to the machine's root, which is not mapped there.
     """
     try:
         if Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]:

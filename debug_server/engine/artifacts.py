@@ -10,7 +10,7 @@ from pathlib import Path
 from debug_server.model import Artifact, Command, Session
 from debug_server.runner.settings import RunnerPaths
 from debug_server.store import MetadataStore
-from debug_server.worktrees.collect import Refused, collect
+from debug_server.worktrees.artifact_files import RefusedFile, copy_artifacts
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,12 +35,12 @@ class ArtifactKeeper:
 
     def keep(
         self, session: Session, workspace: Path, patterns: Sequence[str], *, command_id: int
-    ) -> tuple[list[Artifact], list[Refused]]:
+    ) -> tuple[list[Artifact], list[RefusedFile]]:
         """Copy what the globs match in the workspace and record each file."""
         mark = self._mark(session.id, command_id)
         with contextlib.suppress(OSError):  # what cannot be written is refused by name
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found, refused = collect(workspace, patterns, mark.with_name(str(command_id)))
+        found, refused = copy_artifacts(workspace, patterns, mark.with_name(str(command_id)))
         kept = [
             self._store.artifacts.add(
                 session_id=session.id,

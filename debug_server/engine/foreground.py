@@ -19,7 +19,7 @@ from debug_server.engine.workspace import SessionWorkspace
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.model import Command, CommandSpec, CommandStatus, Session, SessionStatus
 from debug_server.ports import Lease
-from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.keeper_connection import KeeperConnection
 from debug_server.runner.log_listener import ChunkCallback, observe_log
 from debug_server.runner.recovery import Adopted, recover
 from debug_server.runner.spec import CommandResult

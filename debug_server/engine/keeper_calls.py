@@ -8,8 +8,8 @@ from typing import Any
 
 from debug_server.errors import KeeperError
 from debug_server.model import Command
-from debug_server.runner.launch import run_dir_for
-from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.keeper_connection import KeeperConnection
+from debug_server.runner.run_dirs import run_dir_for
 from debug_server.store import MetadataStore
 
 _DELIVER_SECONDS = 5.0

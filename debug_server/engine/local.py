@@ -28,11 +28,11 @@ from debug_server.errors import DebugServerError, StoreUnavailableError
 from debug_server.events import REPAIR_SECONDS, EventFeed
 from debug_server.model import Command, CommandSpec, DueTime, NewEvent, Notice, QueuedRun, Session, SessionStatus
 from debug_server.ports import Telemetry
-from debug_server.runner.endings import UnrecordedEndError
-from debug_server.runner.launch import DetachedError
-from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.end_recorder import UnrecordedEndError
+from debug_server.runner.keeper_connection import KeeperConnection
 from debug_server.runner.limits import Capabilities
 from debug_server.runner.recovery import Adopted, recover
+from debug_server.runner.running_command import DetachedError
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 from debug_server.store.commands import STARTED

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from debug_server.disk import make_private, remove_tree
 from debug_server.errors import DebugServerError, NotFoundError, WorktreePoolError
-from debug_server.model import UNCOMMITTED_PATCH, ArtifactKind, BranchTreePlan, Cleanup, Session
-from debug_server.runner.aftermath import run_after
+from debug_server.model import UNCOMMITTED_PATCH, ArtifactKind, BranchWorktreePlan, Cleanup, Session
+from debug_server.runner.cleanup_program import run_cleanup_program
 from debug_server.runner.settings import RunnerPaths
 from debug_server.store import MetadataStore
 from debug_server.worktrees import branches
-from debug_server.worktrees.branches import BranchTree, Removal
-from debug_server.worktrees.foreign import NOBODY_ELSE, Trust
+from debug_server.worktrees.branches import BranchWorktree, Removal
+from debug_server.worktrees.repository_trust import OWN_USER_ONLY, Trust
 
 _LOG = logging.getLogger(__name__)
 _AFTER_SECONDS = 30.0
@@ -28,7 +28,7 @@ _REMOVED_LATER = Cleanup(succeeded=True, message="removed later")
 class OwnPlaces:
     """The own places of one machine's sessions."""
 
-    def __init__(self, *, store: MetadataStore, paths: RunnerPaths, trust: Trust = NOBODY_ELSE) -> None:
+    def __init__(self, *, store: MetadataStore, paths: RunnerPaths, trust: Trust = OWN_USER_ONLY) -> None:
         self._trust = trust
         self._store = store
         self._root = paths.artifacts_root.absolute()
@@ -52,7 +52,7 @@ class OwnPlaces:
 
     def leave(self, session: Session) -> Cleanup | None:
         """Remove what was made; returns what there is to tell of it."""
-        if (argv := session.plan.after) and (said := run_after(argv, seconds=_AFTER_SECONDS)):
+        if (argv := session.plan.after) and (said := run_cleanup_program(argv, seconds=_AFTER_SECONDS)):
             _LOG.info("after_program", extra={"session_id": session.id, "said": said})
         if session.plan.scratch:
             return self._leave_scratch(session)
@@ -88,7 +88,7 @@ class OwnPlaces:
                     _LOG.info("removal_completed", extra={"session_id": session.id})
                     self._store.sessions.set_cleanup(session.id, _REMOVED_LATER)
 
-    def _removal(self, session: Session, tree: BranchTree) -> Removal:
+    def _removal(self, session: Session, tree: BranchWorktree) -> Removal:
         target = self._root / "collected" / str(session.id) / UNCOMMITTED_PATCH
         try:
             (self._root / "collected").mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -118,5 +118,5 @@ class OwnPlaces:
         return self._root / "locks"
 
 
-def _tree(plan: BranchTreePlan, trust: Trust) -> BranchTree:
-    return BranchTree(repository=Path(plan.repository), path=Path(plan.path), branch=plan.branch, trust=trust)
+def _tree(plan: BranchWorktreePlan, trust: Trust) -> BranchWorktree:
+    return BranchWorktree(repository=Path(plan.repository), path=Path(plan.path), branch=plan.branch, trust=trust)

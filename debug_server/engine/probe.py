@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from debug_server.errors import KeeperError
-from debug_server.runner.launch import run_dir_for
-from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.keeper_connection import KeeperConnection
+from debug_server.runner.run_dirs import run_dir_for
 from debug_server.store import MetadataStore
 
 _SECONDS = 2.0  # for one keeper of all to answer

@@ -43,9 +43,9 @@ from debug_server.runner.planning import Job
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, build_pool_from_repository
-from debug_server.worktrees.foreign import Trust
 from debug_server.worktrees.mirror import check_remote_url
 from debug_server.worktrees.patches import apply_patch, load_patch
+from debug_server.worktrees.repository_trust import Trust
 
 _LOG = logging.getLogger(__name__)
 _MAX_FORKS = 64
@@ -254,7 +254,7 @@ class Sessions:
 
         Nothing is done for one that has not ended: it goes on under another owner, or its end is yet to be recorded.
         """
-        if not command.plan.has_conclusion or not (row := self._store.commands.get(command.id)).status.terminal:
+        if not command.plan.has_follow_up or not (row := self._store.commands.get(command.id)).status.terminal:
             return
         session = self._store.sessions.get(command.session_id)
         if session.is_open:

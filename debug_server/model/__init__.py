@@ -11,11 +11,11 @@ from debug_server.model.names import check_name, without_credentials
 from debug_server.model.new_command import NewCommand
 from debug_server.model.plans import (
     UNCOMMITTED_PATCH,
-    BranchTreePlan,
+    BranchWorktreePlan,
     CommandPlan,
     EnvironmentPlan,
     SessionPlan,
-    WorkerMark,
+    WorkerIdentity,
 )
 from debug_server.model.queued_run import QueuedRun
 from debug_server.model.records import (
@@ -42,7 +42,7 @@ __all__ = [
     "UNCOMMITTED_PATCH",
     "Artifact",
     "ArtifactKind",
-    "BranchTreePlan",
+    "BranchWorktreePlan",
     "Claim",
     "Cleanup",
     "Command",
@@ -70,7 +70,7 @@ __all__ = [
     "SessionStatus",
     "Token",
     "Unit",
-    "WorkerMark",
+    "WorkerIdentity",
     "Worktree",
     "WorktreeStatus",
     "check_argv",

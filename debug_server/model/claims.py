@@ -1,4 +1,4 @@
-"""What a session has for itself while it is open."""
+"""Resources that an open session holds exclusively."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One resource, named like a path: a claim on ``path:/a`` is one on ``path:/a/b``, too.
+    """One resource, named like a path: a claim on ``path:/a`` includes ``path:/a/b``.
 
-    Claims end with their session. Those that wait are granted in the order of their sessions.
+    Claims end with their session. Waiting claims are granted in the order of their sessions.
     """
 
     resource: str

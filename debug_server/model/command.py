@@ -21,7 +21,7 @@ from debug_server.model.plans import CommandPlan
 
 
 class CommandStatus(StrEnum):
-    """Where a command stands."""
+    """The state of a command."""
 
     PENDING = "pending"  # waiting in the queue, or claimed and being prepared
     RUNNING = "running"  # its keeper has a handle on disk
@@ -31,7 +31,7 @@ class CommandStatus(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether nothing can follow."""
+        """Whether the state is final."""
         return self in _TERMINAL
 
 
@@ -74,13 +74,13 @@ class Command:
     attempt: int  # 0 until claimed; each claim adds one
     owner: str | None  # the engine that claimed it
     priority: int  # higher first
-    queue_key: str  # commands of one key share an order and a concurrency bound
+    queue_key: str  # commands of one key share a concurrency limit
     key_limit: int
     tty: bool
     cancel_requested: bool
     idempotency_key: str | None
     plan: CommandPlan = field(default_factory=CommandPlan)
-    metadata: dict[str, Any] = field(default_factory=dict)  # of whoever asked for it
+    metadata: dict[str, Any] = field(default_factory=dict)  # the caller's
     log_path: str | None
     exit_code: int | None
     exit_reason: ExitReason | None
@@ -89,4 +89,4 @@ class Command:
     updated_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
-    subject: str | None = None  # of its events: the part that asked for it
+    subject: str | None = None  # the subject of its events: the part that requested it

@@ -13,7 +13,7 @@ from debug_server.model.limits import Limits
 from debug_server.model.lists import check_argv, check_list
 from debug_server.model.names import check_name
 from debug_server.model.new_command import SpecColumns
-from debug_server.model.plans import CommandPlan, WorkerMark
+from debug_server.model.plans import CommandPlan, WorkerIdentity
 
 _SHORTEST_SECRET = 4
 _MAX_ARGUMENT = 131_071  # the kernel's bound on one argument or variable, less its final NUL
@@ -76,7 +76,7 @@ class CommandSpec:
         self,
         *,
         inline: bool = False,
-        worker: WorkerMark | None = None,
+        worker: WorkerIdentity | None = None,
         closes_session: bool = False,
         artifacts: Sequence[str] = (),
     ) -> SpecColumns:

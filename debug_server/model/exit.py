@@ -1,4 +1,4 @@
-"""How a command ended, and what proves it."""
+"""The exit record of a command: how it ended, and the evidence."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 
 class ExitReason(StrEnum):
-    """Why a command ended; exactly one each."""
+    """Why a command ended."""
 
     EXITED = "exited"  # by itself with status 0
     NONZERO_EXIT = "nonzero_exit"  # by itself with another status
-    SIGNALED = "signaled"  # by a signal that was not ours
+    SIGNALED = "signaled"  # by a signal that the keeper did not send
     TIMED_OUT = "timed_out"  # wall clock limit
     IDLE_TIMED_OUT = "idle_timed_out"  # no output for too long
     OUT_OF_MEMORY = "out_of_memory"  # the cgroup's counter says so
     LIMIT_EXCEEDED = "limit_exceeded"  # output bytes, cpu seconds, file size
     SANDBOX_DENIED = "sandbox_denied"
-    CANCELLED = "cancelled"  # somebody asked
+    CANCELLED = "cancelled"  # on request
     SPAWN_FAILED = "spawn_failed"  # the program could not be started
     ENV_FAILED = "env_failed"
     PATCH_FAILED = "patch_failed"
@@ -28,7 +28,7 @@ class ExitReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitRecord:
-    """The keeper's last word about one command."""
+    """The result of one command, written by its keeper."""
 
     reason: ExitReason
     exit_code: int | None = None  # only when the program itself ended with a status
@@ -40,7 +40,7 @@ class ExitRecord:
     peak_memory_bytes: int | None = None
     stdout_bytes: int = 0
     stderr_bytes: int = 0
-    mechanism: str = ""  # what held the process tree: cgroup-v2, cgroup-v1, pid-namespace, session
+    mechanism: str = ""  # what contained the process tree: cgroup-v2, cgroup-v1, pid-namespace, session
     limits: dict[str, Any] = field(default_factory=dict)  # name -> {"asked": …, "by": …|None}
     evidence: dict[str, Any] = field(default_factory=dict)  # counters, last lines, processes at the kill
 

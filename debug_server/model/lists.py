@@ -1,4 +1,4 @@
-"""Lists of texts, where a text by itself would be taken for the list of its letters."""
+"""Checks lists of strings, where Python would accept one string as a list of characters."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _SHOWN = 80
 
 
 def check_list(value: Sequence[str], *, what: str) -> list[str]:
-    """The items of ``value``; one text or bytes, which Python would take apart, is refused."""
+    """The items of ``value``; InvalidInputError for a single string or bytes."""
     if isinstance(value, str | bytes):
         raise InvalidInputError(f"{what} {_shown(value)} is one text: write a list of texts, such as [{_shown(value)}]")
     return list(value)
 
 
 def check_argv(value: Sequence[str]) -> list[str]:
-    """A program and its arguments; a line for a shell is refused, because nobody would split it as a shell does."""
+    """A program and its arguments; InvalidInputError for one shell command line, which would not be split."""
     if isinstance(value, str | bytes):
         raise InvalidInputError(
             f"argv {_shown(value)} is one text: write a list such as ['ls', '-l'],"

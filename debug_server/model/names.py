@@ -11,7 +11,7 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def check_name(value: str, *, what: str) -> str:
-    """Return ``value`` if it can be a file name of ours; ``..``, slashes, spaces and empty ones are refused."""
+    """Return ``value`` if it is a valid file name; InvalidInputError for ``..``, slashes, spaces and empty names."""
     if not isinstance(value, str) or not _SAFE.fullmatch(value):
         raise InvalidInputError(
             f"{what} {value!r} cannot be used as a name: "

@@ -1,4 +1,4 @@
-"""What is said of a command when it is added: the one list of its columns and bounds."""
+"""The arguments with which a command is added."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class NewCommand(SpecColumns, total=False):
 
     priority: int
     queue_key: str | None
-    key_limit: int  # how many with the queue_key may be under way at once
+    key_limit: int  # how many with the queue_key may be active at once
     key_bound: int | None  # how many of them may wait
-    order_key: str | None  # those that have it start as they were added, each when the one before has ended
+    order_key: str | None  # commands with the same key run one after the other, in the order in which they were added
     idempotency_key: str | None  # of the session: a second command with it is the first
     subject: str | None  # carried by its events
     metadata: Mapping[str, Any] | None
-    claim_owner: str | None  # claimed from the start, attempt 1
-    in_turn: bool  # claimed only if nobody waits and nothing of its own is to be waited for
-    max_pending: int | None  # how many may wait in all
+    claim_owner: str | None  # claimed at once, attempt 1
+    in_turn: bool  # claimed only if it could start now
+    max_pending: int | None  # how many commands may wait in total

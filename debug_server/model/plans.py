@@ -1,7 +1,7 @@
-"""Plans: what was asked of a session or a command beyond its columns.
+"""Plans: the parts of a session or a command that steer the engine and have no other column.
 
-A plan steers the engine, so it is typed and versioned, has a column of its own, and never changes once it is written.
-``metadata`` belongs to whoever asked and steers nothing.
+A plan is typed and versioned, has its own column, and never changes after it is written. ``metadata`` belongs to the
+caller and has no effect.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class EnvironmentPlan:
         extras: Sequence[str] = (),
         groups: Sequence[str] = (),
     ) -> Self | None:
-        """None when nothing is asked for: then commands run without an environment of their own."""
+        """None when nothing is requested: then commands run without an environment."""
         if not (manifests or python or extras or groups):
             return None
         return cls(manifests=tuple(manifests), python=python, extras=tuple(extras), groups=tuple(groups))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BranchTreePlan:
-    """A worktree of somebody's repository, on a branch."""
+class BranchWorktreePlan:
+    """A worktree of a user's repository, on a branch."""
 
     repository: str
     path: str
@@ -51,8 +51,8 @@ class BranchTreePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerMark:
-    """Which instance of which declared worker a command is, so that the next server finds it again."""
+class WorkerIdentity:
+    """The worker, instance and declaration of a command, by which recovery finds it."""
 
     name: str
     instance: int
@@ -61,18 +61,18 @@ class WorkerMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionPlan:
-    """Where a session's commands run, in which environment, and what its end brings.
+    """Where a session's commands run, in which environment, and what happens at its end.
 
     At most one of ``directory``, ``commit``, ``scratch`` and ``branch_tree`` is set; a session that was opened with a
     lease has none of them.
     """
 
     directory: str | None = None  # an existing directory
-    commit: str | None = None  # lease a workspace of this commit when the first command's turn comes
+    commit: str | None = None  # lease a workspace of this commit when the first command starts
     scratch: bool = False  # an empty directory, removed at the end
-    branch_tree: BranchTreePlan | None = None
+    branch_tree: BranchWorktreePlan | None = None
     environment: EnvironmentPlan | None = None
-    process: str | None = None  # close the session once this process is dead and its commands have ended
+    process: str | None = None  # close the session when this process is dead and its commands have ended
     after: tuple[str, ...] = ()  # argv of a program to run when the session closes
     forked_from: int | None = None
 
@@ -85,7 +85,7 @@ class SessionPlan:
         """From a column."""
         known = _known(cls, data, "session")
         if (tree := known.get("branch_tree")) is not None:
-            known["branch_tree"] = BranchTreePlan(**tree)
+            known["branch_tree"] = BranchWorktreePlan(**tree)
         if (wanted := known.get("environment")) is not None:
             known["environment"] = EnvironmentPlan(**_tuples(wanted))
         return cls(**known)
@@ -93,24 +93,24 @@ class SessionPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandPlan:
-    """How a command is run, and what its end brings."""
+    """How a command is run, and what happens at its end."""
 
-    inline: bool = False  # its caller waits in the process that started it
-    worker: WorkerMark | None = None  # it is one start of a supervised worker, whose supervisor deals with its end
-    closes_session: bool = False  # it is the session's last
+    inline: bool = False  # its caller waits for it in the process that started it
+    worker: WorkerIdentity | None = None  # a run of a supervised worker, whose supervisor handles its end
+    closes_session: bool = False  # the session is closed after it
     artifacts: tuple[str, ...] = ()  # patterns of files to keep when it has ended
-    require: tuple[str, ...] = ()  # limits that must really be enforced
+    require: tuple[str, ...] = ()  # limits that must be enforced
     stdin: bool = False  # a pipe to write to
     wrapper: tuple[str, ...] = ()
     pre_kill: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()  # variables whose values the log must not hold
+    secrets: tuple[str, ...] = ()  # variables whose values are redacted in the log
     containers: bool = False
     relay: bool = False
     orphan_seconds: float | None = None
 
     @property
-    def has_conclusion(self) -> bool:
-        """Whether something is to be done after the command's end."""
+    def has_follow_up(self) -> bool:
+        """Whether there is something to do after the command's end."""
         return bool(self.artifacts) or self.closes_session or self.inline
 
     def to_json(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class CommandPlan:
         """From a column."""
         known = _known(cls, data, "command")
         if (mark := known.get("worker")) is not None:
-            known["worker"] = WorkerMark(**mark)
+            known["worker"] = WorkerIdentity(**mark)
         return cls(**known)
 
 

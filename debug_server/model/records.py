@@ -11,7 +11,7 @@ from debug_server.model.plans import SessionPlan
 
 
 class WorktreeStatus(StrEnum):
-    """Where a workspace stands."""
+    """The state of a workspace."""
 
     IDLE = "idle"
     RESERVED = "reserved"  # leased, being prepared
@@ -19,7 +19,7 @@ class WorktreeStatus(StrEnum):
 
 
 class SessionStatus(StrEnum):
-    """Where a session stands."""
+    """The state of a session."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -64,9 +64,9 @@ class Worktree:
     environment_hash: str | None
     owner: str | None
     lease_token: str | None
-    generation: int  # each lease adds one; a holder with an older number is fenced off
+    generation: int  # each lease adds one; a holder with an older number can change nothing
     lease_expires_at: datetime | None
-    process: str | None = None  # that took the lease, as its lock is named; None: unknown, only the time ends the lease
+    process: str | None = None  # owner name of the process with the lease; None: unknown, the lease ends only by time
     backend: str  # overlay or pool
     metadata: dict[str, Any] = field(default_factory=dict)
     created_at: datetime
@@ -75,7 +75,7 @@ class Worktree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleanup:
-    """What became of a session's own directory."""
+    """The result of removing a session's directory."""
 
     attempted: bool = True
     succeeded: bool
@@ -96,7 +96,7 @@ class Session:
     owner_token_id: int | None  # the token that opened it; None for a local caller
     expires_at: datetime | None
     plan: SessionPlan = field(default_factory=SessionPlan)
-    lease_generation: int | None = None  # of the lease on ``worktree_id`` that is the session's own
+    lease_generation: int | None = None  # of the session's lease of ``worktree_id``
     cleanup: Cleanup | None = None  # of its own directory, when it was closed
     idempotency_key: str | None = None  # of the request that opened it
     metadata: dict[str, Any] = field(default_factory=dict)  # the caller's
@@ -111,7 +111,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A file that a command left for its reader."""
+    """A file that a command left and that is kept."""
 
     id: int
     session_id: int
@@ -141,12 +141,12 @@ class Token:
 
 
 class Notice(NamedTuple):
-    """What an event is about, for those who wait for it; the event itself is in the store."""
+    """A notice of a new event for waiting threads; the event itself is in the store."""
 
     kind: str
     session_id: int | None = None
     command_id: int | None = None
-    waits: bool = False  # whether that command waits for somebody to claim it
+    waits: bool = False  # whether that command waits to be claimed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEvent:
-    """A fact about a subject that has no number yet."""
+    """An event about a subject, without its number."""
 
     kind: str
     subject: str
@@ -188,20 +188,20 @@ class DebuggerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Something that is due again and again."""
+    """A repeating schedule."""
 
     name: str
-    rule: str  # as it was written, with its time zone
+    rule: str  # as written in the configuration, with its time zone
     next_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueTime:
-    """A schedule's time that is to be acted on: taken, by one process only, in the commit of what is done about it."""
+    """A due time of a schedule; one process takes it, in the commit that acts on it."""
 
     schedule: str
-    moment: datetime  # the last of the times that were missed stands for them all
-    since: datetime  # when the row said that it was due; whoever finds another value there comes too late
+    moment: datetime  # the last of the missed times
+    since: datetime  # the row's due time; if the row has another value, another process took it
     next_at: datetime
 
 

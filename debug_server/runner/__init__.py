@@ -1,7 +1,7 @@
 """One command on one machine: environment, limits, keeper, log, recovery.
 
 Imported by ``engine`` and above. Exports are loaded on first use: the keeper's fork server imports this package and
-must stay lean, and ``python -m debug_server.runner.supervisor`` must not meet itself half imported.
+must stay lean, and ``python -m debug_server.runner.supervisor`` must not import itself.
 """
 
 from __future__ import annotations

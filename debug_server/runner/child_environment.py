@@ -1,4 +1,4 @@
-"""The environment a command sees: little of ours, its virtual environment, what was asked, an honest machine."""
+"""The environment variables of a command: a few inherited ones, its virtual environment, its own, and the CPU count."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from debug_server.model import Limits
 
-# Nothing that could carry a secret of the server's.
+# Nothing that could contain a secret of the server.
 _INHERITED = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL", "TERM")
 
 
 def default_base(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a command inherits when its caller gives no base environment."""
+    """The variables that a command inherits if its caller passes no base environment."""
     base = {name: environ[name] for name in _INHERITED if name in environ}
     base |= {name: value for name, value in environ.items() if name.startswith("LC_")}
     base.setdefault("PATH", os.defpath)
@@ -41,6 +41,6 @@ def build(
 
 
 def virtual_environment(path: Path, bin_path: Path, base: Mapping[str, str]) -> dict[str, str]:
-    """The variables that activate one."""
+    """The variables that activate a virtual environment."""
     search = base.get("PATH", os.defpath)
     return {"VIRTUAL_ENV": str(path), "PATH": f"{bin_path}{os.pathsep}{search}" if search else str(bin_path)}

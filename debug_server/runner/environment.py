@@ -20,9 +20,11 @@ from pathlib import Path
 
 from debug_server.errors import EnvironmentBuildError, InvalidInputError
 from debug_server.ports import LogSink
-from debug_server.runner.cancelling import Cancellation
+from debug_server.runner.cancellation import Cancellation
 from debug_server.runner.environments import leases
+from debug_server.runner.environments.build_context import BuildContext
 from debug_server.runner.environments.build_lock import BuildLock, build_lock
+from debug_server.runner.environments.build_plan import BuildPlan, check_metadata, check_parts, difference, make_plan
 from debug_server.runner.environments.builders import choose_builder
 from debug_server.runner.environments.checked_build import build_checked
 from debug_server.runner.environments.collector import GRACE_SECONDS, Collection, collect, remove_superseded
@@ -30,17 +32,15 @@ from debug_server.runner.environments.handle import BuildReport, EnvironmentHand
 from debug_server.runner.environments.interpreters import Interpreter, Interpreters
 from debug_server.runner.environments.inventory import Inventory, owners, take_inventory
 from debug_server.runner.environments.layout import Layout, key_of, key_of_directory
-from debug_server.runner.environments.listing import InstalledEnvironment, list_environments, note_verified
+from debug_server.runner.environments.listing import InstalledEnvironment, list_environments, record_verified
 from debug_server.runner.environments.manifests import read_manifests
-from debug_server.runner.environments.plan import BuildPlan, check_metadata, check_parts, difference, make_plan
 from debug_server.runner.environments.probes import ProbeCache
-from debug_server.runner.environments.processes import Workbench
 from debug_server.runner.environments.protection import open_folders
 from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.environments.seal import (
     Seal,
     inspect,
-    is_whole,
+    is_usable,
     read_damage,
     read_inventory,
     read_seal,
@@ -64,7 +64,7 @@ __all__ = [
 _COMPILE = "import compileall, sys; compileall.compile_dir(sys.argv[1], quiet=2, workers=0)"
 
 
-class _Silence:
+class _NullLog:
     def write(self, text: str, stream: str = "system") -> None:
         """Nobody listens."""
 
@@ -111,7 +111,7 @@ class EnvironmentManager:
         seal, reason = None if force else self._reuse(plan.fingerprint), "sealed"
         hit = seal is not None
         if seal is None:
-            seal, reason, hit = self._build_once(plan, asked_ns if force else None, log or _Silence(), cancellation)
+            seal, reason, hit = self._build_once(plan, asked_ns if force else None, log or _NullLog(), cancellation)
         report = BuildReport(
             hit=hit,
             reason=reason,
@@ -119,7 +119,7 @@ class EnvironmentManager:
             builder=seal.builder,
             packages=seal.packages,
         )
-        self._remember(plan, seal)
+        self._record_name(plan, seal)
         return self._handle(seal, report)
 
     def plan_fingerprint(self, request: EnvironmentRequest) -> str:
@@ -128,13 +128,13 @@ class EnvironmentManager:
 
     def verify(self, fingerprint: str, *, log: LogSink | None = None) -> dict[str, str]:
         """Check every file; path -> what is wrong. A damaged environment is served no more, and rebuilt on demand."""
-        with self._locked(fingerprint, log or _Silence()):
+        with self._locked(fingerprint, log or _NullLog()):
             seal = self._sealed(fingerprint)
             wrong = inspect(self._layout, seal, contents=True)
             if not wrong:
-                note_verified(self._layout, seal)
+                record_verified(self._layout, seal)
             else:
-                withdraw(self._layout, seal, wrong, self._suspects(seal, set(wrong)))
+                withdraw(self._layout, seal, wrong, self._packages_of(seal, set(wrong)))
             return wrong
 
     def compile_bytecode(self, handle: EnvironmentHandle, *, log: LogSink | None = None) -> None:
@@ -145,16 +145,16 @@ class EnvironmentManager:
         """
         if handle.fingerprint is None:
             raise InvalidInputError("only an environment that ensure() returned can be compiled")
-        with self._locked(handle.fingerprint, log or _Silence()) as lock, handle.hold():
+        with self._locked(handle.fingerprint, log or _NullLog()) as lock, handle.hold():
             seal = self._sealed(handle.fingerprint)
-            bench = self._bench(self._layout.environments / seal.directory, log or _Silence())
-            packages = bench.target / "lib"
+            context = self._context(self._layout.environments / seal.directory, log or _NullLog())
+            packages = context.target / "lib"
             known = read_inventory(self._layout, seal)
-            lock.begin(bench.target)
-            open_folders(bench.target)
-            bench.run([seal.python, "-I", "-c", _COMPILE, str(packages)], cwd=self.root)
+            lock.begin(context.target)
+            open_folders(context.target)
+            context.run([seal.python, "-I", "-c", _COMPILE, str(packages)], cwd=self.root)
             # Only what was added is taken as it is found: a file that was changed since must not become the right one.
-            listed = take_inventory(bench.target).entries | (known.entries if known else {})
+            listed = take_inventory(context.target).entries | (known.entries if known else {})
             write_seal(self._layout, seal, Inventory(listed))
             lock.finish()
 
@@ -195,7 +195,7 @@ class EnvironmentManager:
             return None
         with leases.shared(self._layout.leases / seal.directory):
             # Under the lease no collector can come between this look and the new time of last use.
-            return seal if read_seal(self._layout, fingerprint) == seal and is_whole(self._layout, seal) else None
+            return seal if read_seal(self._layout, fingerprint) == seal and is_usable(self._layout, seal) else None
 
     def _build_once(
         self, plan: BuildPlan, since_ns: int | None, log: LogSink, cancellation: Cancellation
@@ -206,7 +206,7 @@ class EnvironmentManager:
             if seal is not None and (since_ns is None or seal.started_ns >= since_ns):
                 return seal, "built by another meanwhile", True
             reason = self._reason(plan, forced=since_ns is not None)
-            self._clear(plan, lock)
+            self._remove_killed_build(plan, lock)
             log.write(
                 f"[debug-server] environment: building with {plan.builder.tool} ({reason})\n",
                 "system",
@@ -215,30 +215,30 @@ class EnvironmentManager:
             remove_superseded(self._layout, key_of(plan.fingerprint))
             return seal, reason, False
 
-    def _clear(self, plan: BuildPlan, lock: BuildLock) -> None:
+    def _remove_killed_build(self, plan: BuildPlan, lock: BuildLock) -> None:
         """Remove what a killed builder left: its tool still running, its folder without a seal."""
-        remove_superseded(self._layout, key_of(plan.fingerprint), abandoned=lock.end_predecessor())
+        remove_superseded(self._layout, key_of(plan.fingerprint), abandoned=lock.end_killed_build())
         lock.finish()
 
     def _build(self, plan: BuildPlan, lock: BuildLock, log: LogSink, cancellation: Cancellation) -> Seal:
         key = key_of(plan.fingerprint)
-        bench = self._bench(self._layout.new_directory(key), log, cancellation)
+        context = self._context(self._layout.new_directory(key), log, cancellation)
         begun, started_ns = time.monotonic(), time.time_ns()
         damage = read_damage(self._layout, key)
-        lock.begin(bench.target)
+        lock.begin(context.target)
         try:
             if damage is not None and damage.packages:
-                plan.builder.forget(list(damage.packages), bench)
-            inventory = build_checked(plan, bench)
+                plan.builder.drop_from_cache(list(damage.packages), context)
+            inventory = build_checked(plan, context)
             self._check_unchanged(plan)
-            seal = _new_seal(plan, bench.target, started_ns, time.monotonic() - begun)
+            seal = _new_seal(plan, context.target, started_ns, time.monotonic() - begun)
             with leases.shared(self._layout.leases / seal.directory):
                 seal = write_seal(self._layout, seal, inventory)
         except OSError as error:
             raise EnvironmentBuildError(f"the environment could not be written: {error}") from error
         finally:
-            if not _is_sealed(self._layout, plan.fingerprint, bench.target):
-                self._layout.remove(bench.target)
+            if not _is_sealed(self._layout, plan.fingerprint, context.target):
+                self._layout.remove(context.target)
             lock.finish()
         self._layout.damage(key).unlink(missing_ok=True)
         return seal
@@ -258,14 +258,14 @@ class EnvironmentManager:
         before = None if state is None else state.metadata.get("components")
         return difference(before, plan.components) if isinstance(before, dict) else "not built yet"
 
-    def _suspects(self, seal: Seal, wrong: set[str]) -> list[str]:
+    def _packages_of(self, seal: Seal, wrong: set[str]) -> list[str]:
         """Whose files in the builder's cache may be the damaged ones, as hard links."""
         inventory = read_inventory(self._layout, seal)
         if inventory is None or seal.builder not in ("uv", "venv"):
             return list(seal.packages)
         return owners(self._layout.environments / seal.directory, wrong, inventory.entries)
 
-    def _remember(self, plan: BuildPlan, seal: Seal) -> None:
+    def _record_name(self, plan: BuildPlan, seal: Seal) -> None:
         name = plan.request.name
         state = self.state_store.read(name)
         if state is None or (state.fingerprint, state.metadata.get("directory")) != (seal.fingerprint, seal.directory):
@@ -295,9 +295,9 @@ class EnvironmentManager:
             raise InvalidInputError(f"there is no environment with the fingerprint {fingerprint!r}")
         return seal
 
-    def _bench(self, target: Path, log: LogSink, cancellation: Cancellation | None = None) -> Workbench:
+    def _context(self, target: Path, log: LogSink, cancellation: Cancellation | None = None) -> BuildContext:
         deadline = time.monotonic() + self._build_timeout
-        return Workbench(
+        return BuildContext(
             target=target,
             temporary=self._layout.temporary(key_of_directory(target.name)),
             deadline=deadline,

@@ -1,4 +1,4 @@
-"""The kernel's file change notices, by way of libc: no more of inotify than following logs needs."""
+"""The part of inotify that following logs needs, through libc."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Notice:
 
 
 class Inotify:
-    """One instance, and a bell with which another thread ends ``wait``. OSError when the kernel has none to give."""
+    """One inotify instance, and an eventfd with which another thread ends ``wait``. OSError without resources."""
 
     def __init__(self) -> None:
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -41,25 +41,25 @@ class Inotify:
         self._poller.register(self._bell, select.POLLIN)
 
     def add(self, path: str, events: int) -> int:
-        """Watch ``path``; the same inode has the same descriptor, however often and by whatever path it is added."""
+        """Watch ``path``; the same inode always has the same descriptor."""
         return _checked(_libc.inotify_add_watch(self._descriptor, os.fsencode(path), events))
 
     def remove(self, descriptor: int) -> None:
-        """Watch it no more; one that the kernel has dropped already is no error."""
+        """Stop watching; a descriptor that the kernel already removed is ignored."""
         _libc.inotify_rm_watch(self._descriptor, descriptor)
 
     def ring(self) -> None:
-        """End the present or the next ``wait``."""
+        """End the current or the next ``wait``."""
         os.eventfd_write(self._bell, 1)
 
     def wait(self, seconds: float | None) -> None:
-        """Until a notice, the bell or the time; None is for ever."""
+        """Wait for a notice, ``ring`` or the time; None waits forever."""
         for descriptor, _ in self._poller.poll(None if seconds is None else seconds * 1000):
             if descriptor == self._bell:
                 os.eventfd_read(self._bell)
 
     def notices(self) -> list[Notice]:
-        """What has come."""
+        """The notices that have arrived."""
         try:
             raw = os.read(self._descriptor, 64 << 10)
         except BlockingIOError:
@@ -73,7 +73,7 @@ class Inotify:
         return found
 
     def close(self) -> None:
-        """Close the descriptors; watches go with the last copy of them."""
+        """Close the descriptors; the kernel removes the watches with the last copy."""
         os.close(self._descriptor)
         os.close(self._bell)
 

@@ -1,4 +1,4 @@
-"""A keeper's process as the server sees it: whether it lives or was stopped, and how to end it and its tree."""
+"""Checks, continues and ends the process of a keeper, from the server's side."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ _PASS_SECONDS = 0.005
 
 
 def keeper_alive(handle: dict[str, Any]) -> bool:
-    """Whether the very keeper that wrote this handle still runs."""
+    """Whether the keeper that wrote this handle still runs (not another process with its pid)."""
     keeper = handle["keeper"]
     return bool(keeper["boot_id"] == boot_id() and is_alive(keeper["pid"], keeper["start_time"]))
 
 
-def state_of(pid: int, started: int) -> str | None:
-    """The letter that ``ps`` shows for that very process; None when it is gone."""
+def process_state(pid: int, started: int) -> str | None:
+    """The state letter of ``ps`` for that process; None when it is gone."""
     fields = stat_fields(pid)
     return fields[0] if fields is not None and int(fields[19]) == started and fields[0] not in "ZX" else None
 
 
 def is_stopped(state: str | None) -> bool:
-    """Whether somebody has stopped it: by a signal, or as its tracer."""
+    """Whether it is stopped: by a signal or by a tracer."""
     return state is not None and state in "Tt"
 
 
-def wake(pid: int, started: int) -> None:
-    """Continue that very process if it was stopped; nobody but its own command, or an accident, stops a keeper."""
-    if is_stopped(state_of(pid, started)):
+def resume(pid: int, started: int) -> None:
+    """Continue that process if it is stopped; only its own command, or an accident, stops a keeper."""
+    if is_stopped(process_state(pid, started)):
         _signal(pid, started, signal.SIGCONT)
 
 
-def wake_keeper(handle: dict[str, Any]) -> None:
-    """The same for the keeper of a handle."""
+def resume_keeper(handle: dict[str, Any]) -> None:
+    """Continue the keeper of a handle if it is stopped."""
     if handle["keeper"]["boot_id"] == boot_id():
-        wake(handle["keeper"]["pid"], handle["keeper"]["start_time"])
+        resume(handle["keeper"]["pid"], handle["keeper"]["start_time"])
 
 
 def end_keeper(handle: dict[str, Any]) -> None:
-    """Kill one that lives but cannot be reached: what it has yet to start would escape the emptying of its tree."""
+    """Kill a keeper that is alive but does not answer: otherwise it could start processes while its tree is ended."""
     if keeper_alive(handle):
         _signal(handle["keeper"]["pid"], handle["keeper"]["start_time"], signal.SIGKILL, wait=_END_SECONDS)
 
@@ -57,7 +57,7 @@ def _signal(pid: int, started: int, number: int, wait: float = 0.0) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         process = os.pidfd_open(pid)
         try:
-            if is_alive(pid, started):  # not before it is held: the number may be another's by now
+            if is_alive(pid, started):  # after pidfd_open: the pid may have been reused
                 signal.pidfd_send_signal(process, number)
                 if wait:
                     select.select([process], [], [], wait)
@@ -66,7 +66,7 @@ def _signal(pid: int, started: int, number: int, wait: float = 0.0) -> None:
 
 
 def end_tree(handle: dict[str, Any]) -> list[int]:
-    """End the tree of a dead keeper, and whatever has left its group; returns what could not be ended."""
+    """End the tree of a dead keeper, and processes that left its group; returns the pids of survivors."""
     keeper = handle["keeper"]
     if keeper["boot_id"] != boot_id():
         return []
@@ -75,7 +75,7 @@ def end_tree(handle: dict[str, Any]) -> list[int]:
 
 
 def _empty(tree: Tree) -> list[int]:
-    """End what is left; the fork server may be doing the same, which does no harm."""
+    """End all processes; the fork server may do the same at the same time."""
     for _ in range(_KILL_PASSES):
         if not tree.empty():
             tree.kill()

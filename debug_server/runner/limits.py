@@ -1,4 +1,4 @@
-"""Which limits can be enforced here, and by what; pure."""
+"""Decides which limits can be enforced on this machine, and by which mechanism."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from debug_server.model import LIMITS, Limits
 
 LimitPlan = dict[str, dict[str, Any]]
 
-# What people write on a command line, and the field that it means.
+# Names on the command line -> fields of Limits.
 REQUIRE_NAMES = {limit.option: name for name, limit in LIMITS.items()}
 CGROUP = "cgroup"
 _CONTROLLERS = {"memory_bytes": "memory", "cpus": "cpu", "cpu_seconds": "cpuacct", "pids": "pids"}
@@ -29,13 +29,13 @@ _OTHERWISE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What the fork server found by trying."""
+    """What the fork server can enforce, as tested at its start."""
 
     mechanism: str
     controllers: frozenset[str]
     root: bool
-    hard: Mapping[str, int] = field(default_factory=dict)  # what a per-process limit cannot exceed
-    namespaces: frozenset[str] = frozenset()  # those that each command has for itself
+    hard: Mapping[str, int] = field(default_factory=dict)  # maximum of per-process limits
+    namespaces: frozenset[str] = frozenset()  # namespaces that each command gets
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Capabilities:
@@ -55,7 +55,7 @@ def enforcers(capabilities: Capabilities) -> dict[str, str | None]:
 
 
 def plan_limits(limits: Limits, capabilities: Capabilities, require: Collection[str] = ()) -> LimitPlan:
-    """For each limit that was asked: by what it will be enforced, or None; a required one must not be None."""
+    """The mechanism for each requested limit, or None; UnmetRequirementError if a required one is not enforced."""
     plan = {name: _item(name, value, capabilities) for name, value in limits.asked().items()}
     for name in require:
         _check_required(name, plan, capabilities)
@@ -63,7 +63,7 @@ def plan_limits(limits: Limits, capabilities: Capabilities, require: Collection[
 
 
 def _item(name: str, value: float, capabilities: Capabilities) -> dict[str, Any]:
-    """What was asked, by what it is enforced, and where that falls short, what is in force instead."""
+    """The requested value, the mechanism, and the value in force if that is lower."""
     by = _by(name, capabilities)
     item: dict[str, Any] = {"asked": value, "by": by}
     if by == "rlimit" and name in capabilities.hard and value > capabilities.hard[name]:
@@ -72,7 +72,7 @@ def _item(name: str, value: float, capabilities: Capabilities) -> dict[str, Any]
 
 
 def _by(name: str, capabilities: Capabilities) -> str | None:
-    """A cgroup where there is one, else the next best thing; None when nothing bounds it."""
+    """A cgroup if available, else the next best mechanism; None if nothing enforces the limit."""
     controller = _CONTROLLERS.get(name)
     if controller in capabilities.controllers or (name == "cpu_seconds" and capabilities.mechanism == "cgroup-v2"):
         return "cgroup"

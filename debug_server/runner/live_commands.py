@@ -1,4 +1,4 @@
-"""The commands that run, found without a store: by the run directories that their keepers left."""
+"""Finds running commands without a store, by the run directories of their keepers."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from typing import Any
 from debug_server.errors import KeeperError
 from debug_server.runner.keeper.group_tree import rebuild
 from debug_server.runner.keeper.rundir import EXIT, HANDLE
+from debug_server.runner.keeper_connection import KeeperConnection
 from debug_server.runner.keeper_process import keeper_alive
-from debug_server.runner.launch import read_json, settle_dead
-from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.run_dirs import read_json
+from debug_server.runner.running_command import finish_without_keeper
 
 _CANCEL = {"op": "cancel", "message": "its data folder is being removed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveCommand:
-    """One attempt, and the handle by which its keeper and its process tree are known."""
+    """One attempt, and the handle that identifies its keeper and its process tree."""
 
     run_dir: Path
     handle: dict[str, Any]
 
     @property
     def command_id(self) -> int:
-        """As the store numbers it."""
+        """Its id in the store."""
         return int(self.handle["command_id"])
 
     @property
@@ -45,10 +46,10 @@ class LiveCommand:
 
 
 def live_commands(keepers_dir: Path) -> list[LiveCommand]:
-    """Those that have not ended: their keeper is alive, or what it started may be."""
+    """Commands that have not ended: their keeper, or a process that it started, is alive."""
     found = []
     for run_dir in sorted(keepers_dir.absolute().glob("[0-9]*-[0-9]*")):
-        with contextlib.suppress(ValueError, KeyError):  # damaged: its keeper ends when its directory goes
+        with contextlib.suppress(ValueError, KeyError):  # damaged: its keeper ends when its directory is removed
             handle = read_json(run_dir / HANDLE)
             if handle is None or handle.get("fenced") or (run_dir / EXIT).exists():
                 continue
@@ -60,15 +61,15 @@ def live_commands(keepers_dir: Path) -> list[LiveCommand]:
 
 def end_commands(commands: list[LiveCommand], *, seconds: float) -> list[int]:
     """Cancel them, wait up to ``seconds`` for all, then kill what is left; returns the pids of survivors."""
-    told = [(command, connection) for command in commands if (connection := _cancel(command.run_dir)) is not None]
+    cancelled = [(command, connection) for command in commands if (connection := _cancel(command.run_dir)) is not None]
     deadline = time.monotonic() + seconds
-    for _, connection in told:
+    for _, connection in cancelled:
         with contextlib.suppress(TimeoutError, KeeperError):
             connection.wait_for("exit", timeout=max(0.1, deadline - time.monotonic()))
         connection.close()
     survivors: list[int] = []
     for command in commands:
-        record = settle_dead(command.run_dir, command.handle)
+        record = finish_without_keeper(command.run_dir, command.handle)
         survivors += (record.evidence or {}).get("survivors", [])
     return survivors
 

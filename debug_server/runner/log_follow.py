@@ -1,4 +1,4 @@
-"""Following a log: its history, then what is written, without gap or repeat, until it is sealed."""
+"""Follows a log: its history, then new bytes, without gaps or repeats, until it is sealed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from debug_server.errors import NotFoundError
 from debug_server.runner.log_reader import READ_SIZE, LogCursor, LogSegment
 from debug_server.runner.log_watch import watch_log
 
-# A lost wake-up (a filesystem without notices) delays a follower by so much and no more.
-LOOK_AGAIN_SECONDS = 1.0
+# The delay of a follower after a lost wake-up (a filesystem without inotify).
+RECHECK_SECONDS = 1.0
 
 
 class LogFollower:
@@ -28,7 +28,7 @@ class LogFollower:
         self._watch = watch_log(path)
         self._since = math.inf
         self._closed = False
-        self.completed = False  # the log's end was reached
+        self.completed = False  # the end of the log was reached
         self._read: deque[LogSegment] = deque()
 
     def __iter__(self) -> Self:
@@ -47,7 +47,7 @@ class LogFollower:
         raise StopIteration
 
     def _wait(self) -> None:
-        patience = LOOK_AGAIN_SECONDS
+        patience = RECHECK_SECONDS
         if not self._cursor.opened:
             patience = min(patience, self._appear_by - time.monotonic())
             if patience <= 0:
@@ -56,7 +56,7 @@ class LogFollower:
         self._since = self._watch.noticed_at if self._watch.wait(patience) else math.inf
 
     def close(self) -> None:
-        """End the iteration, here and now; a second call does nothing."""
+        """End the iteration at once; a second call does nothing."""
         self._closed = True
         self._cursor.close()
         self._watch.close()

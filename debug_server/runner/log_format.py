@@ -5,7 +5,7 @@ starts, how long it is, which stream, when. A record is written *before* its byt
 two leaves a record without its bytes and never bytes of an unknown stream. Readers clip each record at the next
 record's offset and at the end of the log. A record of stream END closes the log.
 
-The keeper imports this module: standard library only, and little of it.
+The keeper imports this module: it imports little, and only from the standard library.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ STREAM_CODES = {name: code for code, name in STREAM_NAMES.items()}
 
 
 def index_path(log_path: str | os.PathLike[str]) -> str:
-    """Where the index of a log lies."""
+    """The index file of a log."""
     return os.fspath(log_path) + ".idx"
 
 
 class LogWriter:
-    """The one writer of one log."""
+    """The only writer of a log."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         self._index = os.open(index_path(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         self.offset = os.fstat(self._log).st_size
-        self.written_ns = 0  # when the last write was made
+        self.written_ns = 0  # time of the last write
         self._records, torn = divmod(os.fstat(self._index).st_size, RECORD.size)
-        if torn:  # half a record of a killed predecessor; a keeper that comes too late must not touch whole ones
+        if torn:  # an incomplete record of a killed writer; complete ones are never changed
             os.ftruncate(self._index, self._records * RECORD.size)
 
     def write(self, stream: int, data: bytes | memoryview) -> int:
-        """Append ``data``; returns the offset after it. On OSError nothing of this call counts as written."""
+        """Append ``data``; returns the offset after it. On OSError nothing was written."""
         length = len(data)
         try:
             self._record(length, stream)
@@ -47,7 +47,7 @@ class LogWriter:
             while done < length:
                 done += os.write(self._log, data[done:])
         except OSError:
-            self._take_back()
+            self._undo()
             raise
         self._records += 1
         self.offset += length
@@ -58,8 +58,8 @@ class LogWriter:
         if os.write(self._index, RECORD.pack(self.offset, length, stream, self.written_ns)) != RECORD.size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def _take_back(self) -> None:
-        """Remove what a full disk left half written, the bytes first, so that the call can be repeated."""
+    def _undo(self) -> None:
+        """Remove a partial write after a full disk, the bytes first, so that the call can be repeated."""
         os.ftruncate(self._log, self.offset)
         os.ftruncate(self._index, self._records * RECORD.size)
 
@@ -68,13 +68,13 @@ class LogWriter:
         try:
             self._record(0, END)
         except OSError:
-            self._take_back()
+            self._undo()
             raise
         self._records += 1
         os.ftruncate(self._log, self.offset)  # changes nothing, but wakes followers: they watch the log, not the index
 
     def disk(self) -> os.statvfs_result:
-        """The filesystem that the log lies on."""
+        """Statistics of the log's file system."""
         return os.fstatvfs(self._log)
 
     def close(self) -> None:

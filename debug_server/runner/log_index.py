@@ -1,8 +1,8 @@
-"""What a log's two files say: which bytes belong to which stream, however damaged the index is.
+"""Reads the two files of a log: which bytes belong to which stream, even if the index is damaged.
 
-A record counts up to the next record's offset, whatever length it claims; one that starts after its successor, or names
-an unknown stream, counts for nothing. Bytes that no record covers are stdout. So the bytes are always exact, and a bad
-index can only blur their stream and time.
+A record ends at the next record's offset at the latest; a record that starts after its successor or has an unknown
+stream is ignored. Bytes without a record are stdout. So the bytes are always exact; a damaged index affects only their
+stream and time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from debug_server.runner.log_format import END, RECORD, STDOUT, STREAM_NAMES, index_path
 
-# Enough records for one read of small writes; more would be parsed in vain when each covers 64 KiB.
+# Enough records for one read of small writes; with large writes, more would be parsed for nothing.
 BATCH = 256
 
 Record = tuple[int, int, int, int]  # offset, length, stream, time_ns
@@ -23,19 +23,21 @@ Span = tuple[int, int, int, int]  # start, end, stream, time_ns
 
 
 class LogFiles:
-    """The open pair of files of one log; everybody in the process who reads the log shares one."""
+    """The open pair of files of one log, shared by all readers in the process."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self.serial = next(_serials)
-        self.vain_look: tuple[int, int, float] | None = None  # offset, record, monotonic time: there was nothing new
+        self.empty_read: tuple[int, int, float] | None = (
+            None  # offset, record, monotonic time of a read without new data
+        )
         self._references = 0
         self._log = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._index = _open_index(path)
 
     @classmethod
     def acquire(cls, path: str | os.PathLike[str]) -> LogFiles:
-        """The pair that lies at ``path`` now, to be released; FileNotFoundError when there is no log."""
+        """The files at ``path``; call ``release`` afterwards. FileNotFoundError when there is no log."""
         key = str(Path(path).absolute())
         with _registry_lock:
             files = _registry.get(key)
@@ -45,7 +47,7 @@ class LogFiles:
         return files
 
     def release(self) -> None:
-        """Close the files when nobody else in this process reads them."""
+        """Close the files if no other reader in this process uses them."""
         with _registry_lock:
             self._references -= 1
             if self._references:
@@ -64,23 +66,23 @@ class LogFiles:
 
     @property
     def shared(self) -> bool:
-        """Whether several read this log."""
+        """Whether the log has several readers."""
         return self._references > 1
 
     def size(self) -> int:
-        """How many bytes the log has."""
+        """The size of the log in bytes."""
         return os.fstat(self._log).st_size
 
     def changed_ns(self) -> int:
-        """When the log was last written."""
+        """The modification time of the log."""
         return os.fstat(self._log).st_mtime_ns
 
     def log_removed(self) -> bool:
-        """Whether the log was deleted, so that nobody can continue it."""
+        """Whether the log was deleted."""
         return os.fstat(self._log).st_nlink == 0
 
     def index_replaced(self) -> bool:
-        """Whether a repair put another index in this one's place."""
+        """Whether a repair has replaced the index."""
         return self._index >= 0 and os.fstat(self._index).st_nlink == 0
 
     def data(self, start: int, end: int) -> bytes:
@@ -88,25 +90,25 @@ class LogFiles:
         return os.pread(self._log, end - start, start)
 
     def record_count(self) -> int:
-        """How many whole records the index has."""
+        """The number of complete records in the index."""
         return os.fstat(self._index).st_size // RECORD.size if self._has_index() else 0
 
     def records(self, first: int, count: int) -> list[Record]:
-        """Up to ``count`` whole records from number ``first``; half a record at the end is left out."""
+        """Up to ``count`` complete records from number ``first``."""
         if not self._has_index():
             return []
         raw = os.pread(self._index, count * RECORD.size, first * RECORD.size)
         return list(RECORD.iter_unpack(raw[: len(raw) - len(raw) % RECORD.size]))
 
     def _has_index(self) -> bool:
-        """Looked for again each time: a writer creates the log first, and its index before the first byte."""
+        """Checked each time: a writer creates the log first, and the index before the first byte."""
         if self._index < 0:
             with _registry_lock:
                 self._index = self._index if self._index >= 0 else _open_index(self._path)
         return self._index >= 0
 
     def sealed(self) -> bool:
-        """Whether the last record says that nothing follows."""
+        """Whether the last record closes the log."""
         count = self.record_count()
         last = self.records(count - 1, 1) if count else []
         return bool(last) and last[0][2] == END
@@ -129,71 +131,70 @@ def find_record(files: LogFiles, offset: int) -> int:
 
 
 @dataclass(slots=True)
-class Place:
-    """Where a reader stands; moved on by ``next_spans``."""
+class LogPosition:
+    """The reached of a reader; ``next_spans`` advances it."""
 
     offset: int
     record: int  # the first record that may cover bytes from ``offset`` on
-    sealed: bool = False  # that record is the last and says that nothing follows
-    stale: bool = False  # another index lies there now, with other record numbers
-    at_end: bool = False  # every byte that there was has been passed, and more may follow
+    sealed: bool = False  # that record is the last one and closes the log
+    stale: bool = False  # the index was replaced, so record numbers changed
+    at_end: bool = False  # every byte was read, and more may follow
 
 
-def next_spans(files: LogFiles, place: Place, limit: int, *, live: bool) -> list[Span]:
-    """The spans of up to ``limit`` bytes from ``place``; an empty list means there are no more at present.
+def next_spans(files: LogFiles, position: LogPosition, limit: int, *, live: bool) -> list[Span]:
+    """The spans of up to ``limit`` bytes from ``position``; an empty list if there are no more now.
 
-    With ``live`` the bytes of the newest record are held back until all of it is there: a writer on a full disk takes
-    half a write back, and nobody shall have seen it. And reads end at round numbers, so that all who follow a log pass
-    the same places and can share what one of them read.
+    With ``live`` the newest record is returned only when it is complete: a writer on a full disk removes a partial
+    write. And reads end at multiples of the limit, so that all followers read the same pieces and can share them.
     """
     while True:
-        # The size is read first: by the time the index is read, every byte below it has its record.
+        # Read the size first: then every byte below it has its record when the index is read.
         size = files.size()
-        goal = min(size, place.offset + limit - (place.offset % limit if live else 0))
-        count = BATCH - (place.record % BATCH if live else 0)
-        before, records = place.record, files.records(place.record, count + 1)
-        spans = _cover(records, place, goal, count, live=live, size=size)
-        all_covered = len(records) <= count and place.record + place.sealed == before + len(records)
-        if not spans and all_covered and place.offset < size:
-            place.stale = live and files.index_replaced()
-            return [] if place.stale else _uncovered(files, place, goal)
-        if spans or place.record == before:
-            place.at_end = all_covered and place.offset == size and not place.sealed
+        goal = min(size, position.offset + limit - (position.offset % limit if live else 0))
+        count = BATCH - (position.record % BATCH if live else 0)
+        before, records = position.record, files.records(position.record, count + 1)
+        spans = _cover(records, position, goal, count, live=live, size=size)
+        all_covered = len(records) <= count and position.record + position.sealed == before + len(records)
+        if not spans and all_covered and position.offset < size:
+            position.stale = live and files.index_replaced()
+            return [] if position.stale else _uncovered(files, position, goal)
+        if spans or position.record == before:
+            position.at_end = all_covered and position.offset == size and not position.sealed
             return spans
 
 
-def _uncovered(files: LogFiles, place: Place, end: int) -> list[Span]:
-    """Bytes that no record covers, after the last."""
-    start, place.offset = place.offset, end
+def _uncovered(files: LogFiles, position: LogPosition, end: int) -> list[Span]:
+    """Bytes after the last record."""
+    start, position.offset = position.offset, end
     return [(start, end, STDOUT, files.changed_ns())]
 
 
-def _cover(records: list[Record], place: Place, goal: int, count: int, *, live: bool, size: int) -> list[Span]:
-    """Move ``place`` over the first ``count`` records, up to ``goal``, and say whose bytes those are."""
+def _cover(records: list[Record], position: LogPosition, goal: int, count: int, *, live: bool, size: int) -> list[Span]:
+    """Advance ``position`` over the first ``count`` records, up to ``goal``; the spans of those bytes."""
     spans: list[Span] = []
-    position = place.offset
-    place.sealed = False
+    reached = position.offset
+    position.sealed = False
     newest = len(records) - 1 if len(records) <= count else -1
     for number, ((offset, length, stream, time_ns), end) in enumerate(
         zip(records[:count], _ends(records), strict=False)
     ):
-        if end >= offset and min(offset, goal) > position:
-            spans.append((position, min(offset, goal), STDOUT, time_ns))
-            position = min(offset, goal)
+        if end >= offset and min(offset, goal) > reached:
+            spans.append((reached, min(offset, goal), STDOUT, time_ns))
+            reached = min(offset, goal)
         complete = number != newest or not live or offset + length <= size
-        if min(end, goal) > position and complete:
-            spans.append((position, min(end, goal), stream, time_ns))
-            position = min(end, goal)
-        place.sealed = number == newest and stream == END
-        if end > position or place.sealed:
+        if min(end, goal) > reached and complete:
+            spans.append((reached, min(end, goal), stream, time_ns))
+            reached = min(end, goal)
+        position.sealed = number == newest and stream == END
+        if end > reached or position.sealed:
             break
-        place.record += 1
-    place.offset = position
+        position.record += 1
+    position.offset = reached
     return spans
 
 
 def _ends(records: list[Record]) -> list[int]:
-    """Where each record really ends: at its own length or at the next known record; 0 for one that says nothing."""
+    """The real end of each record: its own length or the next valid record; 0 for an invalid one."""
     ends = [0] * len(records)
     following = 1 << 64
     for number in range(len(records) - 1, -1, -1):
@@ -226,10 +227,10 @@ _registry: dict[str, LogFiles] = {}
 _registry_lock = threading.Lock()
 
 
-def _renew_lock() -> None:
-    """A thread of the parent may have held the lock at the fork."""
+def _reset_lock() -> None:
+    """After a fork: a thread of the parent may have held the lock."""
     global _registry_lock
     _registry_lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_renew_lock)
+os.register_at_fork(after_in_child=_reset_lock)

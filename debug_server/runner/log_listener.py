@@ -1,11 +1,11 @@
-"""Callbacks that watch a log, each isolated in a thread with a cursor of its own.
+"""Callbacks for the chunks of a log, each in its own thread with its own cursor.
 
     healthy --too slow for the writer--> lagging --end, detach, timeout--> done
        |                                    |
        +---------- raises, end, detach -----+-----------------------------> done
 
-Whatever a callback does, the log and its writer do not notice. One that falls behind goes on reading the file at its
-own pace; one that raises is detached, and the warning says from which offset its owner can read again.
+A callback never delays the log or its writer for long. A slow one continues to read the file at its own pace; one that
+raises is detached, and the warning has the offset from which to read again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 from debug_server.model import LogChunk
 from debug_server.runner.log_chunk import ChunkDecoder
-from debug_server.runner.log_follow import LOOK_AGAIN_SECONDS
+from debug_server.runner.log_follow import RECHECK_SECONDS
 from debug_server.runner.log_reader import READ_SIZE, LogCursor
 from debug_server.runner.log_watch import Signal, watch_log
 
@@ -39,18 +39,18 @@ class LogListener:
         self._progress = threading.Condition()
         self._consumed = offset  # the callback has returned for every byte below
         self._done = False
-        self._finishing = False  # stop where nothing more is there
+        self._finishing = False  # stop at the present end
         self._detached = False  # stop before the next call
-        self.lagging = False  # the writer waits for it no more
+        self.lagging = False  # the writer no longer waits for it
         self._thread = threading.Thread(target=self._run, name="log-listener", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
-        """There may be something to read."""
+        """Check for new data."""
         self._signal.wake()
 
     def wait_for(self, offset: int, deadline: float) -> None:
-        """Give the callback until ``deadline`` to take what is below ``offset``, else call it lagging from now on."""
+        """Wait until ``deadline`` for the callback to process everything below ``offset``; else mark it as lagging."""
         if self.lagging or threading.current_thread() is self._thread:
             return
         with self._progress:
@@ -60,21 +60,21 @@ class LogListener:
             self._report("slow")
 
     def finish(self, deadline: float) -> bool:
-        """Let it take what is in the log now, then stop it; False if ``deadline`` came first."""
+        """Let it process what is in the log now, then stop it; False if ``deadline`` came first."""
         self._finishing = True
         self.wake()
-        self.settle(deadline)
+        self.join(deadline)
         if not self._done:
             self.detach()
             self._report("unfinished")
         return self._done
 
     def detach(self) -> None:
-        """Stop it: a call that has begun is not interrupted, and none follows."""
+        """Stop it: a running call is not interrupted, and no other follows."""
         self._detached = True
         self.wake()
 
-    def settle(self, deadline: float) -> None:
+    def join(self, deadline: float) -> None:
         """Wait for it to stop, unless this is the callback itself."""
         if threading.current_thread() is not self._thread:
             self._thread.join(max(0.0, deadline - time.monotonic()))
@@ -82,7 +82,7 @@ class LogListener:
     def _run(self) -> None:
         try:
             self._listen()
-        except Exception as error:  # noqa: BLE001 - the callback is foreign code, and nobody else would hear of it
+        except Exception as error:  # noqa: BLE001 - the callback is foreign code; the boundary of its thread
             self._report(f"raised {type(error).__name__}: {error}", failed=True)
         finally:
             self._cursor.close()
@@ -103,7 +103,7 @@ class LogListener:
             if not segments:
                 if self._cursor.ended or last_look:
                     break
-                self._signal.wait(LOOK_AGAIN_SECONDS)
+                self._signal.wait(RECHECK_SECONDS)
         for chunk in [] if self._detached else self._decoder.flush():
             self._callback(chunk)
 
@@ -118,18 +118,18 @@ class LogListener:
 
 
 class LogObservers:
-    """The callbacks that watch one log that somebody else writes."""
+    """Callbacks for a log that another process writes."""
 
     def __init__(self, listeners: Sequence[LogListener]) -> None:
         self._listeners = listeners
 
     def finish(self, timeout: float) -> bool:
-        """Let each take what is left, then detach all; False if some had not finished after ``timeout`` seconds."""
+        """Let each process what is left, then detach all; False if some had not finished after ``timeout`` seconds."""
         deadline = time.monotonic() + timeout
         finished = [listener.finish(deadline) for listener in self._listeners]
         return all(finished)
 
 
 def observe_log(path: str | os.PathLike[str], callbacks: Sequence[ChunkCallback], offset: int = 0) -> LogObservers:
-    """Call each callback with every chunk of the log at ``path``, which need not exist yet; call ``finish`` at last."""
+    """Call each callback with every chunk of the log, which may not exist yet; call ``finish`` at the end."""
     return LogObservers([LogListener(path, callback, offset=offset, signal=watch_log(path)) for callback in callbacks])

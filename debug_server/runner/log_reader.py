@@ -1,4 +1,4 @@
-"""Reading one log by byte offset, a bounded piece at a time, and mending an index that a crash damaged."""
+"""Reads a log by byte offset, in bounded pieces, and repairs an index that a crash damaged."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from typing import Self
 
 from debug_server.errors import InvalidInputError, NotFoundError
 from debug_server.runner.log_format import END, RECORD, STREAM_CODES, STREAM_NAMES, LogWriter, index_path
-from debug_server.runner.log_index import LogFiles, Place, Span, find_record, next_spans
+from debug_server.runner.log_index import LogFiles, LogPosition, Span, find_record, next_spans
 
 READ_SIZE = 256 << 10
-_LINES_AT_MOST = 1 << 20  # bytes that ``tail_lines`` looks at: a log may be one endless line
+_MAX_TAIL_BYTES = 1 << 20  # bytes that ``tail_lines`` reads at most: a log may be one long line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSegment:
-    """Bytes that one write put on one stream, or a part of them."""
+    """The bytes of one write to one stream, or a part of them."""
 
     offset: int
     stream: str
@@ -37,18 +37,18 @@ class LogSegment:
 
 
 class LogReader:
-    """The log as it is now; does not wait, and hands out everything that is on the disk."""
+    """The log as it is now; does not wait, and returns everything that is on disk."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._files = _acquire(path)
         self._closed = False
 
     def size(self) -> int:
-        """How many bytes the log has."""
+        """The size of the log in bytes."""
         return self._files.size()
 
     def ended(self) -> bool:
-        """Whether its writer, or a recovery, declared it complete."""
+        """Whether its writer or recovery has sealed it."""
         return self._files.sealed()
 
     def read(self, offset: int, limit: int = READ_SIZE) -> list[LogSegment]:
@@ -60,9 +60,9 @@ class LogReader:
         return self._between(_checked(offset, READ_SIZE), self.size())
 
     def _between(self, start: int, end: int) -> Iterator[LogSegment]:
-        place = Place(offset=start, record=find_record(self._files, start))
-        while place.offset < end:
-            found = _read(self._files, place, min(READ_SIZE, end - place.offset), live=False)
+        position = LogPosition(offset=start, record=find_record(self._files, start))
+        while position.offset < end:
+            found = _read(self._files, position, min(READ_SIZE, end - position.offset), live=False)
             if not found:
                 return
             yield from found
@@ -80,12 +80,12 @@ class LogReader:
     def tail_lines(self, count: int) -> list[bytes]:
         """The last ``count`` lines without their line ends, out of at most the last mebibyte."""
         size = 4096
-        while (tail := self.tail(size)).count(b"\n") <= count and size < min(self.size(), _LINES_AT_MOST):
+        while (tail := self.tail(size)).count(b"\n") <= count and size < min(self.size(), _MAX_TAIL_BYTES):
             size *= 4
         return tail.splitlines()[-count:] if count > 0 else []
 
     def close(self) -> None:
-        """Give the files back; a second call does nothing."""
+        """Release the files; a second call does nothing."""
         if not self._closed:
             self._closed = True
             self._files.release()
@@ -100,24 +100,25 @@ class LogReader:
 
 
 class LogCursor:
-    """A place in a log that is still being written, perhaps not even begun; never waits.
+    """A position in a log that is still being written, or does not exist yet; never waits.
 
-    Read until the list is empty, then look at ``ended``, then wait for a wake-up and read again; or wait as soon as
-    ``caught_up``. Every byte is given once, and only when the write that it belongs to is complete or was abandoned.
-    May be closed from another thread.
+    Read until the list is empty, then check ``ended``, then wait for a wake-up and read again; or wait as soon as
+    ``caught_up``. Every byte is returned once, when its write is complete or was abandoned. May be closed from another
+    thread.
 
-    With ``merge_seconds``, writes to one stream that follow each other within that time come as one segment, which has
-    the time of the first.
+    With ``merge_seconds``, writes to one stream within that time are merged into one segment with the first time.
     """
 
     def __init__(self, path: str | os.PathLike[str], offset: int = 0, *, merge_seconds: float = 0.0) -> None:
         self._path = os.fspath(path)
         self._merge_ns = int(merge_seconds * 1e9)
         self._files: LogFiles | None = None
-        self._place = Place(offset=_checked(offset, READ_SIZE), record=0)
+        self._place = LogPosition(offset=_checked(offset, READ_SIZE), record=0)
         self._lock = threading.Lock()
-        self._idle = False  # the last read found nothing, or nothing was left after it
-        self.ended = False  # nothing will follow: the log is sealed and read to its end, or deleted, or this was closed
+        self._idle = False  # the last read found nothing, or left nothing
+        self.ended = (
+            False  # nothing follows: the log is sealed and read to its end, or deleted, or this cursor is closed
+        )
 
     @property
     def offset(self) -> int:
@@ -126,7 +127,7 @@ class LogCursor:
 
     @property
     def caught_up(self) -> bool:
-        """Whether the last read gave everything that there was at its ``since``, and the log goes on."""
+        """Whether the last read returned everything up to its ``since``, and the log is not sealed."""
         return self._place.at_end
 
     @property
@@ -137,12 +138,12 @@ class LogCursor:
     def read(self, limit: int = READ_SIZE, *, since: float = math.inf) -> list[LogSegment]:
         """Up to ``limit`` bytes that are new; empty when there are none yet, or when ``ended``.
 
-        With ``since``, a monotonic time, a look that another cursor in this process took after it is as good as ours.
+        With ``since``, a monotonic time, the result of another cursor's read after that time may be reused.
         """
         with self._lock:
             while not self.ended and (files := self._open()) is not None:
                 sealed = self._place.sealed
-                # The last bytes precede the seal: only a look that comes after seeing it can tell that there are none.
+                # The last bytes precede the seal: only a read after seeing it proves that there are none.
                 if segments := self._read(files, limit, math.inf if sealed else since):
                     self._idle = self._place.at_end
                     return segments
@@ -157,7 +158,7 @@ class LogCursor:
         return _read(files, self._place, limit, live=True, merge_ns=self._merge_ns)
 
     def _inspect(self, files: LogFiles) -> bool:
-        """After a vain read: whether to try again. Only the second in a row pays for a look at the files themselves."""
+        """After an empty read: whether to try again. Only the second in a row checks the files themselves."""
         second, self._idle = self._idle, True
         if self._place.stale or (second and files.index_replaced()):
             self._place.stale = False
@@ -191,33 +192,35 @@ _ReadKey = tuple[int, int, int, int, int]  # the files' serial, offset, record, 
 
 
 class RecentReads:
-    """The last few live reads of logs that several follow: one reads the disk, and the others get the same values."""
+    """The last live reads of logs with several followers: one reads the disk, and the others reuse its result."""
 
     def __init__(self, keep: int) -> None:
         self._keep = keep  # reads of READ_SIZE or less, so this bounds the memory
-        self._reads: dict[_ReadKey, tuple[list[LogSegment], Place, float]] = {}
+        self._reads: dict[_ReadKey, tuple[list[LogSegment], LogPosition, float]] = {}
         self._lock = threading.Lock()
 
-    def read(self, files: LogFiles, place: Place, limit: int, since: float, merge_ns: int = 0) -> list[LogSegment]:
-        """As ``_read`` does, perhaps with less than there is by now; empty only if there was no more at ``since``."""
-        key = (files.serial, place.offset, place.record, limit, merge_ns)
+    def read(
+        self, files: LogFiles, position: LogPosition, limit: int, since: float, merge_ns: int = 0
+    ) -> list[LogSegment]:
+        """Like ``_read``, but the result may be older; it is empty only if there was nothing new at ``since``."""
+        key = (files.serial, position.offset, position.record, limit, merge_ns)
         known = self._reads.get(key)
         if known is not None:
             segments, after, started = known
-            place.offset, place.record, place.sealed = after.offset, after.record, after.sealed
-            place.at_end = after.at_end and started >= since
+            position.offset, position.record, position.sealed = after.offset, after.record, after.sealed
+            position.at_end = after.at_end and started >= since
             return segments.copy()
-        if (look := files.vain_look) and look[:2] == (place.offset, place.record) and look[2] >= since:
+        if (look := files.empty_read) and look[:2] == (position.offset, position.record) and look[2] >= since:
             return []
         started = time.monotonic()
-        segments = _read(files, place, limit, live=True, merge_ns=merge_ns)
+        segments = _read(files, position, limit, live=True, merge_ns=merge_ns)
         if segments and limit <= READ_SIZE:
-            self._store(key, (segments.copy(), replace(place), started))
-        elif not place.sealed and (place.offset, place.record) == key[1:3]:
-            files.vain_look = (place.offset, place.record, started)
+            self._store(key, (segments.copy(), replace(position), started))
+        elif not position.sealed and (position.offset, position.record) == key[1:3]:
+            files.empty_read = (position.offset, position.record, started)
         return segments
 
-    def _store(self, key: _ReadKey, value: tuple[list[LogSegment], Place, float]) -> None:
+    def _store(self, key: _ReadKey, value: tuple[list[LogSegment], LogPosition, float]) -> None:
         with self._lock:
             self._reads[key] = value
             if len(self._reads) > self._keep:
@@ -233,9 +236,9 @@ def check_stream(stream: str) -> int:
 
 
 def repair_index(path: str | os.PathLike[str]) -> bool:
-    """Rewrite the index of a log that nobody writes, if it is missing, torn or disordered; True if it was.
+    """Rewrite the index of a log without a writer if it is missing, incomplete or out of order; True if it was.
 
-    Keeps every record that still tells something, gives all other bytes to stdout, and keeps the log sealed if it was.
+    Keeps every valid record, assigns all other bytes to stdout, and keeps the seal.
     """
     index = Path(index_path(path))
     draft = index.with_name(index.name + ".repair")
@@ -255,8 +258,8 @@ def repair_index(path: str | os.PathLike[str]) -> bool:
 
 
 def _sound_records(files: LogFiles) -> Iterator[bytes]:
-    place = Place(offset=0, record=0)
-    while spans := next_spans(files, place, files.size() + 1, live=False):
+    position = LogPosition(offset=0, record=0)
+    while spans := next_spans(files, position, files.size() + 1, live=False):
         for start, end, stream, time_ns in spans:
             yield RECORD.pack(start, end - start, stream, time_ns)
     if files.sealed():
@@ -265,9 +268,9 @@ def _sound_records(files: LogFiles) -> Iterator[bytes]:
 
 
 def seal_log(path: str | os.PathLike[str]) -> bool:
-    """End a log whose writer is dead, so that its followers end too; True if it was not sealed yet.
+    """Seal a log whose writer is dead, so that its followers end; True if it was not sealed yet.
 
-    A log that was never begun is created, empty: somebody may be waiting for it.
+    A log that does not exist is created empty: a follower may be waiting for it.
     """
     writer = LogWriter(path)
     try:
@@ -281,7 +284,7 @@ def seal_log(path: str | os.PathLike[str]) -> bool:
 
 
 def unseal_log(path: str | os.PathLike[str]) -> None:
-    """Take the seal off a log that is to be continued; followers that begin now wait for more."""
+    """Remove the seal of a log that will be continued; new followers wait for more."""
     files = _acquire(path)
     try:
         while files.sealed():
@@ -297,18 +300,18 @@ def _acquire(path: str | os.PathLike[str]) -> LogFiles:
         raise NotFoundError(f"there is no log at {os.fspath(path)}: check the path, or follow it to wait") from error
 
 
-def _read(files: LogFiles, place: Place, limit: int, *, live: bool, merge_ns: int = 0) -> list[LogSegment]:
-    spans = next_spans(files, place, limit, live=live)
+def _read(files: LogFiles, position: LogPosition, limit: int, *, live: bool, merge_ns: int = 0) -> list[LogSegment]:
+    spans = next_spans(files, position, limit, live=live)
     if not spans:
         return []
     if merge_ns:
         spans = _merged(spans, merge_ns)
     first, last = spans[0][0], spans[-1][1]
     data = files.data(first, last)
-    if len(data) < last - first:  # truncated since its size was read: go on from what there is
-        place.offset = first + len(data)
-        place.record = find_record(files, place.offset)
-        place.at_end = False
+    if len(data) < last - first:  # truncated since its size was read
+        position.offset = first + len(data)
+        position.record = find_record(files, position.offset)
+        position.at_end = False
     return [
         LogSegment(offset=start, stream=STREAM_NAMES[stream], data=data[start - first : end - first], time_ns=time_ns)
         for start, end, stream, time_ns in spans
@@ -317,7 +320,7 @@ def _read(files: LogFiles, place: Place, limit: int, *, live: bool, merge_ns: in
 
 
 def _merged(spans: list[Span], within_ns: int) -> list[Span]:
-    """Spans of one stream that touch, and began within so many nanoseconds, as one."""
+    """Join adjacent spans of one stream that began within ``within_ns``."""
     found = spans[:1]
     for start, end, stream, time_ns in spans[1:]:
         first, last, same, began_ns = found[-1]
@@ -337,16 +340,16 @@ def _checked(offset: int, limit: int) -> int:
 _recent = RecentReads(keep=64)
 
 
-def _renew_recent() -> None:
-    """A thread of the parent may have held its lock at the fork."""
+def _reset_recent() -> None:
+    """After a fork: a thread of the parent may have held the lock."""
     global _recent
     _recent = RecentReads(keep=64)
 
 
-os.register_at_fork(after_in_child=_renew_recent)
+os.register_at_fork(after_in_child=_reset_recent)
 
 
 def is_unused(log_path: Path) -> bool:
-    """Whether an attempt that never started has made the log and written nothing into it."""
+    """Whether the log is empty: created by an attempt that never started."""
     index = Path(index_path(log_path))
     return log_path.stat().st_size == 0 and (not index.exists() or index.stat().st_size == 0)

@@ -1,4 +1,4 @@
-"""The seed's LogStream: write a log in this process, listen to it, follow it, replay it."""
+"""LogStream: writes a log in this process, with listeners, followers and replay."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["LogChunk", "LogObservers", "LogStream", "LogSubscription", "follow_l
 
 _LISTENER_BUDGET = 0.05  # seconds that one write waits for listeners
 _CLOSE_BUDGET = 1.0
-_LARGEST_WRITE = (1 << 32) - 1  # what a record can say
+_MAX_WRITE = (1 << 32) - 1  # the largest length in a record
 
 
 class LogSubscription:
@@ -67,10 +67,10 @@ def follow_log(path: str | os.PathLike[str], offset: int = 0, *, appear_within: 
 
 
 class LogStream:
-    """The one writer of one log, with listeners; appends to a log that exists.
+    """The only writer of one log, with listeners; appends to an existing log.
 
-    A write returns when the bytes are on the disk and every healthy listener has seen them, or after 50 ms: then those
-    that have not are lagging and are never waited for again.
+    A write returns when the bytes are in the file and every healthy listener has processed them, or after 50 ms. Slow
+    listeners are then lagging, and no write waits for them again.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -79,7 +79,7 @@ class LogStream:
         self._decoder = ChunkDecoder()
         self._listeners: list[LogListener] = []
         self._closed = False
-        self._guard = _take(self.path)
+        self._guard = _lock_log(self.path)
         try:
             repair_index(self.path)
             unseal_log(self.path)
@@ -92,8 +92,8 @@ class LogStream:
         """Append; on OSError (a full disk) nothing was written, and the call can be repeated."""
         code = check_stream(stream)
         data = _encoded(text) if isinstance(text, str) else bytes(text)
-        if len(data) > _LARGEST_WRITE:
-            raise InvalidInputError(f"a write of {len(data)} bytes is too large: split it, 4 GiB is the most")
+        if len(data) > _MAX_WRITE:
+            raise InvalidInputError(f"a write of {len(data)} bytes is too large: split it (limit 4 GiB)")
         with self._lock:
             self._check_open()
             offset = self._writer.offset
@@ -101,11 +101,11 @@ class LogStream:
             written = LogSegment(offset=offset, stream=stream, data=data, time_ns=self._writer.written_ns)
             chunk = self._decoder.decode(written)
             listeners = tuple(self._listeners)
-        _attend(listeners, end)
+        _wait_for_listeners(listeners, end)
         return chunk
 
     def add_listener(self, callback: ChunkCallback) -> Callable[[], None]:
-        """Call ``callback`` with every chunk from now on, in a thread of its own; call the result to remove it."""
+        """Call ``callback`` with every chunk from now on, in its own thread; call the result to remove it."""
         with self._lock:
             self._check_open()
             listener = LogListener(self.path, callback, offset=self._writer.offset, signal=Signal())
@@ -117,14 +117,14 @@ class LogStream:
             if listener in self._listeners:
                 self._listeners.remove(listener)
         listener.detach()
-        listener.settle(time.monotonic() + _LISTENER_BUDGET)
+        listener.join(time.monotonic() + _LISTENER_BUDGET)
 
     def follow(self, offset: int = 0) -> LogSubscription:
-        """History from ``offset``, then what is written, until this stream is closed."""
+        """History from ``offset``, then new chunks, until this stream is closed."""
         return follow_log(self.path, offset)
 
     def replay(self) -> Iterator[LogChunk]:
-        """What has been written until now."""
+        """Everything that was written until now."""
         decoder = ChunkDecoder()
         with LogReader(self.path) as reader:
             for segment in reader.segments():
@@ -132,7 +132,7 @@ class LogStream:
         yield from decoder.flush()
 
     def close(self) -> None:
-        """Seal the log and let listeners finish, for a second at most; a second call does nothing.
+        """Seal the log and let listeners finish within a second; a second call does nothing.
 
         On OSError (a full disk) everything is closed but the log is not sealed: ``seal_log`` does it later.
         """
@@ -161,23 +161,23 @@ class LogStream:
         self.close()
 
 
-def _take(path: Path) -> int:
-    """A descriptor that holds the right to write the log; it goes with the process, however that ends."""
+def _lock_log(path: Path) -> int:
+    """Lock the log for writing; the lock ends with the descriptor or the process."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         guard = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
     except OSError as error:
         raise InvalidInputError(f"log {path} cannot be written: {error.strerror}; choose another path") from error
     try:
-        # The log and not its index: a repair replaces the index, and a lock goes with the file.
+        # Not the index: a repair replaces that file, and the lock with it.
         fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(guard)
-        raise InvalidInputError(f"log {path} has a writer already: a log has one LogStream, share that one") from error
+        raise InvalidInputError(f"log {path} already has a writer: share its LogStream") from error
     return guard
 
 
-def _attend(listeners: tuple[LogListener, ...], end: int) -> None:
+def _wait_for_listeners(listeners: tuple[LogListener, ...], end: int) -> None:
     deadline = time.monotonic() + _LISTENER_BUDGET
     for listener in listeners:
         listener.wake()
@@ -186,7 +186,7 @@ def _attend(listeners: tuple[LogListener, ...], end: int) -> None:
 
 
 def _encoded(text: str) -> bytes:
-    """UTF-8; file names that Python decoded get their bytes back, any other half of a surrogate pair becomes ``?``."""
+    """UTF-8; surrogate escapes become their bytes, other lone surrogates become ``?``."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -1,11 +1,10 @@
-"""Waking those who follow logs: one inotify instance and one thread for the whole process.
+"""Wakes followers of logs, with one inotify instance and one thread for the whole process.
 
-Only the log is watched, not its index: a record is written before its bytes, so that after the notice for the bytes
-both are there; and sealing a log touches it. A wake-up says "look again" and carries nothing: subscribe, then look,
-then wait, and nothing is missed.
+Only the log is watched, not its index: a record is written before its bytes, so both exist at the notice for the bytes;
+and sealing a log touches it. A wake-up carries no data: subscribe, then read, then wait, and nothing is missed.
 
-The more are woken, the less often they are while their logs grow without a pause: that bounds what a crowd costs the
-machine, whether it watches one log or many. The first write after a pause wakes everybody at once.
+While a log grows without a pause, many followers are woken less often than few: that limits the cost. The first write
+after a pause wakes all followers at once.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ from debug_server.runner.inotify import (
 
 _LOG = logging.getLogger(__name__)
 
-_POLL_SECONDS = 0.02  # where inotify cannot be had
-_QUIET_PER_WATCH = 0.0005  # seconds after a wake-up, for each that was woken
-_QUIET_AT_MOST = 0.25
-_MERGE_SECONDS = (0.0005, 0.005)  # at least, at most: while a log is quiet its notices are left to merge in the kernel
+_POLL_SECONDS = 0.02  # without inotify
+_QUIET_PER_WATCH = 0.0005  # seconds after a wake-up, for each follower
+_MAX_QUIET = 0.25
+_MERGE_SECONDS = (0.0005, 0.005)  # minimum and maximum pause in which the kernel merges notices
 
-_OF_LOG = MODIFY | CLOSE_WRITE | ATTRIB  # ATTRIB tells of a deletion while somebody has the file open
+_OF_LOG = MODIFY | CLOSE_WRITE | ATTRIB  # ATTRIB: the file was deleted while it is open
 _OF_DIRECTORY = CREATE | MOVED_TO | ONLYDIR
 
 
 class Signal:
-    """A flag that one thread waits for and others raise."""
+    """A flag that one thread waits for and others set."""
 
     def __init__(self) -> None:
-        # A bare lock as a binary semaphore: threading.Event takes a second lock to wake, at twice the latency.
+        # A lock as a binary semaphore: threading.Event needs two locks and twice the latency.
         self._lowered = threading.Lock()
         self._lowered.acquire()
         self._callback: Callable[[], object] | None = None
@@ -64,29 +63,29 @@ class Signal:
             self._call(self._callback)
 
     def set_callback(self, callback: Callable[[], object] | None) -> None:
-        """Have ``callback`` called at each wake-up, in the waking thread: make it quick, and safe after ``close``."""
+        """Call ``callback`` at each wake-up, in the waking thread: it must be fast, and safe after ``close``."""
         self._callback = callback
 
     def close(self) -> None:
-        """Wake who waits."""
+        """Wake the waiting thread."""
         self.wake()
 
     def _call(self, callback: Callable[[], object]) -> None:
         try:
             callback()
-        except Exception:  # noqa: BLE001 - the thread that wakes everybody must outlive any one callback
+        except Exception:  # noqa: BLE001 - the thread that wakes all followers must survive a failing callback
             self._callback = None
             _LOG.warning("log_watch_callback_failed", exc_info=True)
 
 
 class Watch(Signal):
-    """A signal that is raised when one log changes, appears or goes away; close it."""
+    """A signal for changes, creation and deletion of one log; close it."""
 
     def __init__(self, watcher: LogWatcher, path: str) -> None:
         super().__init__()
         self.path = path
         self.target: _Target | None = None  # the watcher's
-        self.noticed_at = math.inf  # monotonic: what was noticed until then has been told by a wake-up
+        self.noticed_at = math.inf  # monotonic: notices until then have caused a wake-up
         self._watcher = watcher
 
     def wait(self, timeout: float) -> bool:
@@ -95,17 +94,17 @@ class Watch(Signal):
             self._watcher = _shared()
             self._watcher.attach(self)
             self.noticed_at = math.inf
-            return True  # nobody was watching since the fork
+            return True  # changes since the fork were not watched
         return super().wait(timeout)
 
     def close(self) -> None:
-        """Stop watching, and wake who waits."""
+        """Stop watching, and wake the waiting thread."""
         self._watcher.detach(self)
         super().close()
 
 
 class _Target:
-    """One inode that the kernel watches, and who wants to know."""
+    """One watched inode, and its watches."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -123,9 +122,9 @@ class LogWatcher:
         self._inotify: Inotify | None = None
         self._targets: dict[int, _Target] = {}
         self._changed: set[_Target] = set()
-        self._polled: set[Watch] = set()  # what the kernel cannot watch for us: no such directory, no resources
+        self._polled: set[Watch] = set()  # not watched by the kernel: no such directory, no resources
         self._poll_at = 0.0
-        self._quiet_until = 0.0  # by then all who were woken have had their time
+        self._quiet_until = 0.0  # until then woken followers have time to read
         self._warned = False
 
     def subscribe(self, path: str | os.PathLike[str]) -> Watch:
@@ -135,25 +134,25 @@ class LogWatcher:
         return watch
 
     def forked(self) -> bool:
-        """Whether this is the hub of a parent process, whose thread does not exist here."""
+        """Whether this watcher belongs to a parent process, so that its thread does not exist here."""
         return self._pid != os.getpid()
 
     def attach(self, watch: Watch) -> None:
-        """Begin to wake ``watch``."""
+        """Start to wake ``watch``."""
         with self._lock:
             if self._thread is None:
                 if self._inotify is None:
                     self._open()
                 thread = threading.Thread(target=self._run, name="log-watch", daemon=True)
                 thread.start()
-                self._thread = thread  # only once it runs: where no thread can be had, the next one tries again
+                self._thread = thread  # only when it runs: if no thread can be started, the next call tries again
             watch.target = None
             self._arm(watch)
             if self._polled and self._inotify is not None:
                 self._inotify.ring()
 
     def detach(self, watch: Watch) -> None:
-        """Wake ``watch`` no more; with the last one of a log goes the kernel's watch."""
+        """Stop to wake ``watch``; the last one of a log removes the kernel's watch."""
         if not self.forked():
             with self._lock:
                 self._polled.discard(watch)
@@ -176,7 +175,7 @@ class LogWatcher:
             _LOG.warning("log_watch_polling", extra={"reason": str(error), "seconds": _POLL_SECONDS})
 
     def _arm(self, watch: Watch) -> None:
-        """Have the file watched; until it exists, its directory; until that can be had, poll."""
+        """Watch the file; until it exists, its directory; if that is not possible, poll."""
         if self._inotify is None or not self._watched(self._inotify, watch):
             self._polled.add(watch)
         else:
@@ -224,12 +223,12 @@ class LogWatcher:
                 woken += (watch for target in due for watch in target.watches)
             now = time.monotonic()
             for watch in woken:
-                watch.noticed_at = now  # the same for all, so that one's look at the log can serve the others
+                watch.noticed_at = now  # the same for all, so that they can share one read
                 watch.wake()
-            now = time.monotonic()  # again: waking a crowd takes time of its own
+            now = time.monotonic()  # again: waking many followers takes time
             for target in due:
                 after = max(now, self._quiet_until) + len(target.watches) * _QUIET_PER_WATCH
-                target.quiet_until = self._quiet_until = min(after, now + _QUIET_AT_MOST)
+                target.quiet_until = self._quiet_until = min(after, now + _MAX_QUIET)
 
     def _pause(self) -> None:
         if self._inotify is None:
@@ -242,7 +241,7 @@ class LogWatcher:
             self._inotify.wait(_POLL_SECONDS if self._polled else None)
 
     def _noticed(self) -> Iterator[Watch]:
-        """Take in what the kernel says; yields those whose log appeared or went away."""
+        """Process the kernel's notices; yields the watches whose log was created or deleted."""
         for notice in self._inotify.notices() if self._inotify is not None else ():
             if notice.mask & OVERFLOW:
                 self._changed.update(self._targets.values())
@@ -264,7 +263,7 @@ class LogWatcher:
         return moved
 
     def _polls(self, now: float) -> list[Watch]:
-        """Those who have to be woken because nobody else will; each tries again to be watched."""
+        """The watches to wake by polling; tries again to watch each."""
         if not self._polled or now < self._poll_at:
             return []
         self._poll_at = now + _POLL_SECONDS
@@ -276,14 +275,14 @@ class LogWatcher:
         return polled
 
     def _due(self, now: float) -> list[_Target]:
-        """What has changed and is not quiet."""
+        """The changed targets whose pause is over."""
         due = [target for target in self._changed if target.quiet_until <= now]
         self._changed.difference_update(due)
         return due
 
 
 def watch_log(path: str | os.PathLike[str]) -> Watch:
-    """Watch the log at ``path`` by the watcher that the process shares."""
+    """Watch the log at ``path`` with the watcher of this process."""
     return _shared().subscribe(path)
 
 
@@ -295,7 +294,7 @@ def _shared() -> LogWatcher:
 
 
 def _renew() -> None:
-    """A child of a fork has neither the thread nor, perhaps, a free lock."""
+    """After a fork: the child has no watcher thread, and the lock may be held."""
     global _the_watcher
     _the_watcher.abandon()
     _the_watcher = LogWatcher()

@@ -1,7 +1,7 @@
-"""Who runs which command: a locked file names each live process, so that a dead one is recognised at once.
+"""Owners of commands: each live process holds a lock on a file, so that a dead one is recognised at once.
 
-A lock ends with its process however that ends; no heartbeat and no timeout is needed on one machine. A name begins with
-the identity of its folder: a process that shares the store but not the folder cannot judge, and keeps away.
+The lock ends with the process, so no heartbeat and no timeout is needed on one machine. An owner's name begins with the
+identity of its folder: a process with the same store but another folder cannot check it, and ignores it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from debug_server.errors import ConfigurationError
 
 
 class Owner:
-    """This process's claim to be alive; ``name`` stands in the rows it has claimed."""
+    """The owner file of this process; ``name`` is in the rows that it has claimed."""
 
     def __init__(self, owners_dir: Path) -> None:
-        # Locked under another name first: a file that can be seen is a file that is locked.
+        # Lock it under a hidden name first, so that a visible file is always locked.
         hidden = _hidden(owners_dir)
         try:
             self.name = f"{folder_identity(owners_dir)}{hidden.name}"
@@ -33,7 +33,7 @@ class Owner:
         hidden.rename(self._path)
 
     def close(self) -> None:
-        """Stop being alive."""
+        """Remove the owner file: this process no longer owns commands."""
         if self._fd >= 0:
             self._path.unlink(missing_ok=True)
             os.close(self._fd)
@@ -41,17 +41,17 @@ class Owner:
 
 
 def owner_file(owners_dir: Path, name: str) -> Path:
-    """There as long as that owner is alive; removed by whoever finds it dead, before anything else of it is touched."""
+    """Exists while that owner is alive; recovery removes it before it changes anything else of a dead owner."""
     return owners_dir.absolute() / f"{name}.lock"
 
 
 def _hidden(owners_dir: Path) -> Path:
-    """A new name that says who makes it, for a file that is not ready to be seen."""
+    """A new hidden name with our pid, for a file that is not complete yet."""
     return owners_dir / f".{os.getpid()}-{secrets.token_hex(6)}"
 
 
 def folder_identity(owners_dir: Path) -> str:
-    """A random word that stays with the folder; whoever comes first writes it."""
+    """A random word that identifies the folder; the first process writes it."""
     owners_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = owners_dir / "identity"
     if not path.exists():
@@ -64,12 +64,12 @@ def folder_identity(owners_dir: Path) -> str:
 
 
 def is_ours(owners_dir: Path, name: str) -> bool:
-    """Whether that process kept its lock in this folder, so that we can tell whether it lives."""
+    """Whether that owner's file is in this folder, so that ``is_alive`` can check it."""
     return name.partition(".")[0] == folder_identity(owners_dir)
 
 
 def is_alive(owners_dir: Path, name: str) -> bool:
-    """Whether the process that called itself ``name`` still runs; the file of a dead one is removed."""
+    """Whether the process of owner ``name`` still runs; the file of a dead one is removed."""
     path = owner_file(owners_dir, name)
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -86,7 +86,7 @@ def is_alive(owners_dir: Path, name: str) -> bool:
         os.close(fd)
 
 
-def sweep(owners_dir: Path) -> None:
+def remove_dead(owners_dir: Path) -> None:
     """Remove the files of dead processes."""
     for path in owners_dir.glob("*.lock"):
         is_alive(owners_dir, path.stem)

@@ -22,19 +22,26 @@ from debug_server.errors import (
 )
 from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord
 from debug_server.ports import CommandStore, Telemetry
-from debug_server.runner.cancelling import Cancellation, StartCancelledError
-from debug_server.runner.endings import STORE_RETRY, STORE_SECONDS, End, Endings, is_claim_of
-from debug_server.runner.interrupts import held, interruptible
-from debug_server.runner.launch import RunningCommand, launch, writer_of
-from debug_server.runner.launcher import KeeperPool
+from debug_server.runner.cancellation import Cancellation, StartCancelledError
+from debug_server.runner.deferred_signals import defer_signals, interruptible
+from debug_server.runner.directory_placement import spread_subdirectories
+from debug_server.runner.end_recorder import STORE_RETRY, STORE_SECONDS, End, EndRecorder, is_claim_of
+from debug_server.runner.keeper_pool import KeeperPool
+from debug_server.runner.launch import launch
 from debug_server.runner.log_listener import observe_log
 from debug_server.runner.log_reader import is_unused, seal_log
-from debug_server.runner.placement import spread
 from debug_server.runner.planning import Job, Planner, set_log_aside
 from debug_server.runner.preparation import Preparation, StageLog
-from debug_server.runner.refusals import as_refusal, defects_told, reason_of, unlogged
+from debug_server.runner.run_dirs import writer_of
+from debug_server.runner.running_command import RunningCommand
 from debug_server.runner.settings import RunnerPaths
 from debug_server.runner.spec import CommandResult
+from debug_server.runner.start_failures import (
+    reason_of,
+    start_failure,
+    text_without_tool_output,
+    unexpected_as_start_failure,
+)
 from debug_server.runner.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -70,7 +77,7 @@ class Pipeline:
             environments=environments, patches_dir=paths.patches_dir, base_env=planner.base_env
         )
         self._telemetry = telemetry
-        self._endings = Endings(store)
+        self._endings = EndRecorder(store)
         self._lock = threading.Lock()
         self._running: dict[int, RunningCommand] = {}
         self._starting: dict[int, Cancellation] = {}
@@ -86,7 +93,7 @@ class Pipeline:
         log_path = self.log_path(job.command)
         began = time.monotonic()
         # The row has its end before the stack is unwound: a slow observer must not keep a command running.
-        with held(), ExitStack() as stack, self._announced(job.command.id) as cancellation:
+        with defer_signals(), ExitStack() as stack, self._announced(job.command.id) as cancellation:
             try:
                 self._make_room(job.command, log_path)
                 stack.enter_context(self._span(job.command))
@@ -116,7 +123,7 @@ class Pipeline:
     def refuse(self, command: Command, error: Exception, *, store_seconds: float = STORE_SECONDS) -> None:
         """End a claimed command that cannot even be prepared."""
         if not isinstance(error, DebugServerError):
-            error = as_refusal(command, error)
+            error = start_failure(command, error)
         log_path = self.log_path(command)
         with contextlib.suppress(OSError, CommandExecutionError):  # the row says it even where no log can be written
             self._make_room(command, log_path)
@@ -127,7 +134,7 @@ class Pipeline:
     ) -> CommandResult:
         """Wait for a command that another process had started; UnrecordedEndError as ``run`` says."""
         with self._registered(command.id, running):
-            self._watchdog.attend()
+            self._watchdog.ensure_running()
             record = running.wait()
         end = End(command=command, record=record, log_path=log_path, running=running)
         return self._finish(end, store_seconds)
@@ -203,7 +210,7 @@ class Pipeline:
         if path.parent not in self._log_dirs:
             if not self._log_dirs:
                 self._paths.logs_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-                spread(self._paths.logs_dir)
+                spread_subdirectories(self._paths.logs_dir)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._log_dirs.add(path.parent)
         if path.exists() and not is_unused(path):
@@ -222,7 +229,7 @@ class Pipeline:
         if job.observers:
             observed = observe_log(log_path, job.observers)
             stack.callback(_interruptibly, observed.finish, job.observer_seconds)
-        with defects_told(job.command):
+        with unexpected_as_start_failure(job.command):
             with interruptible():
                 cancellation.check()
                 if job.patch is not None:
@@ -297,7 +304,7 @@ class Pipeline:
         if job.on_start is None:
             record, interrupted = _interruptible(running, lambda: running.ends_within(_BRIEF_SECONDS))
         if record is None:
-            self._watchdog.attend()
+            self._watchdog.ensure_running()
         while record is None and not running.recorded:
             try:
                 self._record_start(job, running, log_path)
@@ -361,7 +368,7 @@ class Pipeline:
             log_path = log_path.with_suffix(f".{time.time_ns()}.log")
         log = StageLog(log_path)
         with contextlib.suppress(OSError):  # a full disk: the row still says it
-            log.write(f"[debug-server] {reason_of(error).value}: {unlogged(error)}\n")
+            log.write(f"[debug-server] {reason_of(error).value}: {text_without_tool_output(error)}\n")
             log.close()
             seal_log(log_path)
         record = ExitRecord(reason=reason_of(error), message=str(error) or "interrupted")

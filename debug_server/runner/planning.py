@@ -14,13 +14,14 @@ from debug_server.errors import InvalidInputError
 from debug_server.model import Command, CommandSpec, check_name
 from debug_server.ports import Lease
 from debug_server.runner import child_environment
-from debug_server.runner.endings import STORE_SECONDS
-from debug_server.runner.launch import LaunchOrder, RunningCommand
-from debug_server.runner.launcher import KeeperPool
+from debug_server.runner.end_recorder import STORE_SECONDS
+from debug_server.runner.keeper_pool import KeeperPool
+from debug_server.runner.launch import LaunchOrder
 from debug_server.runner.limits import plan_limits
 from debug_server.runner.log_format import index_path
 from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.ownership import owner_file
+from debug_server.runner.running_command import RunningCommand
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.worktrees.patches import SessionPatch
 

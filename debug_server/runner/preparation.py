@@ -1,4 +1,4 @@
-"""Before a command's keeper has it: its patch applied, its environment ready, and what is said of both in its log."""
+"""Prepares a claimed command before its keeper starts it: applies its patch and gets its environment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from debug_server.errors import DebugServerError, PatchApplicationError
 from debug_server.ports import Lease
-from debug_server.runner.cancelling import Cancellation
+from debug_server.runner.cancellation import Cancellation
 from debug_server.runner.log_format import STREAM_CODES, LogWriter
 from debug_server.worktrees.patches import SessionPatch, apply_patch
 
@@ -24,25 +24,25 @@ _COMPILE_SECONDS = 60.0
 
 
 class StageLog:
-    """What is said in a command's log before its keeper has it."""
+    """The log of a command before its keeper writes to it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._writer: LogWriter | None = None
 
     def write(self, text: str, stream: str = "system") -> None:
-        """Append text; the file is made by the first call."""
+        """Append text; the first call creates the file."""
         if self._writer is None:
             self._writer = LogWriter(self._path)
         self._writer.write(STREAM_CODES[stream], text.encode("utf-8", "replace"))
 
     @property
     def begun(self) -> bool:
-        """Whether a stage has said anything."""
+        """Whether anything was written."""
         return self._writer is not None
 
     def close(self) -> None:
-        """Hand the log over."""
+        """Close the log, so that the keeper can write to it."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -67,7 +67,7 @@ class Preparation:
         """Apply a patch; PatchApplicationError and StartCancelledError leave the workspace as it was."""
         begun = time.monotonic()
         try:
-            kept = apply_patch(workspace, patch, patches_dir=self._patches_dir, listening=cancellation.listening)
+            kept = apply_patch(workspace, patch, patches_dir=self._patches_dir, on_cancel=cancellation.on_request)
         except PatchApplicationError:
             cancellation.check()
             raise
@@ -81,7 +81,7 @@ class Preparation:
         stack: ExitStack,
         cancellation: Cancellation,
     ) -> tuple[EnvironmentHandle | None, dict[str, str]]:
-        """The environment that was asked for, and its variables; it is not collected while ``stack`` is open."""
+        """The requested environment and its variables; it is not removed while ``stack`` is open."""
         if request is None or (environments := self._environments()) is None:
             return None, {}
         from debug_server.runner.environment import workspace_environment
@@ -97,13 +97,13 @@ class Preparation:
         return handle, workspace_environment(handle, Path(lease.path), base_env=self._base_env)
 
     def _compile_later(self, environments: EnvironmentManager, handle: EnvironmentHandle) -> None:
-        """Beside the command that needed the environment first: the ones after it start without compiling anything."""
+        """Compile bytecode while the first command runs, so that later commands need not."""
         thread = threading.Thread(target=_compile, args=(environments, handle), name="bytecode", daemon=True)
         thread.start()
         self._compiling = [other for other in self._compiling if other.is_alive()] + [thread]
 
     def close(self) -> None:
-        """Let what was begun in the background come to its end."""
+        """Wait for background work."""
         deadline = time.monotonic() + _COMPILE_SECONDS
         for thread in self._compiling:
             thread.join(max(0.0, deadline - time.monotonic()))

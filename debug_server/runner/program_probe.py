@@ -1,4 +1,4 @@
-"""Asks a program a short question (``--version``, ``--help``) and waits for its answer, not for ever."""
+"""Runs a program with a short question (``--version``, ``--help``) and a timeout."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-_MOST = 64 << 10
+_MAX_OUTPUT = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeAnswer:
     """What a program answered."""
 
-    status: int | None  # None: it could not be started, or did not end in time
-    text: str  # the beginning of its stdout, or why there is none
+    status: int | None  # None: not started, or timed out
+    text: str  # the beginning of stdout, or the error
 
 
 def find_program(name: str, environ: Mapping[str, str]) -> str | None:
-    """Where a program is, by the PATH of ``environ``; None when it is nowhere."""
+    """The path of a program by the PATH of ``environ``; None if not found."""
     return shutil.which(name, path=environ.get("PATH", os.defpath))
 
 
 def ask_program(argv: Sequence[str], *, environ: Mapping[str, str], seconds: float) -> ProbeAnswer:
-    """Run it in a session of its own; whatever it started in it is gone afterwards."""
+    """Run it in a new session, which is killed afterwards."""
     try:
         process = subprocess.Popen(
             list(argv),
@@ -47,4 +47,4 @@ def ask_program(argv: Sequence[str], *, environ: Mapping[str, str], seconds: flo
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    return ProbeAnswer(status=process.returncode, text=output[:_MOST].decode("utf-8", "replace").strip())
+    return ProbeAnswer(status=process.returncode, text=output[:_MAX_OUTPUT].decode("utf-8", "replace").strip())

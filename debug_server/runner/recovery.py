@@ -23,18 +23,11 @@ from debug_server.ports import CommandStore
 from debug_server.runner import ownership
 from debug_server.runner.keeper.rundir import EXIT, HANDLE
 from debug_server.runner.keeper_process import keeper_alive
-from debug_server.runner.launch import (
-    RECONNECT_SECONDS,
-    RunningCommand,
-    fence,
-    read_json,
-    reconnect,
-    run_dir_for,
-)
 from debug_server.runner.log_format import index_path
 from debug_server.runner.log_reader import is_unused
 from debug_server.runner.planning import log_path_of
-from debug_server.runner.run_dirs import half_made, remove_run_dir
+from debug_server.runner.run_dirs import fence, is_being_created, read_json, remove_run_dir, run_dir_for
+from debug_server.runner.running_command import RECONNECT_SECONDS, RunningCommand, reconnect
 from debug_server.runner.settings import RunnerPaths
 
 _LOG = logging.getLogger(__name__)
@@ -65,7 +58,7 @@ def recover(
     this very owner are settled too: nothing in this process works on them.
     """
     adopted = []
-    ownership.sweep(paths.owners_dir)
+    ownership.remove_dead(paths.owners_dir)
     for command in store.queue.claimed():
         if session_id is not None and command.session_id != session_id:
             continue
@@ -115,7 +108,7 @@ def _sweep(store: CommandStore, paths: RunnerPaths) -> None:
             if command.status.terminal or command.owner is None or command.attempt > int(attempt):
                 remove_run_dir(run_dir)
     for hidden in paths.keepers_dir.glob(".*"):
-        if not half_made(hidden):
+        if not is_being_created(hidden):
             remove_run_dir(hidden)
 
 

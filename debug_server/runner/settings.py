@@ -1,4 +1,4 @@
-"""Where the runner keeps things and how it runs them."""
+"""The runner's folders and settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from debug_server.config.runner import DEFAULT_SHELL
 from debug_server.disk import check_trusted, this_user, tighten
 from debug_server.model import Limits
 
-# Ours whatever folder holds them; made by earlier versions with the permissions of the umask.
+# Our subfolders; earlier versions created them with the permissions of the umask.
 _FOLDERS = (
     *("repos", "worktrees", "envs", "scratch", "logs", "patches", "keepers", "owners", "locks", "collected"),
     *("containers", "data"),
@@ -45,23 +45,23 @@ class RunnerPaths:
         return cls(root, root / "logs", root / "envs", root / "patches")
 
     def prepare(self) -> None:
-        """Make the folder of them all, closed to others and ignored by git.
+        """Create the data folder, private and ignored by git.
 
-        ConfigurationError when others may have put something into it, or into a part of it.
+        ConfigurationError when another user could have written to it or to a part of it.
         """
         make_data_folder(self.artifacts_root, self.owners)
         elsewhere = (self.logs_dir, self.environments_dir, self.patches_dir)
         for path in (*elsewhere, *(self.artifacts_root / name for name in (*_FOLDERS, *_FILES))):
             if os.path.lexists(path):
                 check_trusted(path, self.owners)
-        if self.artifacts_root.name == DATA_FOLDER:  # a folder that was named may hold more than our data
+        if self.artifacts_root.name == DATA_FOLDER:  # a configured folder may contain other data too
             tighten(self.artifacts_root)
         for name in _FOLDERS:
             tighten(self.artifacts_root / name)
 
     @property
     def keepers_dir(self) -> Path:
-        """One folder for each running command: its handle, its socket and, at last, its exit record."""
+        """One folder for each running command: its handle, its socket and finally its exit record."""
         return self.artifacts_root / "keepers"
 
     @property
@@ -71,9 +71,9 @@ class RunnerPaths:
 
 
 def shell_command(shell: str, text: str) -> list[str]:
-    """The argv of a command given as one text: every such command runs so, whatever way it came in.
+    """The argv for a command given as one text, the same for every surface.
 
-    ``shell`` is ``runner.default_shell``; where its default is not installed, /bin/sh takes its place.
+    ``shell`` is ``runner.default_shell``; if its default is not installed, /bin/sh is used.
     """
     if shell == DEFAULT_SHELL and not Path(shell).exists():
         shell = "/bin/sh"
@@ -110,7 +110,7 @@ class RunnerSettings:
 
     @classmethod
     def from_config(cls, config: RunnerConfig, *, owners: frozenset[int] | None = None) -> RunnerSettings:
-        """From settings that were loaded already; ``owners``: whose folders are trusted."""
+        """From loaded settings; ``owners``: whose folders are trusted."""
         paths, runner = config.paths, config.runner
         return cls(
             RunnerPaths(paths.artifacts, paths.logs, paths.environments, paths.patches, owners=owners or this_user()),
@@ -130,5 +130,5 @@ class RunnerSettings:
 
 
 def _without_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """A file that is read for its own sake is not overridden by variables."""
+    """Variables do not override a file that is read explicitly."""
     return {name: value for name, value in environ.items() if not name.startswith("DEBUG_SERVER_")}

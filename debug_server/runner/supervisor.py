@@ -1,9 +1,9 @@
 """The command line ``python -m debug_server.runner.supervisor`` and the names that users import from here.
 
-``--session ID`` takes the session's waiting commands in order and streams them, after carrying on what a dead process
-left running; ``--command`` adds one. ``--dry-run --command "pytest"`` prints the plan and starts nothing.
+``--session ID`` runs the session's waiting commands in order and streams them, after recovering those of a dead
+process; ``--command`` adds one. ``--dry-run --command "pytest"`` prints the plan and starts nothing.
 Exit status: 0 when everything succeeded, else that of the first command that did not; 2 for a wrong request; 130
-after Ctrl-C, which cancels what runs. Each command's result is told on stderr.
+after Ctrl-C, which cancels what runs. Each command's result is printed to stderr.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refuse('--dry-run needs --command "…"')
     if not options.dry_run and options.session is None:
         return _refuse("name a session with --session ID, or see a plan with --dry-run --command")
-    # Late: this shim is one of the two below the composition root that may see it.
+    # Imported late: only this shim of the package may import the composition root.
     from debug_server.app import programs
 
     place = {"config": options.config, "database_url": options.database_url}

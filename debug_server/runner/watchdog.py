@@ -1,4 +1,4 @@
-"""Ends keepers that say nothing: stopped by their own command, or past the time by which they should have ended it.
+"""Ends keepers that do not answer: stopped by their own command, or past the deadline of the command.
 
     running --stopped, or late--> suspected: continued and asked --answers--> running
                                         |
@@ -14,34 +14,34 @@ import threading
 import time
 from collections.abc import Callable, Collection
 
-from debug_server.runner.keeper_process import end_keeper, is_stopped, state_of, wake_keeper
-from debug_server.runner.launch import RunningCommand
+from debug_server.runner.keeper_process import end_keeper, is_stopped, process_state, resume_keeper
+from debug_server.runner.running_command import RunningCommand
 
 _LOG = logging.getLogger(__name__)
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 _UNINTERRUPTIBLE = "D"
 
 
 class Watchdog:
-    """Looks at the keepers of ``running()`` once a second while there are any."""
+    """Checks the keepers of ``running()`` once a second while there are any."""
 
     def __init__(
         self,
         running: Callable[[], Collection[RunningCommand]],
         *,
         patience: float,
-        look_seconds: float = _LOOK_SECONDS,
+        check_seconds: float = _CHECK_SECONDS,
     ) -> None:
         self._running = running
         self._patience = patience
-        self._look_seconds = look_seconds
+        self._check_seconds = check_seconds
         self._lock = threading.Lock()
         self._needed = threading.Event()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def attend(self) -> None:
-        """There is a command to watch; where no thread can be had, the next call tries again."""
+    def ensure_running(self) -> None:
+        """Start the thread if needed; if no thread can be started, the next call tries again."""
         if not self._needed.is_set():
             with self._lock:
                 if self._thread is None and not self._closed.is_set():
@@ -55,7 +55,7 @@ class Watchdog:
                 self._needed.set()
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop the thread."""
         with self._lock:
             self._closed.set()
             self._needed.set()
@@ -64,34 +64,34 @@ class Watchdog:
             thread.join()
 
     def _run(self) -> None:
-        while not self._closed.wait(self._look_seconds if self._needed.wait() else 0.0):
+        while not self._closed.wait(self._check_seconds if self._needed.wait() else 0.0):
             with self._lock:
                 found = list(self._running())
                 if not found and not self._closed.is_set():
                     self._needed.clear()
             for running in found:
                 try:
-                    self.look(running, time.monotonic())
-                except Exception as error:  # noqa: BLE001 - the thread's boundary: the others must be watched on
+                    self.check(running, time.monotonic())
+                except Exception as error:  # noqa: BLE001 - the thread's boundary: the other commands must be checked too
                     _LOG.warning("watchdog_failed", extra={"error": f"{type(error).__name__}: {error}"})
 
-    def look(self, running: RunningCommand, now: float) -> None:
-        """At one command."""
+    def check(self, running: RunningCommand, now: float) -> None:
+        """Check one command."""
         keeper = running.handle["keeper"]
-        state = state_of(keeper["pid"], keeper["start_time"])
+        state = process_state(keeper["pid"], keeper["start_time"])
         stopped, late = is_stopped(state), running.is_late(now, self._patience)
         if state is None or not (stopped or late):
             running.suspected = None
             return
         if stopped:
-            wake_keeper(running.handle)
+            resume_keeper(running.handle)
         if running.suspected is None:
             running.suspected = now
             _LOG.warning("keeper_silent", extra={"run_dir": str(running.run_dir), "state": state})
             running.send({"op": "status"})
         elif running.heard > running.suspected and not stopped:
-            running.excuse(now, self._patience)
+            running.extend_deadline(now, self._patience)
         elif now - running.suspected > self._patience and state != _UNINTERRUPTIBLE:
-            # One that waits for a disk would not hear the signal before the disk answers, and then needs none.
+            # A process that waits for a disk receives the signal only when the disk answers, and then needs none.
             running.give_up_keeper(now - running.suspected)
             end_keeper(running.handle)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from debug_server.errors import InvalidInputError
 from debug_server.model import CommandSpec
 from debug_server.ports import CommandStore, Lease, Telemetry
-from debug_server.runner.interrupts import held
-from debug_server.runner.launcher import KeeperPool
+from debug_server.runner.deferred_signals import defer_signals
+from debug_server.runner.keeper_pool import KeeperPool
 from debug_server.runner.limits import plan_limits
 from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.ownership import Owner
@@ -140,7 +140,7 @@ class WorkerSupervisor:
         The row is there before anything is tried and has its terminal state before this returns or raises. It keeps
         ``artifacts``, patterns of files to keep, for whoever carries on with the command should this process die.
         """
-        with held():  # a row that was added has its end, and what was locked is free again
+        with defer_signals():  # a row that was added has its end, and what was locked is free again
             spec = spec.within(self.settings.limits)
             cwd = self.check(spec, lease)
             command = self.store.commands.add(

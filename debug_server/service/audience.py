@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 
 from debug_server.errors import AccessError, DebugServerError, TooManyFollowersError
-from debug_server.runner.open_files import connection_room
+from debug_server.runner.open_files import max_connections
 from debug_server.service.caller import Caller
 
 DISMISSED = "the token has expired or was revoked"
@@ -102,4 +102,4 @@ class Audience:
 
 def seats() -> int:
     """How many this process has room for: every fourth connection stays free for requests that are answered at once."""
-    return max(1, min(MOST, connection_room() * 3 // 4))
+    return max(1, min(MOST, max_connections() * 3 // 4))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debug_server.errors import ConfigurationError, DebugServerError
-from debug_server.runner.background import start_background
+from debug_server.runner.background_process import start_background
 
 _START_SECONDS, _STOP_SECONDS, _LOOK_SECONDS = 30.0, 20.0, 0.02
 _SERVING = re.compile(r"^serving gRPC on port (\d+)$", re.MULTILINE)

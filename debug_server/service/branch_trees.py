@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debug_server.errors import InvalidInputError
-from debug_server.model import BranchTreePlan, Claim
+from debug_server.model import BranchWorktreePlan, Claim
 from debug_server.service.verbs import Verbs
 from debug_server.worktrees import branches
-from debug_server.worktrees.branches import BranchTree
-from debug_server.worktrees.foreign import common_dir
+from debug_server.worktrees.branches import BranchWorktree
+from debug_server.worktrees.git_dirs import common_dir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedBranchTree:
     """A checked plan, and what a session with it claims: nobody else may use the branch or the path."""
 
-    plan: BranchTreePlan
+    plan: BranchWorktreePlan
     claims: tuple[Claim, ...]
 
 
@@ -41,13 +41,13 @@ class BranchTreeVerbs(Verbs):
         if path == repository or repository.is_relative_to(path) or path.is_relative_to(common):
             raise InvalidInputError(f"{path} is the project itself, or above it, or in its git directory", field="path")
         try:
-            name = branches.branch_named(branch)
+            name = branches.branch_name(branch)
         except InvalidInputError as error:
             raise InvalidInputError(str(error), field="branch") from error
-        tree = BranchTree(repository=repository, path=path, branch=name, trust=trust)
+        tree = BranchWorktree(repository=repository, path=path, branch=name, trust=trust)
         branches.check_free(tree, locks_dir=self._shared.paths.artifacts_root.absolute() / "locks")
         return ClaimedBranchTree(
-            plan=BranchTreePlan(repository=str(repository), path=str(path), branch=name, cleanup=cleanup),
+            plan=BranchWorktreePlan(repository=str(repository), path=str(path), branch=name, cleanup=cleanup),
             claims=(
                 Claim(resource=f"branch {name} of {common}", waits=False),
                 Claim(resource=f"worktree:{path}", waits=False),

@@ -20,7 +20,7 @@ from debug_server.service.caller import Caller
 from debug_server.service.stdin import write_to
 from debug_server.service.verbs import Verbs
 from debug_server.service.wakeups import wait_for
-from debug_server.worktrees.collect import check_patterns
+from debug_server.worktrees.artifact_files import check_patterns
 
 _CANCEL_SECONDS = 10.0
 _START_SECONDS = 10.0  # for a command whose turn has come to start
@@ -109,7 +109,7 @@ class CommandVerbs(Verbs):
         """
         deadline = time.monotonic() + seconds
         command = await self.terminal(command, deadline)
-        if command.status.terminal and command.plan.has_conclusion:
+        if command.status.terminal and command.plan.has_follow_up:
             await self._concluded(command, deadline)
         return command
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from debug_server.disk import Leftover, list_mounts, remove_tree
 from debug_server.errors import DebugServerError, InvalidInputError
-from debug_server.runner.environments.orphans import kill_build
+from debug_server.runner.environments.build_processes import kill_build
 from debug_server.runner.live_commands import LiveCommand, end_commands, live_commands
 from debug_server.worktrees.trash import disk_bytes
 

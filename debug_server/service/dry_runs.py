@@ -12,7 +12,7 @@ from typing import Any
 from debug_server.engine.workspace import SessionWorkspace, session_workspace
 from debug_server.errors import InvalidInputError
 from debug_server.model import Command, CommandSpec, CommandStatus
-from debug_server.runner.launcher import KeeperPool
+from debug_server.runner.keeper_pool import KeeperPool
 from debug_server.runner.planning import Job, Planner
 from debug_server.runner.settings import RunnerSettings, shell_command
 from debug_server.runner.worker import session_number

@@ -26,13 +26,13 @@ from debug_server.model import (
     SessionPlan,
 )
 from debug_server.ports import Lease
-from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.keeper_connection import KeeperConnection
 from debug_server.runner.log_listener import ChunkCallback
 from debug_server.runner.settings import RunnerSettings, shell_command
 from debug_server.runner.worker import session_number
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch
-from debug_server.worktrees.collect import Refused, check_patterns
+from debug_server.worktrees.artifact_files import RefusedFile, check_patterns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class ForegroundRun:
         rows = self._store.commands.in_session(self.session.id)
         return RunReply.of(rows[-1], error) if rows else RunReply(command_id=None, error=error)
 
-    def keep_artifacts(self, command_id: int) -> tuple[list[Artifact], list[Refused]]:
+    def keep_artifacts(self, command_id: int) -> tuple[list[Artifact], list[RefusedFile]]:
         """Keep the files that were asked for; those that are kept, and those that are not and why."""
         return self._sessions.artifacts.keep(
             self.session, Path(self._lease.path), self._request.artifacts, command_id=command_id

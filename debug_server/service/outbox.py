@@ -20,7 +20,7 @@ class OutboxVerbs(Verbs):
     async def begin(self, topic: str) -> None:
         """From now on, if it was never done before."""
         if await self._call(self._store.outbox.cursor, topic) is None:
-            await self._call(self._store.outbox.collect, topic, await self._read(self._store.events.last), [])
+            await self._call(self._store.outbox.add, topic, await self._read(self._store.events.last), [])
 
     async def pages(self, topic: str, limit: int) -> AsyncGenerator[list[Event], None]:
         """The events after the topic's cursor, then live, some of them together."""
@@ -38,7 +38,7 @@ class OutboxVerbs(Verbs):
 
     async def collect(self, topic: str, seq: int, messages: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
         """Keep the (lane, data) of messages and move the cursor behind their events, in one commit."""
-        await self._call(self._store.outbox.collect, topic, seq, messages)
+        await self._call(self._store.outbox.add, topic, seq, messages)
 
     async def heads(self, topic: str) -> list[Outgoing]:
         """The first message of each lane."""

@@ -60,7 +60,7 @@ class OwnRunVerbs(Verbs):
     async def find(self, caller: Caller, subject: str) -> RunRows:
         """The newest run about it that the caller may see, or NotFoundError."""
         owner = None if caller.is_admin else caller.token_id
-        command = await self._read(self._store.commands.newest_about, subject, owner_token_id=owner)
+        command = await self._read(self._store.commands.newest_by_subject, subject, owner_token_id=owner)
         session = await self._read(self._store.sessions.get, command.session_id)
         if not caller.may_see(session):
             raise NotFoundError(f"there is no command about {subject!r}")
@@ -77,7 +77,7 @@ class OwnRunVerbs(Verbs):
         return await self._call(self._rows, prefix, owner, after, limit)
 
     def _rows(self, prefix: str, owner: int | None, after: int, limit: int) -> list[RunRows]:
-        rows = self._store.commands.about(prefix, owner_token_id=owner, after=after, limit=limit)
+        rows = self._store.commands.by_subject_prefix(prefix, owner_token_id=owner, after=after, limit=limit)
         return [RunRows(session=self._store.sessions.get(row.session_id), command=row) for row in rows]
 
     async def over(self, run: RunRows, seconds: float) -> RunRows:

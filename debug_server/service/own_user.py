@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from debug_server.runner.own_processes import holders_of, is_started_by_server
+from debug_server.runner.server_processes import is_started_by_server, socket_holders
 from debug_server.service.locality import Sender, is_direct
 from debug_server.service.socket_owner import Connection, SocketOwner, SocketOwners, canonical
 
@@ -150,7 +150,7 @@ class OwnUser:
         """All who hold the socket must be the user's own; looked at once in the life of a connection."""
         if (connection, owner) in self._examined:
             return None
-        pids = holders_of(owner.inode)
+        pids = socket_holders(owner.inode)
         if not pids or any(not self._is_own(pid) or is_started_by_server(pid) for pid in pids):
             return _COMMAND
         if len(self._examined) >= _REMEMBERED:

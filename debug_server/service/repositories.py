@@ -14,7 +14,7 @@ from debug_server.service.caller import Caller
 from debug_server.service.verbs import Verbs
 from debug_server.worktrees.mirror import check_remote_url, default_branch
 from debug_server.worktrees.new_repository import make_repository
-from debug_server.worktrees.opening import check_repository_settings
+from debug_server.worktrees.repository_pool import check_repository_settings
 
 _ASK_SECONDS = 20.0  # for a remote's default branch: whoever registers it waits
 _BRANCH = "main"  # of a remote that cannot be asked

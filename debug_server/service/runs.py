@@ -13,7 +13,7 @@ from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs
 from debug_server.service.sessions import SessionVerbs
 from debug_server.service.verbs import Shared, Verbs
-from debug_server.worktrees.collect import check_patterns
+from debug_server.worktrees.artifact_files import check_patterns
 
 
 class RunVerbs(Verbs):

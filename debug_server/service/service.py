@@ -58,7 +58,7 @@ class Service:
         shared = Shared(store=store, engine=engine, sessions=sessions, paths=paths, shell=shell)
         self._shared = shared
         self._store = store
-        self._token_uses = Uses("token", store.tokens.note_uses)
+        self._token_uses = Uses("token", store.tokens.record_uses)
         self._keyed = KeyedReplies(
             store, call=shared.bridge.call, owner=lambda: engine.owner, is_alive=partial(is_alive, paths.owners_dir)
         )
@@ -107,7 +107,7 @@ class Service:
             raise AccessError("the token is not known, has expired or was revoked")
         caller = Caller.of(token)
         audit.note_caller(caller)
-        if self._store.tokens.use_is_due(token):
+        if self._store.tokens.use_is_outdated(token):
             self._token_uses.note(token.id)
         self._shared.quotas.take_request(caller)
         return caller

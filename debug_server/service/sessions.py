@@ -69,7 +69,9 @@ class SessionVerbs(Verbs):
 
     async def opened_under(self, caller: Caller, key: str, since: datetime) -> Session | None:
         """The session that an attempt of this keyed request opened before its process died."""
-        return await self._call(self._store.sessions.opened_under, key, owner_token_id=caller.token_id, since=since)
+        return await self._call(
+            self._store.sessions.by_idempotency_key, key, owner_token_id=caller.token_id, since=since
+        )
 
     async def get(self, caller: Caller, request: m.SessionId) -> m.SessionReply:
         """One session."""

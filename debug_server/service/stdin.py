@@ -12,7 +12,7 @@ from typing import Any
 
 from debug_server.errors import KeeperError
 from debug_server.runner.keeper import frames
-from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.keeper_connection import KeeperConnection
 
 _SECONDS = 60.0
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Set
 
 from debug_server.errors import DebugServerError
-from debug_server.store.tokens import USE_NOTED_EVERY
+from debug_server.store.tokens import USE_RECORDED_EVERY
 
 _LOG = logging.getLogger(__name__)
 _REMEMBERED = 10_000
@@ -33,7 +33,7 @@ class Uses:
         """The row of that number is in use; returns at once."""
         now = time.monotonic()
         with self._lock:
-            if now - self._tried.get(number, -USE_NOTED_EVERY) < USE_NOTED_EVERY:
+            if now - self._tried.get(number, -USE_RECORDED_EVERY) < USE_RECORDED_EVERY:
                 return
             if len(self._tried) >= _REMEMBERED:
                 self._tried.clear()

@@ -1,6 +1,6 @@
 """The metadata store: every row and every SQL statement of the product, on SQLite or PostgreSQL.
 
-Imported by ``engine``, ``service`` and ``app``; the layers below know it as a port (``debug_server.ports``).
+Imported by ``engine``, ``service`` and ``app``; the layers below use it through ``debug_server.ports``.
 """
 
 from debug_server.store.address import default_url

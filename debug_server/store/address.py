@@ -1,4 +1,4 @@
-"""Which database a URL means."""
+"""Database URLs: which one applies, and what it names."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _FORMS = "use sqlite:///relative/path, sqlite:////absolute/path, a plain path or
 
 
 def default_url(environ: Mapping[str, str], data_folder: Path | None = None) -> str:
-    """The URL that the environment names, the first of URL_VARIABLES that is set; else SQLite in the data folder.
+    """The URL in the first of URL_VARIABLES that is set; else SQLite in the data folder.
 
-    Without ``data_folder`` it is the one that applies in the current directory.
+    ``data_folder`` defaults to the one that applies in the current directory.
     """
     named = next((environ[name] for name in URL_VARIABLES if environ.get(name)), None)
     return named or f"sqlite:///{data_folder or load_runner(environ=environ).data}/{DATABASE_FILE}"
@@ -35,7 +35,7 @@ def sqlite_path(url: str) -> Path:
     text = url
     if url.startswith("sqlite:"):
         if not url.startswith("sqlite:///"):
-            raise ConfigurationError(f"database URL {url!r} is not understood: {_FORMS}")
+            raise ConfigurationError(f"database URL {url!r} is not valid: {_FORMS}")
         text = url.removeprefix("sqlite:///")
     elif "://" in url:
         raise ConfigurationError(f"database URL scheme {url.partition('://')[0]!r} is not supported: {_FORMS}")
@@ -52,7 +52,7 @@ def without_secrets(url: str) -> str:
 
 
 def seal_key_path(url: str, environ: Mapping[str, str], data_folder: Path | None = None) -> Path:
-    """Where the key lies that seals child environments; ``data_folder`` as in ``default_url``."""
+    """The file of the key that seals child environments; ``data_folder`` as in ``default_url``."""
     if not is_postgres(url):
         return sqlite_path(url).with_name("seal.key")
     named = environ.get(SEAL_KEY_VARIABLE)

@@ -1,4 +1,4 @@
-"""The artifacts table: which files the commands left."""
+"""The artifacts table: files that commands left."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from debug_server.model import Artifact, ArtifactKind
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import mapping_from, mapping_text, moment
-from debug_server.store.table import EVERY, Table, filters, found, require
+from debug_server.store.table import ALL_ROWS, Table, filters, found, require
 
 _COLUMNS = "id, session_id, command_id, kind, name, path, size, sha256, content_type, metadata, created_at"
 _INSERT = (
@@ -16,7 +16,7 @@ _INSERT = (
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _INSERT_RETURNING = f"{_INSERT} RETURNING {_COLUMNS}"
-_AGAIN = (
+_UPDATE_EXISTING = (
     "UPDATE artifacts SET kind = ?, name = ?, size = ?, sha256 = ?, content_type = ?, metadata = ?"
     f" WHERE session_id = ? AND command_id = ? AND path = ? RETURNING {_COLUMNS}"
 )
@@ -45,7 +45,7 @@ class Artifacts(Table):
         content_type: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Artifact:
-        """Record a file that a command left; of a command, the same path again is the same artifact."""
+        """Record a file; the same path of the same command updates the existing row."""
         text = mapping_text(metadata, what="artifact metadata")
         word = ArtifactKind(kind).value
         with self._database.write() as transaction:
@@ -53,7 +53,7 @@ class Artifacts(Table):
             require(transaction, "commands", "command", command_id)
             transaction.lock("artifacts")
             place = (session_id, command_id, path)
-            row = transaction.one(_AGAIN, (word, name, size, sha256, content_type, text, *place))
+            row = transaction.one(_UPDATE_EXISTING, (word, name, size, sha256, content_type, text, *place))
             if row is None:
                 values = (session_id, command_id, word, name, path, size, sha256, content_type, text)
                 row = transaction.one(_INSERT_RETURNING, (*values, self._now()))
@@ -71,7 +71,7 @@ class Artifacts(Table):
         command_id: int | None = None,
         kind: ArtifactKind | None = None,
         after: int = 0,
-        limit: int = EVERY,
+        limit: int = ALL_ROWS,
     ) -> list[Artifact]:
         """A session's artifacts with an id above ``after``, oldest first."""
         terms, params = filters(

@@ -1,4 +1,4 @@
-"""A command that was checked and encoded, and is not yet in a session."""
+"""A command that is checked and encoded before the transaction that inserts it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from debug_server.store.encoding import encode, mapping_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """What can be known before the transaction; the tuples are columns in their order."""
+class CommandDraft:
+    """The values of a new row; the tuples are columns in the order of the INSERT."""
 
     env: Mapping[str, str]
     stdin_text: str | None
-    before: tuple[object, ...]
-    first: tuple[object, ...]
+    columns_before_env: tuple[object, ...]
+    state_columns: tuple[object, ...]
     queue_key: str | None
-    rest: tuple[object, ...]
-    bound: int | None  # on those that wait; None for one that is claimed from the start
+    other_columns: tuple[object, ...]
+    max_pending: int | None  # limit of waiting commands; None for one that is claimed at once
     key_bound: int | None
-    in_turn: bool  # claimed only if it is its turn
+    in_turn: bool  # claim it only if it could start now
     key_limit: int
 
     @classmethod
@@ -50,12 +50,12 @@ class Draft:
         claim_owner: str | None = None,
         in_turn: bool = False,
         max_pending: int | None = None,
-    ) -> Draft:
+    ) -> CommandDraft:
         """The arguments of ``store.commands.add``."""
         env = env or {}
         check_environment(env)
         if cwd is not None and "\0" in cwd:
-            raise InvalidInputError(f"cwd {cwd!r} must not hold NUL characters")
+            raise InvalidInputError(f"cwd {cwd!r} must not contain NUL characters")
         if key_limit < 1:
             raise InvalidInputError(f"key_limit {key_limit} must be at least 1")
         text = mapping_text(metadata, what="command metadata")
@@ -64,28 +64,36 @@ class Draft:
         return cls(
             env=env,
             stdin_text=stdin_text,
-            before=(argv_text(argv), cwd, encode(sorted(env)) if env else "[]"),
-            first=(name, bounds, CommandStatus.PENDING.value, attempt, claim_owner, priority),
+            columns_before_env=(argv_text(argv), cwd, encode(sorted(env)) if env else "[]"),
+            state_columns=(name, bounds, CommandStatus.PENDING.value, attempt, claim_owner, priority),
             queue_key=queue_key,
-            rest=(key_limit, order_key, int(tty), idempotency_key, subject, text, plan_text(plan or CommandPlan())),
-            bound=max_pending if claim_owner is None or in_turn else None,
+            other_columns=(
+                key_limit,
+                order_key,
+                int(tty),
+                idempotency_key,
+                subject,
+                text,
+                plan_text(plan or CommandPlan()),
+            ),
+            max_pending=max_pending if claim_owner is None or in_turn else None,
             key_bound=key_bound,
             in_turn=in_turn and claim_owner is not None,
             key_limit=key_limit if order_key is None else 0,
         )
 
-    def after(self, session_id: int) -> tuple[object, ...]:
-        """The columns behind the sealed environment."""
-        return (*self.first, self._key(session_id), *self.rest)
+    def columns_after_env(self, session_id: int) -> tuple[object, ...]:
+        """The columns after the sealed environment."""
+        return (*self.state_columns, self._key(session_id), *self.other_columns)
 
-    def turn(self, session_id: int) -> tuple[object, ...]:
-        """Its key, and how many may be under way with it; none of those that wait for the one before."""
+    def concurrency(self, session_id: int) -> tuple[object, ...]:
+        """Its queue key, and how many commands of that key may be active; 0 if it must wait for an earlier one."""
         return self._key(session_id), self.key_limit
 
-    def unclaimed(self) -> Draft:
-        """The same, waiting for somebody to claim it."""
-        name, bounds, status, _, _, priority = self.first
-        return replace(self, first=(name, bounds, status, 0, None, priority))
+    def unclaimed(self) -> CommandDraft:
+        """The same command, not claimed."""
+        name, bounds, status, _, _, priority = self.state_columns
+        return replace(self, state_columns=(name, bounds, status, 0, None, priority))
 
     def _key(self, session_id: int) -> str:
         return f"session:{session_id}" if self.queue_key is None else self.queue_key

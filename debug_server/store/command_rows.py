@@ -1,4 +1,4 @@
-"""How a command is written into a row and read back."""
+"""Encodes a command into a row, and decodes it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EXIT_DEFAULTS = {
 
 
 def command_from(row: Row, exit_record: ExitRecord | None = None) -> Command:
-    """The value of a row that was selected with COLUMNS; a record that the caller has need not be decoded."""
+    """The command in a row that was selected with COLUMNS; pass ``exit_record`` to avoid decoding it."""
     if exit_record is None and row[21] is not None:
         exit_record = ExitRecord.from_json(decode(row[21]))
     return Command(
@@ -63,13 +63,13 @@ def command_from(row: Row, exit_record: ExitRecord | None = None) -> Command:
 
 @lru_cache(maxsize=256)
 def limits_text(limits: Limits) -> str:
-    """The JSON text of what was asked for."""
+    """The JSON text of limits."""
     return str(encode(limits.asked()))
 
 
 @lru_cache(maxsize=256)
 def _limits_from(text: str) -> Limits:
-    """Shared between commands: the value is frozen, and checking it again costs more than the rest of the row."""
+    """Cached: the value is frozen, and checking it costs more than the rest of the row."""
     return Limits.from_json(decode(text))
 
 
@@ -85,10 +85,10 @@ def _plan_from(text: str) -> CommandPlan:
 
 
 def exit_text(record: ExitRecord) -> str:
-    """The record's JSON text without the fields that say nothing: a row that grows less splits fewer pages."""
-    said = {name: value for name, unsaid in _EXIT_DEFAULTS.items() if (value := getattr(record, name)) != unsaid}
+    """The JSON text of a record without default values: a smaller row splits fewer pages."""
+    values = {name: value for name, unsaid in _EXIT_DEFAULTS.items() if (value := getattr(record, name)) != unsaid}
     try:
-        return str(encode(said))
+        return str(encode(values))
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"the exit record cannot be stored as JSON ({error})") from error
 
@@ -96,7 +96,7 @@ def exit_text(record: ExitRecord) -> str:
 def argv_text(argv: Sequence[str]) -> str:
     """The JSON text of a checked argument vector."""
     if isinstance(argv, str | bytes) or not argv:
-        raise InvalidInputError(f"argv {argv!r} must be a list with at least the program's name")
+        raise InvalidInputError(f"argv {argv!r} must be a list with at least the name of the program")
     for argument in argv:
         if not isinstance(argument, str) or "\0" in argument:
             raise InvalidInputError(f"argv item {argument!r} must be a string without NUL characters")
@@ -104,7 +104,7 @@ def argv_text(argv: Sequence[str]) -> str:
 
 
 def check_environment(env: Mapping[str, str]) -> None:
-    """Refuse what no process can be given."""
+    """InvalidInputError for names and values that no process can receive."""
     for name, value in env.items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise InvalidInputError(f"environment name {name!r} must be a string without '=' and NUL characters")
@@ -112,10 +112,10 @@ def check_environment(env: Mapping[str, str]) -> None:
             raise InvalidInputError(f"the value of environment variable {name} must be a string without NUL characters")
 
 
-def conflict(row: Row, attempt: int, owner: str, wish: str) -> ConflictError:
-    """Says what the row is now, to a caller that relied on something else."""
+def conflict(row: Row, attempt: int, owner: str, action: str) -> ConflictError:
+    """The error for a compare-and-set that failed: it names the current state of the row."""
     command = command_from(row)
     return ConflictError(
-        f"command {command.id} cannot be {wish} by owner {owner!r} in attempt {attempt}:"
+        f"command {command.id} cannot be {action} by owner {owner!r} in attempt {attempt}:"
         f" it is {command.status}, attempt {command.attempt}, owner {command.owner!r}"
     )

@@ -1,4 +1,4 @@
-"""The commands table: a command's way from pending to its one terminal state, each step a compare-and-set."""
+"""The commands table: from pending to one terminal state, each step a compare-and-set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from debug_server.errors import ConflictError, NotFoundError, QueueFullError
 from debug_server.model import Command, CommandStatus, ExitReason, ExitRecord, NewCommand, Notice, status_for
 from debug_server.store import artifacts, event_log
-from debug_server.store.command_draft import Draft
+from debug_server.store.command_draft import CommandDraft
 from debug_server.store.command_rows import (
     COLUMNS,
     command_from,
@@ -18,7 +18,7 @@ from debug_server.store.command_rows import (
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import decode, mapping_text
 from debug_server.store.sealing import Sealer
-from debug_server.store.table import EVERY, Table, filters, found
+from debug_server.store.table import ALL_ROWS, Table, filters, found
 
 PENDING, STARTED, FINISHED = "command.pending", "command.started", "command.finished"  # kinds of events
 CANCEL_REQUESTED = "command.cancel_requested"
@@ -34,7 +34,7 @@ _UNFINISHED = (
 _GET = f"SELECT {COLUMNS} FROM commands WHERE id = ?"
 _BY_KEY = f"SELECT {COLUMNS} FROM commands WHERE session_id = ? AND idempotency_key = ?"
 _INPUTS = "SELECT sealed_env, sealed_stdin, session_id, sequence, status, finished_at FROM commands WHERE id = ?"
-_TURN = (
+_CAN_START_NOW = (
     f"SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM commands WHERE {WAITING})"
     " AND NOT EXISTS (SELECT 1 FROM session_claims WHERE session_id = ?)"
     f" AND (SELECT COUNT(*) FROM commands WHERE queue_key = ? AND {ACTIVE}) < ?"
@@ -56,12 +56,15 @@ _END = (
     "UPDATE commands SET status = ?, exit_code = ?, exit_reason = ?, exit_record = ?, log_path = COALESCE(?, log_path),"
     " sealed_env = NULL, sealed_stdin = NULL, finished_at = ?, updated_at = ? WHERE id = ?"
 )
-_BUSY = "UPDATE sessions SET status = 'running', updated_at = ? WHERE id = ? AND status = 'pending'"
-# A command that never ran cannot have succeeded, whatever its finisher says.
-_RAN = {True: "status = 'running'", False: "finished_at IS NULL"}
-_FINISH = {ran: f"{_END} AND attempt = ? AND owner = ? AND {term} RETURNING {COLUMNS}" for ran, term in _RAN.items()}
-_END_WAITING = f"{_END} AND {WAITING} RETURNING {COLUMNS}"
-_ASK_CANCEL = (
+_SET_SESSION_RUNNING = "UPDATE sessions SET status = 'running', updated_at = ? WHERE id = ? AND status = 'pending'"
+# A command that never ran cannot succeed, whatever the caller passes.
+_RUNNING_OR_UNFINISHED = {True: "status = 'running'", False: "finished_at IS NULL"}
+_FINISH = {
+    ran: f"{_END} AND attempt = ? AND owner = ? AND {term} RETURNING {COLUMNS}"
+    for ran, term in _RUNNING_OR_UNFINISHED.items()
+}
+_CANCEL_WAITING_ROW = f"{_END} AND {WAITING} RETURNING {COLUMNS}"
+_REQUEST_CANCEL = (
     "UPDATE commands SET cancel_requests = cancel_requests + 1, updated_at = ?"
     f" WHERE id = ? AND finished_at IS NULL RETURNING cancel_requests, {COLUMNS}"
 )
@@ -73,19 +76,19 @@ class Commands(Table):
     """Adding, starting, finishing and cancelling commands."""
 
     def add(self, *, session_id: int, **asked: Unpack[NewCommand]) -> Command:
-        """Insert a pending command; with ``claim_owner`` it is claimed from the start (attempt 1).
+        """Insert a pending command; with ``claim_owner`` it is claimed at once (attempt 1).
 
         A repeated ``idempotency_key`` of the session returns the first command. ``max_pending`` and ``key_bound`` do
-        not concern one that is claimed from the start.
+        not apply to a command that is claimed at once.
         """
-        draft = Draft.of(**asked)
+        draft = CommandDraft.of(**asked)
         with self._database.write() as transaction:
             now = self._now()
-            if known := _admit(transaction, session_id, asked.get("idempotency_key"), draft):
+            if known := _lock_and_find_repeat(transaction, session_id, asked.get("idempotency_key"), draft):
                 return command_from(known)
-            check_room(transaction, draft)
+            check_queue_limits(transaction, draft)
             command = insert(transaction, now, self._sealer, session_id, draft)
-        self._announce(Notice(PENDING, session_id, command.id, waits=command.owner is None))
+        self._notify(Notice(PENDING, session_id, command.id, waits=command.owner is None))
         return command
 
     def by_key(self, session_id: int, idempotency_key: str) -> Command | None:
@@ -98,7 +101,7 @@ class Commands(Table):
         return command_from(found(self._one(_GET, (command_id,)), "command", command_id))
 
     def in_session(
-        self, session_id: int, *, status: CommandStatus | None = None, after: int = 0, limit: int = EVERY
+        self, session_id: int, *, status: CommandStatus | None = None, after: int = 0, limit: int = ALL_ROWS
     ) -> list[Command]:
         """A session's commands with a sequence number above ``after``, in that order."""
         terms, params = filters(
@@ -112,15 +115,15 @@ class Commands(Table):
         row = self._one(_INPUTS, (command_id,))
         env, stdin, session_id, sequence, status, finished_at = found(row, "command", command_id)
         if finished_at is not None:
-            raise ConflictError(f"command {command_id} has {status}: its environment and its stdin were removed")
-        place = _place(session_id, sequence)
+            raise ConflictError(f"command {command_id} has {status}: its environment and stdin were removed")
+        context = _seal_context(session_id, sequence)
         return (
-            {} if env is None else self._sealer.unseal(bytes(env), place),
-            None if stdin is None else self._sealer.unseal(bytes(stdin), place)[_STDIN],
+            {} if env is None else self._sealer.unseal(bytes(env), context),
+            None if stdin is None else self._sealer.unseal(bytes(stdin), context)[_STDIN],
         )
 
     def handle(self, command_id: int) -> dict[str, Any] | None:
-        """The keeper's handle that ``start`` was given; None before."""
+        """The keeper's handle, as passed to ``start``; None before."""
         (text,) = found(self._one("SELECT handle FROM commands WHERE id = ?", (command_id,)), "command", command_id)
         return None if text is None else decode(text)
 
@@ -131,7 +134,7 @@ class Commands(Table):
             now = self._now()
             command = _set_running(transaction, (text, log_path, now, now), command_id, attempt, owner)
             _append_start(transaction, now, command)
-        self._announce(Notice(STARTED, command.session_id, command_id))
+        self._notify(Notice(STARTED, command.session_id, command_id))
         return command
 
     def finish(
@@ -146,7 +149,7 @@ class Commands(Table):
     ) -> Command:
         """Set the one terminal state and the log artifact, if (id, attempt, owner) still match; else ConflictError.
 
-        With ``handle``, of a command that was over before anybody had said that it runs: its start, too.
+        With ``handle`` the start is recorded too, for a command that ended before it was marked as running.
         """
         status = status_for(record.reason)
         sql = _FINISH[status is CommandStatus.SUCCEEDED]
@@ -165,34 +168,34 @@ class Commands(Table):
             if text is not None:
                 _append_start(transaction, now, command)
             _append_end(transaction, now, command)
-        self._announce(Notice(FINISHED, command.session_id, command_id))
+        self._notify(Notice(FINISHED, command.session_id, command_id))
         return command
 
     def request_cancel(self, command_id: int) -> Command:
-        """End an unclaimed command as cancelled; mark a claimed one; return one that has ended as it is."""
+        """Cancel a waiting command; mark a claimed one; return a finished one unchanged."""
         with self._database.write() as transaction:
             now = self._now()
-            row = transaction.one(_ASK_CANCEL, (now, command_id))
+            row = transaction.one(_REQUEST_CANCEL, (now, command_id))
             if row is None:
                 return command_from(_current(transaction, command_id))
             command = command_from(row[1:])
             if command.owner is None:
-                command = end_waiting(transaction, now, command_id)
+                command = cancel_waiting(transaction, now, command_id)
             elif row[0] == 1:
                 _append(transaction, now, CANCEL_REQUESTED, command, "{}")
         kind = FINISHED if command.status.terminal else CANCEL_REQUESTED
-        self._announce(Notice(kind, command.session_id, command_id))
+        self._notify(Notice(kind, command.session_id, command_id))
         return command
 
-    def newest_about(self, subject: str, *, owner_token_id: int | None = None) -> Command:
-        """The newest command of that subject, of one owner if asked, or NotFoundError."""
+    def newest_by_subject(self, subject: str, *, owner_token_id: int | None = None) -> Command:
+        """The newest command of a subject (and of an owner), or NotFoundError."""
         terms, params = filters(("commands.subject = ?", subject), ("sessions.owner_token_id = ?", owner_token_id))
         row = self._one(f"{_WITH_SESSION} WHERE {terms} ORDER BY commands.id DESC LIMIT 1", params)
         if row is None:
             raise NotFoundError(f"there is no command about {subject!r}")
         return command_from(row)
 
-    def about(
+    def by_subject_prefix(
         self, prefix: str, *, owner_token_id: int | None = None, after: int = 0, limit: int = 100
     ) -> list[Command]:
         """Commands whose subject begins with ``prefix``, with an id above ``after``, oldest first."""
@@ -205,21 +208,21 @@ class Commands(Table):
         return [command_from(row) for row in self._all(sql, (*params, limit))]
 
     def count_unfinished(self, token_id: int) -> int:
-        """How many commands in sessions of a token have not ended."""
+        """The number of unfinished commands in the sessions of a token."""
         row = self._one(_UNFINISHED, (token_id,))
         return row[0] if row else 0
 
 
-def insert(transaction: Transaction, now: float, sealer: Sealer, session_id: int, draft: Draft) -> Command:
+def insert(transaction: Transaction, now: float, sealer: Sealer, session_id: int, draft: CommandDraft) -> Command:
     """Insert a command and its event ``command.pending``."""
     sequence = found(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)[0]
-    place = _place(session_id, sequence)
-    sealed = sealer.seal(draft.env, place) if draft.env else None
-    stdin = sealer.seal({_STDIN: draft.stdin_text}, place) if draft.stdin_text else None
-    if draft.in_turn and transaction.one(_TURN, (session_id, *draft.turn(session_id))) is None:
+    context = _seal_context(session_id, sequence)
+    sealed = sealer.seal(draft.env, context) if draft.env else None
+    stdin = sealer.seal({_STDIN: draft.stdin_text}, context) if draft.stdin_text else None
+    if draft.in_turn and transaction.one(_CAN_START_NOW, (session_id, *draft.concurrency(session_id))) is None:
         draft = draft.unclaimed()
-    after = draft.after(session_id)
-    row = transaction.one(_INSERT, (session_id, sequence, *draft.before, sealed, *after, stdin, now, now))
+    after = draft.columns_after_env(session_id)
+    row = transaction.one(_INSERT, (session_id, sequence, *draft.columns_before_env, sealed, *after, stdin, now, now))
     command = command_from(found(row, "session", session_id))
     _append(transaction, now, PENDING, command, f'{{"sequence":{sequence}}}')
     return command
@@ -234,9 +237,9 @@ def _set_running(
     return command_from(row)
 
 
-def end_waiting(transaction: Transaction, now: float, command_id: int) -> Command:
-    """End a command that nobody owns as cancelled."""
-    row = transaction.one(_END_WAITING, (*_end_values(_CANCELLED_WAITING, None, now), command_id))
+def cancel_waiting(transaction: Transaction, now: float, command_id: int) -> Command:
+    """Finish a command without an owner as cancelled."""
+    row = transaction.one(_CANCEL_WAITING_ROW, (*_end_values(_CANCELLED_WAITING, None, now), command_id))
     command = command_from(found(row, "waiting command", command_id))
     _append_end(transaction, now, command)
     return command
@@ -248,7 +251,7 @@ def _end_values(record: ExitRecord, log_path: str | None, now: float) -> tuple[o
 
 
 def _append_start(transaction: Transaction, now: float, command: Command) -> None:
-    if transaction.run(_BUSY, (now, command.session_id)):
+    if transaction.run(_SET_SESSION_RUNNING, (now, command.session_id)):
         event_log.append(transaction, now, "session.running", "{}", session_id=command.session_id)
     _append(transaction, now, STARTED, command, f'{{"attempt":{command.attempt}}}')
 
@@ -269,34 +272,38 @@ def _current(transaction: Transaction, command_id: int) -> Row:
     return found(transaction.one(_GET, (command_id,)), "command", command_id)
 
 
-def _admit(transaction: Transaction, session_id: int, key: str | None, draft: Draft) -> Row | None:
-    """Hold the session's numbering; the key's earlier command, if there is one."""
-    if draft.bound is not None:
-        transaction.lock("queue")  # before the session's lock, always: two orders would be a deadlock
+def _lock_and_find_repeat(
+    transaction: Transaction, session_id: int, key: str | None, draft: CommandDraft
+) -> Row | None:
+    """Lock the session's sequence numbers; the earlier command of this idempotency key, if any."""
+    if draft.max_pending is not None:
+        transaction.lock("queue")  # always before the session's lock: another order could deadlock
     transaction.lock(f"session:{session_id}")
     return transaction.one(_BY_KEY, (session_id, key)) if key is not None else None
 
 
-def check_room(transaction: Transaction, draft: Draft) -> None:
-    """QueueFullError when one of its bounds is reached."""
-    if draft.bound is not None:
-        _check_room(transaction, draft.bound)
-    _check_room_of_key(transaction, draft.queue_key, draft.key_bound)
+def check_queue_limits(transaction: Transaction, draft: CommandDraft) -> None:
+    """QueueFullError when a limit of waiting commands is reached."""
+    if draft.max_pending is not None:
+        _check_queue_length(transaction, draft.max_pending)
+    _check_queue_key_length(transaction, draft.queue_key, draft.key_bound)
 
 
-def _check_room(transaction: Transaction, max_pending: int) -> None:
+def _check_queue_length(transaction: Transaction, max_pending: int) -> None:
     row = transaction.one(f"SELECT COUNT(*) FROM commands WHERE {WAITING}")
     if row is not None and row[0] >= max_pending:
-        raise QueueFullError(f"{row[0]} commands wait already and {max_pending} may: try again later")
+        raise QueueFullError(f"the queue is full: {row[0]} commands wait (limit {max_pending}); try again later")
 
 
-def _check_room_of_key(transaction: Transaction, queue_key: str | None, bound: int | None) -> None:
+def _check_queue_key_length(transaction: Transaction, queue_key: str | None, bound: int | None) -> None:
     if queue_key is None or bound is None:
         return
     row = transaction.one(f"SELECT COUNT(*) FROM commands WHERE queue_key = ? AND {WAITING}", (queue_key,))
     if row is not None and row[0] >= bound:
-        raise QueueFullError(f"{row[0]} commands of {queue_key} wait already and {bound} may: try again later")
+        raise QueueFullError(
+            f"the queue of {queue_key} is full: {row[0]} commands wait (limit {bound}); try again later"
+        )
 
 
-def _place(session_id: int, sequence: int) -> str:
+def _seal_context(session_id: int, sequence: int) -> str:
     return f"session {session_id}, command {sequence}"

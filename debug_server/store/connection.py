@@ -10,7 +10,7 @@ Row = tuple[Any, ...]
 
 
 class Transaction(Protocol):
-    """Runs statements written with ``?``; a driver error leaves it as one of ours."""
+    """Runs statements written with ``?``; errors of the driver are translated to ``debug_server.errors``."""
 
     def one(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
         """The first row, if any."""
@@ -19,10 +19,10 @@ class Transaction(Protocol):
         """Every row."""
 
     def run(self, sql: str, params: Sequence[Any] = ()) -> int:
-        """How many rows the statement touched."""
+        """The number of affected rows."""
 
     def lock(self, name: str) -> None:
-        """Let the writers that name the same lock follow one another until the end of the transaction."""
+        """Hold a named lock until the end of the transaction; other writers of that name wait."""
 
 
 class Database(Protocol):
@@ -30,24 +30,24 @@ class Database(Protocol):
 
     @property
     def address(self) -> str:
-        """Where it is, for messages: never holds a password."""
+        """The location for messages, without a password."""
 
     @property
     def reads_at_once(self) -> bool:
-        """Whether reading one row neither waits for anybody nor crosses a network."""
+        """Whether reading a row needs neither a lock nor a network."""
 
     @property
     def types(self) -> Mapping[str, str]:
-        """What the names in the schema's braces mean here."""
+        """The column types behind the names in braces in the schema."""
 
     def write(self) -> AbstractContextManager[Transaction]:
         """A transaction: committed at the end of the block, rolled back when the block raises."""
 
     def read(self) -> AbstractContextManager[Transaction]:
-        """Statements that only read, each on what is committed when it starts."""
+        """Read-only statements; each sees what is committed when it starts."""
 
     def keep_reserve(self) -> None:
-        """Set space aside for the time when the disk is full, where the disk is ours."""
+        """Reserve disk space for the time when the disk is full, if the database is on this machine's disk."""
 
     def close(self) -> None:
         """Close every connection."""

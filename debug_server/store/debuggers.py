@@ -1,4 +1,4 @@
-"""The debuggers table: the debugger tunnels of the sessions. A tunnel's token does not belong into ``data``."""
+"""The debuggers table: debugger tunnels of sessions. The token of a tunnel must not be in ``data``."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Debuggers(Table):
     def update(
         self, debugger_id: int, *, status: str | None = None, data: Mapping[str, Any] | None = None
     ) -> DebuggerState:
-        """Change what is given."""
+        """Change the given fields."""
         text = optional_mapping_text(data, what="debugger data")
         with self._database.write() as transaction:
             row = transaction.one(_UPDATE, (status, text, self._now(), debugger_id))

@@ -1,4 +1,4 @@
-"""The events table: numbered facts that a reader can follow by cursor without a gap."""
+"""The events table: numbered facts, which a reader can follow by cursor without gaps."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def append(
 ) -> int:
     """Append inside a transaction, as its last statement.
 
-    The lock is held until the commit, so numbers become visible in their order and none is left out by a rollback.
-    It must be the last lock that a transaction takes: then no two transactions wait for each other.
+    The lock is held until the commit, so numbers become visible in order and a rollback leaves no gap. It must be the
+    last lock of a transaction, so that transactions cannot deadlock.
     """
     transaction.lock("events")
     row = transaction.one(_INSERT, (kind, session_id, command_id, subject, data, now))
@@ -38,7 +38,7 @@ def append(
 
 
 class EventLog(Table):
-    """Events, and the listeners that are told after each commit that brought some."""
+    """Events, and the listeners that are called after each commit with new events."""
 
     def append(
         self,
@@ -49,7 +49,7 @@ class EventLog(Table):
         subject: str | None = None,
         data: Mapping[str, Any] | None = None,
     ) -> int:
-        """Append a durable event and return its number; a command's event is also its session's."""
+        """Append a durable event and return its number; an event of a command also belongs to its session."""
         text = mapping_text(data, what="event data")
         with self._database.write() as transaction:
             if session_id is None and command_id is not None:
@@ -58,7 +58,7 @@ class EventLog(Table):
             seq = append(
                 transaction, self._now(), kind, text, session_id=session_id, command_id=command_id, subject=subject
             )
-        self._announce(Notice(kind, session_id, command_id))
+        self._notify(Notice(kind, session_id, command_id))
         return seq
 
     def read(
@@ -75,7 +75,7 @@ class EventLog(Table):
         terms, params = filters(
             ("seq > ?", after),
             ("session_id = ?", session_id),
-            # By way of the session, whose index serves both.
+            # Through the session: one index serves both.
             ("session_id = (SELECT session_id FROM commands WHERE id = ?) AND command_id = ?", command_id, command_id),
             ("subject = ?", subject),
             ("substr(kind, 1, length(CAST(? AS TEXT))) = ?", kind, kind),
@@ -91,7 +91,7 @@ class EventLog(Table):
     def add_listener(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
         """Call ``listener`` in the committing thread after this store added an event; returns its removal.
 
-        It must be quick and must not raise. Events of other processes are not announced.
+        It must be fast and must not raise. Events of other processes do not call it.
         """
         return self._listeners.add(listener)
 

@@ -1,4 +1,4 @@
-"""MetadataStore: the members put together, over the database that a URL names."""
+"""MetadataStore: its members, and opening it by URL."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from debug_server.store.address import is_postgres, seal_key_path, sqlite_path
 from debug_server.store.artifacts import Artifacts
 from debug_server.store.commands import Commands
 from debug_server.store.connection import Database
+from debug_server.store.data_folder import DataFolder
 from debug_server.store.debuggers import Debuggers
 from debug_server.store.event_log import EventLog
-from debug_server.store.folder import Folder
-from debug_server.store.idempotency import KeyedRequests
+from debug_server.store.keyed_requests import KeyedRequests
 from debug_server.store.migrations import migrate
 from debug_server.store.outbox import Outbox
 from debug_server.store.queue import Queue
@@ -42,7 +42,7 @@ def utc_now() -> datetime:
 
 
 class MetadataStore:
-    """Every durable fact except the bytes of logs: one member for each noun.
+    """All durable facts except the bytes of logs, with one member for each noun.
 
     Threads may share a store, and processes may share its database.
     """
@@ -64,8 +64,8 @@ class MetadataStore:
         self.requests = KeyedRequests(shared)
         self.schedules = Schedules(shared)
         self.debuggers = Debuggers(shared)
-        self.folder = Folder(shared)
-        # The names that callers of the Python API write.
+        self.data_folder = DataFolder(shared)
+        # Names of the public Python API.
         self.create_repository = self.repositories.create
         self.get_repository_by_name = self.repositories.by_name
         self.list_commands = self.commands.in_session
@@ -73,7 +73,7 @@ class MetadataStore:
     def create_session(
         self, *, metadata: Mapping[str, Any] | None = None, plan: SessionPlan | None = None, **asked: Any
     ) -> Session:
-        """``sessions.create``; metadata may name the directory of the session's commands as ``workspace``."""
+        """``sessions.create``; ``metadata`` may name the commands' directory as ``workspace``."""
         if plan is None and metadata is not None and WORKSPACE in metadata:
             plan = SessionPlan(directory=str(metadata[WORKSPACE]))
         return self.sessions.create(metadata=metadata, plan=plan, **asked)
@@ -85,15 +85,15 @@ class MetadataStore:
 
     @property
     def reads_at_once(self) -> bool:
-        """Whether a row is had in microseconds and without waiting for a writer: a thread would cost more."""
+        """Whether a row is read in microseconds without waiting for a writer, so that a thread is not worth it."""
         return self._database.reads_at_once
 
     def keep_reserve(self) -> None:
-        """Set space aside on the database's disk, from which ends are recorded when that is full; repeatable."""
+        """Reserve space on the database's disk, so that ends can be recorded when it is full; may be repeated."""
         self._database.keep_reserve()
 
     def close(self) -> None:
-        """Close the database; what is called afterwards raises StoreUnavailableError."""
+        """Close the database; later calls raise StoreUnavailableError."""
         self._database.close()
 
     def __enter__(self) -> Self:
@@ -112,10 +112,10 @@ def open_store(
     busy_seconds: float = BUSY_SECONDS,
     data_folder: Path | None = None,
 ) -> MetadataStore:
-    """Open, and bring up to date, the store that a URL or a plain path names (see ``address``).
+    """Open the store of a URL or a plain path (see ``address``), and migrate it to the current schema.
 
     ``busy_seconds`` is how long a writer waits for another process that has locked an SQLite file. ``data_folder``
-    holds the sealing key of a PostgreSQL store; left out, it is the one of the current directory.
+    holds the sealing key of a PostgreSQL store; default: the one that applies in the current directory.
     """
     address = os.fspath(url)
     database = open_database(address, busy_seconds=busy_seconds)
@@ -127,7 +127,7 @@ def open_store(
 
 
 def open_database(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Database:
-    """The database alone, as it is: for migrations and repair."""
+    """The database without a migration: for migrations and repair."""
     if not is_postgres(url):
         return SqliteDatabase(sqlite_path(url), busy_seconds=busy_seconds)
     try:

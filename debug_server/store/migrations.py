@@ -1,4 +1,4 @@
-"""Brings a database to the schema that this program knows, or back."""
+"""Migrates a database to the current schema version, or back to an older one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LATEST = MIGRATIONS[-1].version
 def migrate(database: Database, target: int = LATEST) -> None:
     """Apply the steps between the database's version and ``target``, all of them or none.
 
-    Processes that open a new database at once follow one another: the first applies, the others find it done.
+    Processes that open a database at the same time run one after the other; only the first changes it.
     """
     if not 0 <= target <= LATEST:
         raise InvalidInputError(f"schema version {target} does not exist: use 0 to {LATEST}")
@@ -21,7 +21,7 @@ def migrate(database: Database, target: int = LATEST) -> None:
         current = schema_version(transaction)
         if current > LATEST:
             raise StoreUnavailableError(
-                f"the database {database.address} has schema version {current}, this program knows {LATEST}: "
+                f"the database {database.address} has schema version {current}, this program supports {LATEST}: "
                 "upgrade debug-server or use another database"
             )
         if current != target:

@@ -1,10 +1,10 @@
-"""The outbox: messages that must leave this server, each lane in its order, until they are delivered or given up.
+"""The outbox table: messages to be delivered elsewhere, in order within each lane.
 
-    events --collect (with the cursor, in one commit)--> outbox --delivered or given up--> removed
+    events --add (with the cursor, in one commit)--> outbox --delivered or given up--> removed
                                                             |  ^
                                                             +--+ postponed
 
-The cursor moves in the commit that adds the messages: a crash loses none and adds none twice.
+The cursor moves in the commit that adds the messages: a crash neither loses nor repeats one.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _MOVE = "INSERT INTO cursors (name, seq) VALUES (?, ?) ON CONFLICT (name) DO UPD
 
 
 class Outbox(Table):
-    """Cursors, and the messages that were collected up to them."""
+    """Cursors, and the messages up to them."""
 
     def cursor(self, name: str) -> int | None:
-        """The number of the last event that was dealt with; None when there was none yet."""
+        """The number of the last processed event; None before the first."""
         row = self._one("SELECT seq FROM cursors WHERE name = ?", (name,))
         return None if row is None else int(row[0])
 
-    def collect(self, name: str, seq: int, messages: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
+    def add(self, name: str, seq: int, messages: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
         """Move the cursor ``name`` to ``seq`` and add the (lane, data) of its messages."""
         with self._database.write() as transaction:
             now = self._now()
@@ -48,14 +48,14 @@ class Outbox(Table):
         return [_outgoing(row) for row in self._all(_HEADS, (topic, limit))]
 
     def postpone(self, message_id: int, due_at: datetime) -> None:
-        """Try it again later."""
+        """Count an attempt, and deliver it again at ``due_at``."""
         with self._database.write() as transaction:
             transaction.run(
                 "UPDATE outbox SET attempts = attempts + 1, due_at = ? WHERE id = ?", (epoch(due_at), message_id)
             )
 
     def remove(self, message_id: int) -> bool:
-        """Delivered, or given up; whether its lane is empty now."""
+        """Remove a message that is delivered or given up; returns whether its lane is empty now."""
         with self._database.write() as transaction:
             row = transaction.one("DELETE FROM outbox WHERE id = ? RETURNING topic, lane", (message_id,))
             return (

@@ -1,7 +1,7 @@
-"""Schema version 8: what steered the engine moves out of ``metadata`` into columns of its own, and back.
+"""Schema version 8: moves what steers the engine from ``metadata`` to separate columns, and back.
 
-Version 7 kept the engine's facts among the caller's, or the caller's below the key ``caller``. This module knows both
-shapes as plain JSON and nothing of the present classes, which may change after it.
+Version 7 kept the engine's facts among the caller's, or the caller's below the key ``caller``. This module handles both
+as plain JSON, without the current classes, which may change later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EMPTY = '{"version":1}'
 _TREE = {"repository", "path", "branch", "cleanup"}
 _SPEC = {"require", "stdin", "wrapper", "pre_kill", "secrets", "containers", "relay", "orphan_seconds"}
 
-# The plan's name of each fact, its name in version 7, and how it is told from a caller's value of the same name.
+# Name in the plan -> name in version 7, and a check against a caller's value of the same name.
 _SESSION_FACTS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "directory": ("workspace", lambda value: isinstance(value, str)),
     "commit": ("lease_with_first_command", lambda value: isinstance(value, str)),
@@ -46,10 +46,10 @@ _SESSION_COLUMNS: Mapping[str, Callable[[Any], bool]] = {
 def split(transaction: Transaction) -> None:
     """Version 7 to 8: fill the new columns from ``metadata``."""
     for number, metadata in _rows(transaction, "sessions"):
-        plan = _taken(metadata, _SESSION_FACTS)
+        plan = _take_facts(metadata, _SESSION_FACTS)
         columns = {name: metadata.pop(name) for name, fits in _SESSION_COLUMNS.items() if fits(metadata.get(name))}
-        theirs = metadata.pop(_CALLER, None)
-        kept = {**metadata, **theirs} if isinstance(theirs, dict) else metadata
+        caller_metadata = metadata.pop(_CALLER, None)
+        kept = {**metadata, **caller_metadata} if isinstance(caller_metadata, dict) else metadata
         transaction.run(
             "UPDATE sessions SET plan = ?, metadata = ?, lease_generation = ?, cleanup = ?, idempotency_key = ?"
             " WHERE id = ?",
@@ -63,7 +63,7 @@ def split(transaction: Transaction) -> None:
             ),
         )
     for number, metadata in _rows(transaction, "commands"):
-        plan = _taken(metadata, _COMMAND_FACTS)
+        plan = _take_facts(metadata, _COMMAND_FACTS)
         spec = metadata.pop("spec", None)
         plan |= {name: spec[name] for name in _SPEC & spec.keys()} if isinstance(spec, dict) else {}
         transaction.run(
@@ -72,30 +72,30 @@ def split(transaction: Transaction) -> None:
 
 
 def merge(transaction: Transaction) -> None:
-    """Version 8 to 7: the facts go back into ``metadata``, a caller's of the same names below ``caller``."""
+    """Version 8 to 7: the facts return to ``metadata``; caller values of the same names go below ``caller``."""
     sql = "SELECT id, metadata, plan, lease_generation, cleanup, idempotency_key FROM sessions WHERE id > ?"
     for number, metadata, plan, generation, cleanup, key in _pages(transaction, sql):
-        facts = _given_back(mapping_from(plan), _SESSION_FACTS)
+        facts = _restore_facts(mapping_from(plan), _SESSION_FACTS)
         facts |= {} if generation is None else {"lease_generation": generation}
         facts |= {} if cleanup is None else {"cleanup": mapping_from(cleanup)}
         facts |= {} if key is None else {"idempotency_key": key}
-        theirs = mapping_from(metadata)
-        hidden = {_CALLER: theirs} if theirs.keys() & (facts.keys() | {_CALLER}) else theirs
+        caller_metadata = mapping_from(metadata)
+        hidden = {_CALLER: caller_metadata} if caller_metadata.keys() & (facts.keys() | {_CALLER}) else caller_metadata
         transaction.run("UPDATE sessions SET metadata = ? WHERE id = ?", (encode({**hidden, **facts}), number))
     for number, metadata, plan in _pages(transaction, "SELECT id, metadata, plan FROM commands WHERE id > ?"):
         asked = mapping_from(plan)
-        facts = _given_back(asked, _COMMAND_FACTS) | {"spec": {name: asked[name] for name in _SPEC & asked.keys()}}
+        facts = _restore_facts(asked, _COMMAND_FACTS) | {"spec": {name: asked[name] for name in _SPEC & asked.keys()}}
         text = encode({**mapping_from(metadata), **facts})
         transaction.run("UPDATE commands SET metadata = ? WHERE id = ?", (text, number))
 
 
-def _taken(metadata: Json, facts: Mapping[str, tuple[str, Callable[[Any], bool]]]) -> Json:
-    """The plan of the facts that are found, which leave ``metadata``."""
+def _take_facts(metadata: Json, facts: Mapping[str, tuple[str, Callable[[Any], bool]]]) -> Json:
+    """Move the facts from ``metadata`` to a plan."""
     found = {new: metadata.pop(old) for new, (old, fits) in facts.items() if fits(metadata.get(old))}
     return {"version": 1, **found}
 
 
-def _given_back(plan: Json, facts: Mapping[str, tuple[str, Callable[[Any], bool]]]) -> Json:
+def _restore_facts(plan: Json, facts: Mapping[str, tuple[str, Callable[[Any], bool]]]) -> Json:
     return {old: plan[new] for new, (old, _) in facts.items() if new in plan}
 
 

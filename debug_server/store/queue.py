@@ -1,11 +1,11 @@
-"""The queue over the commands table: who may run what next, and who owns what."""
+"""The queue over the commands table: claims, and their owners."""
 
 from __future__ import annotations
 
 from debug_server.model import Command, Notice
-from debug_server.store.claims import BLOCKED
 from debug_server.store.command_rows import COLUMNS, command_from
-from debug_server.store.commands import ACTIVE, FINISHED, WAITING, end_waiting
+from debug_server.store.commands import ACTIVE, FINISHED, WAITING, cancel_waiting
+from debug_server.store.session_claims import BLOCKED
 from debug_server.store.table import Table
 
 
@@ -39,10 +39,10 @@ _REQUEUE = (
 
 
 class Queue(Table):
-    """Claiming, and what happens to claims whose owner is gone."""
+    """Claiming commands, and taking over or returning claims of dead owners."""
 
     def claim_next(self, owner: str, *, session_id: int | None = None) -> Command | None:
-        """Claim the best waiting command: highest priority, then oldest, its key not at its limit."""
+        """Claim a waiting command: highest priority, then oldest, whose key is below its limit."""
         with self._database.write() as transaction:
             transaction.lock("queue")
             now = self._now()
@@ -58,9 +58,9 @@ class Queue(Table):
             return transaction.run(_TAKE_OVER, (new_owner, self._now(), command_id, attempt, owner)) == 1
 
     def requeue(self, command_id: int, *, attempt: int, owner: str) -> bool:
-        """Give a claimed command that never started back to the queue; False if it changed meanwhile.
+        """Return a claimed command that never started to the queue; False if it changed meanwhile.
 
-        It keeps its place in the order. One that somebody asked to cancel ends here: a cancelled command never waits.
+        It keeps its position. If its cancellation was requested, it ends here as cancelled.
         """
         with self._database.write() as transaction:
             now = self._now()
@@ -68,9 +68,9 @@ class Queue(Table):
             command = None if row is None else command_from(row)
             cancelled = command is not None and command.cancel_requested
             if cancelled:
-                end_waiting(transaction, now, command_id)
+                cancel_waiting(transaction, now, command_id)
         if command is not None and cancelled:
-            self._announce(Notice(FINISHED, command.session_id, command_id))
+            self._notify(Notice(FINISHED, command.session_id, command_id))
         return command is not None
 
     def claimed(self) -> list[Command]:
@@ -78,6 +78,6 @@ class Queue(Table):
         return [command_from(row) for row in self._all(f"SELECT {COLUMNS} FROM commands WHERE {ACTIVE} ORDER BY id")]
 
     def depth(self) -> int:
-        """How many commands wait unclaimed."""
+        """The number of waiting commands."""
         row = self._one(f"SELECT COUNT(*) FROM commands WHERE {WAITING}", ())
         return row[0] if row else 0

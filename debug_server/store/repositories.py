@@ -9,7 +9,7 @@ from debug_server.errors import ConflictError, InvalidInputError
 from debug_server.model import Repository, check_name
 from debug_server.store.connection import Row
 from debug_server.store.encoding import mapping_from, mapping_text, moment, optional_mapping_text
-from debug_server.store.table import EVERY, Table, found
+from debug_server.store.table import ALL_ROWS, Table, found
 
 _COLUMNS = "id, name, remote_url, default_branch, description, settings, created_at, updated_at"
 _INSERT = (
@@ -41,7 +41,7 @@ class Repositories(Table):
         description: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Repository:
-        """Register a remote; a name that is taken is a ConflictError."""
+        """Register a remote; ConflictError if the name is taken."""
         check_name(name, what="repository name")
         if not remote_url:
             raise InvalidInputError(f"repository {name!r} needs the URL or path of its remote")
@@ -63,13 +63,13 @@ class Repositories(Table):
         row = self._one(f"SELECT {_COLUMNS} FROM repositories WHERE name = ?", (name,))
         return _repository(found(row, "repository", name))
 
-    def page(self, *, after: int = 0, limit: int = EVERY) -> list[Repository]:
-        """Those with an id above ``after``, oldest first."""
+    def page(self, *, after: int = 0, limit: int = ALL_ROWS) -> list[Repository]:
+        """Repositories with an id above ``after``, oldest first."""
         sql = f"SELECT {_COLUMNS} FROM repositories WHERE id > ? ORDER BY id LIMIT ?"
         return [_repository(row) for row in self._all(sql, (after, limit))]
 
     def remove(self, repository_id: int) -> bool:
-        """Forget a repository that nothing was made of; False if it has a session or a workspace."""
+        """Remove an unused repository; False if it has a session or a workspace."""
         with self._database.write() as transaction:
             return transaction.run(_REMOVE, (repository_id,)) == 1
 
@@ -82,7 +82,7 @@ class Repositories(Table):
         description: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Repository:
-        """Change what is given."""
+        """Change the given fields."""
         text = optional_mapping_text(settings, what="repository settings")
         with self._database.write() as transaction:
             row = transaction.one(_UPDATE, (remote_url, default_branch, description, text, self._now(), repository_id))

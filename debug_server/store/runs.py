@@ -1,4 +1,4 @@
-"""Runs: commands in sessions of their own, many in one commit."""
+"""Runs: sessions with one command each, many in one commit."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from debug_server.errors import QueueFullError
 from debug_server.model import Command, DueTime, NewEvent, Notice, QueuedRun
-from debug_server.store import claims as claims_table
-from debug_server.store import commands, event_log, schedules, sessions
-from debug_server.store.command_draft import Draft
-from debug_server.store.commands import PENDING, check_room
+from debug_server.store import commands, event_log, schedules, session_claims, sessions
+from debug_server.store.command_draft import CommandDraft
+from debug_server.store.commands import PENDING, check_queue_limits
 from debug_server.store.connection import Transaction
 from debug_server.store.encoding import mapping_text
 from debug_server.store.sessions import SessionDraft
@@ -22,14 +21,14 @@ class _Checked:
     """A run that was checked and encoded, before the transaction."""
 
     run: QueuedRun
-    command: Draft
+    command: CommandDraft
     session: SessionDraft
 
     @classmethod
     def of(cls, run: QueuedRun, max_pending: int | None) -> _Checked:
         return cls(
             run=run,
-            command=Draft.of(
+            command=CommandDraft.of(
                 **run.spec.columns(closes_session=True, artifacts=run.artifacts),
                 priority=run.priority,
                 queue_key=run.queue_key,
@@ -57,32 +56,32 @@ class Runs(Table):
     def add(
         self, steps: Sequence[QueuedRun | NewEvent], *, max_pending: int | None = None, due: DueTime | None = None
     ) -> list[Command | NewEvent] | None:
-        """Queue runs and tell events in one commit: all of them or none. Returns the commands, and what was told.
+        """Add runs and events in one commit: all of them or none. Returns the commands and the events.
 
-        A run whose queue is full, which is also so when ``max_pending`` wait in all, is told of as its ``refused``
-        says. ConflictError when a claim is taken. With ``due``
-        that time is taken in the same commit, or None: another process did and nothing is done here.
+        A run whose queue is full, or for which ``max_pending`` commands wait already, becomes the event that its
+        ``refused`` returns. ConflictError when a claim is taken. With ``due`` the same commit marks that time as done;
+        None if another process did that first.
         """
         checked = [_Checked.of(step, max_pending) if isinstance(step, QueuedRun) else step for step in steps]
         runs = [step for step in checked if isinstance(step, _Checked)]
         claims = [claim for item in runs for claim in item.run.claims]
         with self._database.write() as transaction:
             if claims:
-                claims_table.check(transaction, claims)
-            if any(item.command.bound is not None for item in runs):
+                session_claims.check(transaction, claims)
+            if any(item.command.max_pending is not None for item in runs):
                 transaction.lock("queue")
             now = self._now()
             if due is not None and not schedules.take(transaction, now, due):
                 return None
             added = [self._add_step(transaction, now, step) for step in checked]
         for item in added:
-            self._announce(_notice(item))
+            self._notify(_notice(item))
         return added
 
     def _add_step(self, transaction: Transaction, now: float, step: _Checked | NewEvent) -> Command | NewEvent:
         if isinstance(step, _Checked):
             try:
-                check_room(transaction, step.command)
+                check_queue_limits(transaction, step.command)
             except QueueFullError as error:
                 if step.run.refused is None:
                     raise
@@ -97,7 +96,7 @@ class Runs(Table):
         run = checked.run
         require(transaction, "repositories", "repository", run.repository_id)
         session = sessions.insert(transaction, now, checked.session)
-        claims_table.insert(transaction, session.id, run.claims)
+        session_claims.insert(transaction, session.id, run.claims)
         if run.secrets:
             sessions.seal_secrets(transaction, self._sealer, session.id, run.secrets)
         return commands.insert(transaction, now, self._sealer, session.id, checked.command)

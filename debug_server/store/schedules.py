@@ -1,4 +1,4 @@
-"""The schedules table: when each is next due; a due time is taken in the commit of what is done about it."""
+"""The schedules table: when each schedule is next due."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _TAKE = "UPDATE schedules SET next_at = ?, updated_at = ? WHERE name = ? AND nex
 
 
 def take(transaction: Transaction, now: float, due: DueTime) -> bool:
-    """Whether the time is still to be acted on; if so, its schedule is next due at ``due.next_at``.
+    """Take a due time in the transaction that acts on it, and set the next one; False if another process took it.
 
-    Whoever else wants it waits for this transaction's end: if that is a rollback, the time is theirs.
+    Other processes wait for the end of this transaction; after a rollback one of them takes the time.
     """
     return transaction.run(_TAKE, (epoch(due.next_at), now, due.schedule, epoch(due.since))) == 1
 
@@ -24,7 +24,7 @@ class Schedules(Table):
     """Declaring schedules."""
 
     def set(self, name: str, rule: str, next_at: datetime) -> None:
-        """Declare a schedule; one with the same rule keeps its time, so that what was missed is caught up."""
+        """Declare a schedule; with an unchanged rule it keeps its time, so that a missed run is made up."""
         with self._database.write() as transaction:
             transaction.run(
                 "INSERT INTO schedules (name, rule, next_at, updated_at) VALUES (?, ?, ?, ?)"
@@ -34,11 +34,11 @@ class Schedules(Table):
             )
 
     def all(self) -> list[Schedule]:
-        """By name."""
+        """All schedules, by name."""
         rows = self._all("SELECT name, rule, next_at FROM schedules ORDER BY name")
         return [Schedule(name=name, rule=rule, next_at=moment(next_at)) for name, rule, next_at in rows]
 
     def drop(self, name: str) -> None:
-        """Nobody declares it any more."""
+        """Remove a schedule that is no longer declared."""
         with self._database.write() as transaction:
             transaction.run("DELETE FROM schedules WHERE name = ?", (name,))

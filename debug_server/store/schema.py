@@ -1,4 +1,4 @@
-"""The tables, as numbered steps up and down; names in braces are types that each driver spells its own way.
+"""The tables, as numbered steps up and down; names in braces are types that differ between drivers.
 
 repositories --< worktrees
       |             |
@@ -7,14 +7,14 @@ repositories --< worktrees
               +--< commands --< artifacts
               +--< debuggers
               +--< session_claims
-events, keyed_requests, schedules, outbox, cursors, folder and schema_version stand alone: an event outlives what it is
-about.
+events, keyed_requests, schedules, outbox, cursors, folder and schema_version refer to no other table: an event outlives
+its subject.
 
 A command *waits* while it has no owner and no end, and is *active* while it has an owner and no end; a partial index
 serves each, so that claiming does not slow down with the rows that have ended.
 
-Numbers of {id} tables are made from the newest row, which is cheaper than a counter's page in every commit: whoever
-removes old rows leaves the newest. Rows of {removable_id} tables may all go; their numbers do not come back.
+Ids of {id} tables are one above the newest row, which is cheaper than a counter page in every commit: the newest row
+must not be deleted. In {removable_id} tables every row may be deleted; ids are not reused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from debug_server.store import plan_migration
 from debug_server.store.connection import Transaction
 
-Step = str | Callable[[Transaction], None]  # a statement, or what SQL alone cannot say
+Step = str | Callable[[Transaction], None]  # a statement, or a function where SQL is not enough
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

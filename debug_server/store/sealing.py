@@ -20,26 +20,26 @@ NONCE_BYTES = 12
 
 
 class Sealer:
-    """AES-GCM under a key file that is made at first use; a seal fits only the place it was made for."""
+    """AES-GCM with a key file that is created at first use; unsealing needs the same context."""
 
     def __init__(self, key_path: Path) -> None:
         self._key_path = key_path
         self._cipher: AESGCM | None = None
 
-    def seal(self, values: Mapping[str, str], place: str) -> bytes:
-        """The values, readable only with the key and the same ``place``."""
+    def seal(self, values: Mapping[str, str], context: str) -> bytes:
+        """The values, readable only with the key and the same ``context``."""
         nonce = os.urandom(NONCE_BYTES)
-        return nonce + self._aes().encrypt(nonce, encode(dict(values)).encode(), place.encode())
+        return nonce + self._aes().encrypt(nonce, encode(dict(values)).encode(), context.encode())
 
-    def unseal(self, sealed: bytes, place: str) -> dict[str, str]:
-        """The inverse of ``seal``; MetadataError if key or place are others."""
+    def unseal(self, sealed: bytes, context: str) -> dict[str, str]:
+        """The inverse of ``seal``; MetadataError for another key or context."""
         from cryptography.exceptions import InvalidTag
 
         try:
-            text = self._aes().decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], place.encode())
+            text = self._aes().decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], context.encode())
         except (InvalidTag, ValueError) as error:
             raise MetadataError(
-                f"the environment of {place} cannot be unsealed with {self._key_path}: restore the key that sealed it"
+                f"the environment of {context} cannot be unsealed with {self._key_path}: restore the key that sealed it"
             ) from error
         values: dict[str, str] = decode(text.decode())
         return values
@@ -59,15 +59,15 @@ def _load_key(path: Path) -> bytes:
         key = path.read_bytes()
     except OSError as error:
         raise StoreUnavailableError(
-            f"the sealing key {path} cannot be read or made ({error.strerror}): make it accessible to this user"
+            f"the sealing key {path} cannot be read or created ({error.strerror}): make it accessible to this user"
         ) from error
     if len(key) != KEY_BYTES:
-        raise StoreUnavailableError(f"the sealing key {path} is damaged: restore it, or remove it to make a new one")
+        raise StoreUnavailableError(f"the sealing key {path} is damaged: restore it, or remove it to create a new one")
     return key
 
 
 def _make_key(path: Path) -> None:
-    """Write the key aside and link it into place: of two processes one wins, and nobody reads half a key."""
+    """Write a temporary file and link it: of two processes one wins, and none reads an incomplete key."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from debug_server.errors import ConflictError
 from debug_server.model import Cleanup, Notice, Session, SessionPlan, SessionStatus
-from debug_server.store import claims, event_log
+from debug_server.store import event_log, session_claims
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import (
     decode,
@@ -49,7 +49,7 @@ _SET_LEASE = (
 )
 _OPEN = (SessionStatus.PENDING, SessionStatus.RUNNING)
 _LIVE = "status IN ('pending', 'running')"
-# Which rows may take a status: the guard is part of the update, so that no second writer slips in between.
+# Which rows may take a status: the condition is part of the UPDATE, so it also holds with concurrent writers.
 _GUARDS = {
     SessionStatus.PENDING: "status = 'pending'",
     SessionStatus.RUNNING: _LIVE,
@@ -59,9 +59,25 @@ _GUARDS = {
 }
 
 
+class NewSession(TypedDict, total=False):
+    """Keywords of ``store.sessions.create``; ``SessionDraft.of`` has their defaults."""
+
+    repository_id: int | None
+    commit_sha: str | None
+    worktree_id: int | None
+    lease_generation: int | None
+    patch_hash: str | None
+    requested_by: str | None
+    owner_token_id: int | None
+    expires_at: datetime | None
+    idempotency_key: str | None
+    plan: SessionPlan | None
+    metadata: Mapping[str, Any] | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDraft:
-    """A session that was checked and encoded, and is not yet in the store."""
+    """A session that is checked and encoded before the transaction that inserts it."""
 
     columns: tuple[object, ...]
 
@@ -103,41 +119,15 @@ class SessionDraft:
 class Sessions(Table):
     """Opening, finding and ending sessions."""
 
-    def create(
-        self,
-        *,
-        repository_id: int | None = None,
-        commit_sha: str | None = None,
-        worktree_id: int | None = None,
-        lease_generation: int | None = None,
-        patch_hash: str | None = None,
-        requested_by: str | None = None,
-        owner_token_id: int | None = None,
-        expires_at: datetime | None = None,
-        idempotency_key: str | None = None,
-        plan: SessionPlan | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> Session:
+    def create(self, **asked: Unpack[NewSession]) -> Session:
         """Open a pending session; event ``session.created``."""
-        draft = SessionDraft.of(
-            repository_id=repository_id,
-            commit_sha=commit_sha,
-            worktree_id=worktree_id,
-            lease_generation=lease_generation,
-            patch_hash=patch_hash,
-            requested_by=requested_by,
-            owner_token_id=owner_token_id,
-            expires_at=expires_at,
-            idempotency_key=idempotency_key,
-            plan=plan,
-            metadata=metadata,
-        )
+        draft = SessionDraft.of(**asked)
         with self._database.write() as transaction:
-            require(transaction, "repositories", "repository", repository_id)
-            require(transaction, "worktrees", "worktree", worktree_id)
-            require(transaction, "tokens", "token", owner_token_id)
+            require(transaction, "repositories", "repository", asked.get("repository_id"))
+            require(transaction, "worktrees", "worktree", asked.get("worktree_id"))
+            require(transaction, "tokens", "token", asked.get("owner_token_id"))
             session = insert(transaction, self._now(), draft)
-        self._announce(Notice("session.created", session.id))
+        self._notify(Notice("session.created", session.id))
         return session
 
     def get(self, session_id: int) -> Session:
@@ -164,28 +154,28 @@ class Sessions(Table):
         return [_session(row) for row in rows]
 
     def set_status(self, session_id: int, status: SessionStatus, *, cleanup: Cleanup | None = None) -> Session:
-        """Change the status; one that cannot follow is a ConflictError; event ``session.<status>``."""
-        told = None if cleanup is None else encode(asdict(cleanup))
+        """Change the status; ConflictError if it cannot follow the current one; event ``session.<status>``."""
+        cleanup_text = None if cleanup is None else encode(asdict(cleanup))
         with self._database.write() as transaction:
             now = self._now()
             sql = f"{_SET_STATUS} AND {_GUARDS[status]} RETURNING {_COLUMNS}"
-            row = transaction.one(sql, (status.value, told, now, session_id))
+            row = transaction.one(sql, (status.value, cleanup_text, now, session_id))
             if row is None:
                 current = _session(found(transaction.one(_GET, (session_id,)), "session", session_id))
                 raise ConflictError(f"session {session_id} is {current.status} and cannot become {status}")
             if status not in _OPEN:
-                claims.release(transaction, session_id)
+                session_claims.release(transaction, session_id)
             event_log.append(transaction, now, f"session.{status}", "{}", session_id=session_id)
-        self._announce(Notice(f"session.{status}", session_id))
+        self._notify(Notice(f"session.{status}", session_id))
         return _session(row)
 
     def set_cleanup(self, session_id: int, cleanup: Cleanup) -> None:
-        """Note what became of a session's directory after its end."""
+        """Record what happened to the directory of a closed session."""
         with self._database.write() as transaction:
             transaction.run("UPDATE sessions SET cleanup = ? WHERE id = ?", (encode(asdict(cleanup)), session_id))
 
     def set_lease(self, session_id: int, *, worktree_id: int, generation: int, commit_sha: str) -> Session:
-        """Give a live session that has no workspace its lease; ConflictError when it has one or has ended."""
+        """Set the lease of an open session without a workspace; ConflictError if it has one or has ended."""
         with self._database.write() as transaction:
             require(transaction, "worktrees", "worktree", worktree_id)
             sql = f"{_SET_LEASE} AND {_LIVE} RETURNING {_COLUMNS}"
@@ -193,13 +183,15 @@ class Sessions(Table):
             if row is None:
                 current = _session(found(transaction.one(_GET, (session_id,)), "session", session_id))
                 raise ConflictError(
-                    f"session {session_id} cannot be given workspace {worktree_id}:"
+                    f"session {session_id} cannot get workspace {worktree_id}:"
                     f" it is {current.status} and has workspace {current.worktree_id}"
                 )
         return _session(row)
 
-    def opened_under(self, idempotency_key: str, *, owner_token_id: int | None, since: datetime) -> Session | None:
-        """The session that a keyed request of this owner opened at ``since`` or later."""
+    def by_idempotency_key(
+        self, idempotency_key: str, *, owner_token_id: int | None, since: datetime
+    ) -> Session | None:
+        """The session that a request of this owner with this key opened at ``since`` or later."""
         terms, params = filters(
             ("idempotency_key = ?", idempotency_key),
             ("created_at >= ?", epoch(since)),
@@ -209,22 +201,22 @@ class Sessions(Table):
         return None if row is None else _session(row)
 
     def touch(self, session_ids: Iterable[int]) -> None:
-        """Note that the sessions are in use; those that have ended stay as they are."""
+        """Record that open sessions are in use; ended ones do not change."""
         with self._database.write() as transaction:
             now = self._now()
             for session_id in session_ids:
                 transaction.run(f"UPDATE sessions SET updated_at = ? WHERE id = ? AND {_LIVE}", (now, session_id))
 
     def expired(self, now: datetime) -> list[Session]:
-        """Sessions that have not ended although their time is over."""
+        """Open sessions whose ``expires_at`` has passed."""
         sql = f"SELECT {_COLUMNS} FROM sessions WHERE {_LIVE} AND expires_at <= ? ORDER BY id"
         return [_session(row) for row in self._all(sql, (epoch(now),))]
 
     def secrets(self, session_id: int) -> dict[str, str]:
-        """What the session keeps sealed; empty when there is nothing, or nothing more."""
+        """The sealed secrets of a session; empty when there are none (any more)."""
         row = self._one("SELECT sealed_secrets FROM sessions WHERE id = ?", (session_id,))
         (sealed,) = found(row, "session", session_id)
-        return {} if sealed is None else self._sealer.unseal(bytes(sealed), _place(session_id))
+        return {} if sealed is None else self._sealer.unseal(bytes(sealed), _seal_context(session_id))
 
     def drop_secrets(self, session_id: int) -> None:
         """Forget what the session keeps sealed."""
@@ -245,12 +237,12 @@ def insert(transaction: Transaction, now: float, draft: SessionDraft) -> Session
 
 
 def seal_secrets(transaction: Transaction, sealer: Sealer, session_id: int, secrets: Mapping[str, str]) -> None:
-    """Keep secrets with a session, sealed."""
-    sealed = sealer.seal(secrets, _place(session_id))
+    """Store secrets with a session, sealed."""
+    sealed = sealer.seal(secrets, _seal_context(session_id))
     transaction.run("UPDATE sessions SET sealed_secrets = ? WHERE id = ?", (sealed, session_id))
 
 
-def _place(session_id: int) -> str:
+def _seal_context(session_id: int) -> str:
     return f"session {session_id}"
 
 

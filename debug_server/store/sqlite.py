@@ -15,19 +15,19 @@ from typing import Any
 
 from debug_server.errors import ConflictError, DebugServerError, InvalidInputError, NotFoundError, StoreUnavailableError
 from debug_server.store.connection import Row
-from debug_server.store.reserve import Reserve
+from debug_server.store.disk_reserve import Reserve
 
 BUSY_SECONDS = 10.0
 MAX_IDLE_READERS = 8
 _NO_SPACE = 64 << 10  # bytes: a commit may need more
 
-_FOREIGN = (sqlite3.Error, OverflowError, UnicodeEncodeError)
+_DRIVER_ERRORS = (sqlite3.Error, OverflowError, UnicodeEncodeError)
 _ADVICE = {
     sqlite3.SQLITE_BUSY: "is locked by another process: let it finish or stop it, then try again",
     sqlite3.SQLITE_LOCKED: "is locked by another process: let it finish or stop it, then try again",
     sqlite3.SQLITE_FULL: "cannot grow because the disk is full: free some space, then try again",
-    sqlite3.SQLITE_CORRUPT: "is damaged: restore a backup, or move the file away to start anew",
-    sqlite3.SQLITE_NOTADB: "is not an SQLite database: restore a backup, or move the file away to start anew",
+    sqlite3.SQLITE_CORRUPT: "is damaged: restore a backup, or move the file away to start with a new one",
+    sqlite3.SQLITE_NOTADB: "is not an SQLite database: restore a backup, or move the file away to start with a new one",
     sqlite3.SQLITE_READONLY: "cannot be written: make the file and its directory writable for this user",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened: make its directory exist and be writable for this user",
     sqlite3.SQLITE_PERM: "cannot be opened: make the file and its directory belong to this user",
@@ -36,7 +36,7 @@ _ADVICE = {
 
 
 def translated(error: BaseException, path: str) -> DebugServerError:
-    """Our error for one of the driver's; the only place that knows them."""
+    """The error of ``debug_server.errors`` for an error of the driver."""
     if not isinstance(error, sqlite3.Error):
         return InvalidInputError(f"a value cannot be stored: {error}")
     code = getattr(error, "sqlite_errorcode", 0)
@@ -67,7 +67,7 @@ class SqliteDatabase:
         self._busy = busy_seconds
         self._closed = False
         self._idle: list[sqlite3.Connection] = []
-        _make_place(path)
+        _create_file(path)
         try:
             connection = self._connect()
             _enter_wal(connection, time.monotonic() + busy_seconds)
@@ -86,16 +86,16 @@ class SqliteDatabase:
 
     def keep_reserve(self) -> None:
         """See the port."""
-        self._reserve.make()
+        self._reserve.create()
 
     def close(self) -> None:
-        """Close every connection; blocks that are open end first or fail."""
+        """Close every connection; open blocks end first or fail."""
         self._closed = True
         self._writer.close()
         while self._idle:
             self._idle.pop().close()
 
-    def take_reader(self) -> sqlite3.Connection:
+    def borrow_reader(self) -> sqlite3.Connection:
         """A connection for one reading block."""
         if self._closed:
             raise StoreUnavailableError(f"the database {self.address} was closed: open the store again")
@@ -106,8 +106,8 @@ class SqliteDatabase:
             connection.execute("PRAGMA query_only=ON")
             return connection
 
-    def give_reader(self, connection: sqlite3.Connection) -> None:
-        """The counterpart of ``take_reader``."""
+    def return_reader(self, connection: sqlite3.Connection) -> None:
+        """Return a connection of ``borrow_reader``."""
         if self._closed or len(self._idle) >= MAX_IDLE_READERS:
             connection.close()
         else:
@@ -128,7 +128,7 @@ class SqliteDatabase:
 
 
 class _Statements:
-    """Statements on one connection, all through one cursor: making one costs as much as a small statement."""
+    """Statements on one connection, with one cursor: creating one costs as much as a small statement."""
 
     __slots__ = ("_fetch", "execute")
 
@@ -149,11 +149,11 @@ class _Statements:
         return self.execute(sql, params).rowcount
 
     def lock(self, name: str) -> None:
-        """Nothing: a write transaction is alone in the whole file."""
+        """Does nothing: a write transaction locks the whole file."""
 
 
 class _Writer:
-    """The one write connection, as a context manager that threads take in turn."""
+    """The one write connection, as a context manager that one thread at a time holds."""
 
     def __init__(self, connection: sqlite3.Connection, path: str, busy_seconds: float, reserve: Reserve) -> None:
         self._connection = connection
@@ -162,19 +162,19 @@ class _Writer:
         self._path = path
         self._busy = busy_seconds
         self._reserve = reserve
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     def __enter__(self) -> _Statements:
-        if not self._turn.acquire(timeout=self._busy):
+        if not self._lock.acquire(timeout=self._busy):
             raise StoreUnavailableError(f"the database {self._path} is busy with another thread's write: try again")
         try:
             self._execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
-            self._make_room(error)
-            self._turn.release()
+            self._free_space(error)
+            self._lock.release()
             raise translated(error, self._path) from error
         except BaseException:
-            self._turn.release()
+            self._lock.release()
             raise
         return self._statements
 
@@ -186,32 +186,32 @@ class _Writer:
                 self._execute("COMMIT")
             else:
                 self._roll_back()
-                self._make_room(error)
+                self._free_space(error)
         except sqlite3.Error as failed:
             self._roll_back()
-            self._make_room(failed)
+            self._free_space(failed)
             raise translated(failed, self._path) from failed
         finally:
-            self._turn.release()
-        if isinstance(error, _FOREIGN):
+            self._lock.release()
+        if isinstance(error, _DRIVER_ERRORS):
             raise translated(error, self._path) from error
 
-    def _make_room(self, error: BaseException) -> None:
-        """After a failure for want of space, so that the next try succeeds; the log of a WAL may say it as IOERR."""
+    def _free_space(self, error: BaseException) -> None:
+        """After a failure because the disk is full, free space for the next attempt; the WAL may report IOERR."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(self._path)):
             self._reserve.release()
-            with suppress(sqlite3.Error):  # what is copied into the database is free for the next commits
+            with suppress(sqlite3.Error):  # WAL pages copied to the database can be reused by the next commits
                 self._execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _roll_back(self) -> None:
-        # A failed commit, or a full disk, may or may not have ended the transaction already.
+        # A failed commit or a full disk may already have ended the transaction.
         with suppress(sqlite3.Error):
             if self._connection.in_transaction:
                 self._execute("ROLLBACK")
 
     def close(self) -> None:
-        with self._turn:
+        with self._lock:
             self._connection.close()
 
 
@@ -225,7 +225,7 @@ class _Reader:
 
     def __enter__(self) -> _Statements:
         try:
-            self._connection = self._database.take_reader()
+            self._connection = self._database.borrow_reader()
         except sqlite3.Error as error:
             raise translated(error, self._database.address) from error
         return _Statements(self._connection)
@@ -233,8 +233,8 @@ class _Reader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._database.give_reader(self._connection)
-        if isinstance(error, _FOREIGN):
+        self._database.return_reader(self._connection)
+        if isinstance(error, _DRIVER_ERRORS):
             raise translated(error, self._database.address) from error
 
 
@@ -243,7 +243,7 @@ def _is_full(path: str) -> bool:
     return disk.f_bavail * disk.f_frsize < _NO_SPACE
 
 
-def _make_place(path: Path) -> None:
+def _create_file(path: Path) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):
@@ -251,12 +251,12 @@ def _make_place(path: Path) -> None:
             os.mknod(path, stat.S_IFREG | 0o600)
     except OSError as error:
         raise StoreUnavailableError(
-            f"the database {path} cannot be created ({error.strerror}): name a place that this user can write"
+            f"the database {path} cannot be created ({error.strerror}): use a path that this user can write"
         ) from error
 
 
 def _enter_wal(connection: sqlite3.Connection, deadline: float) -> None:
-    """Switch to WAL; SQLite does not wait for another process that does the same, so we do."""
+    """Switch to WAL; SQLite does not wait for another process that does the same, so poll."""
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL").fetchone()

@@ -1,4 +1,4 @@
-"""What the members of the store share: the database, the sealing key, the clock, and the listeners for new events."""
+"""Base of the store's members: database, sealing key, clock, and listeners for new events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from debug_server.store.sealing import Sealer
 
 
 class Listeners:
-    """Who is told of new events of this process."""
+    """Callbacks for new events of this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,7 +32,7 @@ class Listeners:
 
         return remove
 
-    def tell(self, notice: Notice) -> None:
+    def notify(self, notice: Notice) -> None:
         """Call every listener."""
         for listener in self._listeners:
             listener(notice)
@@ -40,7 +40,7 @@ class Listeners:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What one store gives to each of its members."""
+    """What the members of one store share."""
 
     database: Database
     sealer: Sealer
@@ -49,7 +49,7 @@ class Shared:
 
 
 class Table:
-    """Base of the store's members: reading rows, the clock, and announcing events."""
+    """Base of the store's members: reading rows, the clock, and notifying listeners."""
 
     def __init__(self, shared: Shared) -> None:
         self._database = shared.database
@@ -60,9 +60,9 @@ class Table:
     def _now(self) -> float:
         return epoch(self._clock())
 
-    def _announce(self, notice: Notice) -> None:
+    def _notify(self, notice: Notice) -> None:
         """Called after the commit of a transaction that appended an event."""
-        self._listeners.tell(notice)
+        self._listeners.notify(notice)
 
     def _one(self, sql: str, params: tuple[object, ...]) -> Row | None:
         with self._database.read() as reader:
@@ -73,11 +73,11 @@ class Table:
             return reader.all(sql, params)
 
 
-EVERY = 2**62  # as the limit of a list: all rows
+ALL_ROWS = 2**62  # as the limit of a list: all rows
 
 
 def found(row: Row | None, what: str, key: object) -> Row:
-    """The row, or NotFoundError naming what was looked for."""
+    """The row, or NotFoundError that names it."""
     if row is None:
         raise NotFoundError(f"there is no {what} {key!r}")
     return row

@@ -1,4 +1,4 @@
-"""The tokens table: a secret is shown once and kept only as a hash."""
+"""The tokens table: a secret is shown once and stored only as a hash."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from debug_server.store.encoding import (
     optional_epoch,
     optional_moment,
 )
-from debug_server.store.table import EVERY, Table, found
+from debug_server.store.table import ALL_ROWS, Table, found
 
 SECRET_BYTES = 32
-# ``last_used_at`` is for people; a write with every request would cost more than the request.
-USE_NOTED_EVERY = 60.0
+# ``last_used_at`` is for people; a write for every request would cost more than the request.
+USE_RECORDED_EVERY = 60.0
 
 _COLUMNS = "id, name, scopes, expires_at, revoked_at, last_used_at, quotas, created_at"
 _INSERT = (
@@ -45,7 +45,7 @@ class Tokens(Table):
         expires_at: datetime | None = None,
         quotas: Mapping[str, Any] | None = None,
     ) -> tuple[Token, str]:
-        """A new token and its secret, which cannot be had again."""
+        """A new token and its secret, which cannot be read again."""
         if not name or isinstance(scopes, str) or not all(isinstance(scope, str) and scope for scope in scopes):
             raise InvalidInputError(f"token {name!r} with scopes {scopes!r}: give a name and a list of scope names")
         secret = secrets.token_urlsafe(SECRET_BYTES)
@@ -56,15 +56,15 @@ class Tokens(Table):
         return _token(found(row, "token", name)), secret
 
     def authenticate(self, secret: str) -> Token | None:
-        """The token of a secret, unless it has expired or was revoked; its use is noted if the store can be written."""
+        """The token of a secret, unless it has expired or was revoked; records its use if the store can be written."""
         token = self.find(secret)
-        if token is not None and self.use_is_due(token):
+        if token is not None and self.use_is_outdated(token):
             with contextlib.suppress(StoreUnavailableError):
-                self.note_uses([token.id])
+                self.record_uses([token.id])
         return token
 
     def find(self, secret: str) -> Token | None:
-        """The same without noting its use."""
+        """The same without recording the use."""
         digest = _digest(secret)
         row = self._one(f"SELECT {_COLUMNS}, secret_hash FROM tokens WHERE secret_hash = ?", (digest,))
         if row is None or not hmac.compare_digest(row[-1], digest):
@@ -74,12 +74,12 @@ class Tokens(Table):
             return None
         return _token(row)
 
-    def use_is_due(self, token: Token) -> bool:
-        """Whether the last note of its use is old."""
-        return token.last_used_at is None or self._now() - token.last_used_at.timestamp() >= USE_NOTED_EVERY
+    def use_is_outdated(self, token: Token) -> bool:
+        """Whether ``last_used_at`` should be updated."""
+        return token.last_used_at is None or self._now() - token.last_used_at.timestamp() >= USE_RECORDED_EVERY
 
-    def note_uses(self, token_ids: Iterable[int]) -> None:
-        """Remember that the tokens were used just now."""
+    def record_uses(self, token_ids: Iterable[int]) -> None:
+        """Set ``last_used_at`` of the tokens to now."""
         with self._database.write() as transaction:
             now = self._now()
             for token_id in token_ids:
@@ -90,13 +90,13 @@ class Tokens(Table):
         row = self._one(f"SELECT {_COLUMNS} FROM tokens WHERE id = ?", (token_id,))
         return _token(found(row, "token", token_id))
 
-    def page(self, *, after: int = 0, limit: int = EVERY) -> list[Token]:
-        """Those with an id above ``after``, revoked ones too, oldest first."""
+    def page(self, *, after: int = 0, limit: int = ALL_ROWS) -> list[Token]:
+        """Tokens with an id above ``after``, also revoked ones, oldest first."""
         sql = f"SELECT {_COLUMNS} FROM tokens WHERE id > ? ORDER BY id LIMIT ?"
         return [_token(row) for row in self._all(sql, (after, limit))]
 
     def revoke(self, token_id: int) -> Token:
-        """Make the token useless from now on; a second time changes nothing."""
+        """Revoke a token; a second call changes nothing."""
         sql = f"UPDATE tokens SET revoked_at = COALESCE(revoked_at, ?) WHERE id = ? RETURNING {_COLUMNS}"
         with self._database.write() as transaction:
             row = transaction.one(sql, (self._now(), token_id))

@@ -4,8 +4,8 @@
                         |                     ^                ^
                         +-----------------------release--------+
 
-Each lease adds one to ``generation`` and carries a token; every step of a holder is a compare-and-set on both, so a
-holder whose expired lease was given to somebody else can change nothing.
+Each lease adds one to ``generation`` and has a token. Every step of a holder is a compare-and-set on both, so a former
+holder cannot change anything.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from debug_server.errors import ConflictError
 from debug_server.model import Worktree, WorktreeStatus
 from debug_server.store.connection import Row
 from debug_server.store.encoding import epoch, mapping_from, mapping_text, moment, optional_moment
-from debug_server.store.table import EVERY, Table, filters, found, require
+from debug_server.store.table import ALL_ROWS, Table, filters, found, require
 
 _COLUMNS = (
     "id, repository_id, path, status, commit_sha, environment_hash, owner, lease_token, generation, lease_expires_at,"
     " backend, metadata, created_at, updated_at, process"
 )
 _GET = f"SELECT {_COLUMNS} FROM worktrees WHERE id = ?"
-_HELD = "WHERE id = ? AND lease_token = ? AND generation = ? AND status <> 'idle'"
+_HELD_LEASE = "WHERE id = ? AND lease_token = ? AND generation = ? AND status <> 'idle'"
 _INSERT = (
     "INSERT INTO worktrees (repository_id, path, status, backend, created_at, updated_at)"
     f" VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (path) DO NOTHING RETURNING {_COLUMNS}"
@@ -38,29 +38,29 @@ _LEASE = (
 )
 _RELEASE = (
     "UPDATE worktrees SET status = 'idle', owner = NULL, lease_token = NULL, lease_expires_at = NULL,"
-    f" process = NULL, commit_sha = ?, environment_hash = ?, updated_at = ? {_HELD}"
+    f" process = NULL, commit_sha = ?, environment_hash = ?, updated_at = ? {_HELD_LEASE}"
 )
 
 
 class Worktrees(Table):
-    """Workspaces, and who holds them until when."""
+    """Workspaces, their holders and the expiry of their leases."""
 
     def add(self, repository_id: int, path: str, backend: str) -> Worktree:
-        """Register an idle workspace; a path that is known is a ConflictError."""
+        """Register an idle workspace; ConflictError if the path is known."""
         with self._database.write() as transaction:
             require(transaction, "repositories", "repository", repository_id)
             now = self._now()
             row = transaction.one(_INSERT, (repository_id, path, WorktreeStatus.IDLE.value, backend, now, now))
         if row is None:
-            raise ConflictError(f"a worktree at {path!r} is registered already")
+            raise ConflictError(f"a worktree at {path!r} is already registered")
         return _worktree(row)
 
     def get(self, worktree_id: int) -> Worktree:
         """The row, or NotFoundError."""
         return _worktree(found(self._one(_GET, (worktree_id,)), "worktree", worktree_id))
 
-    def page(self, repository_id: int | None = None, *, after: int = 0, limit: int = EVERY) -> list[Worktree]:
-        """A repository's workspaces, or everybody's, with an id above ``after``, oldest first."""
+    def page(self, repository_id: int | None = None, *, after: int = 0, limit: int = ALL_ROWS) -> list[Worktree]:
+        """Workspaces (of a repository) with an id above ``after``, oldest first."""
         terms, params = filters(("id > ?", after), ("repository_id = ?", repository_id))
         rows = self._all(f"SELECT {_COLUMNS} FROM worktrees WHERE {terms} ORDER BY id LIMIT ?", (*params, limit))
         return [_worktree(row) for row in rows]
@@ -76,10 +76,10 @@ class Worktrees(Table):
         expires_at: datetime,
         process: str | None = None,
     ) -> Worktree | None:
-        """Take an idle workspace, or one whose lease has expired; None if somebody else holds it.
+        """Lease an idle workspace, or one whose lease has expired; None if another holder has it.
 
-        A caller that decided by an earlier look at the row finds by ``generation`` whether it changed in between:
-        the result's is exactly one more if it did not. An ``environment_hash`` of None leaves the row's.
+        A caller that read the row before can compare ``generation``: the result's is exactly one more if the row did
+        not change in between. With an ``environment_hash`` of None the row's stays.
         """
         with self._database.write() as transaction:
             now = self._now()
@@ -90,14 +90,14 @@ class Worktrees(Table):
         return None if row is None else _worktree(row)
 
     def renew(self, worktree_id: int, lease_token: str, generation: int, expires_at: datetime) -> bool:
-        """Move the expiry; False if the lease is no longer the caller's."""
-        sql = f"UPDATE worktrees SET lease_expires_at = ?, updated_at = ? {_HELD}"
+        """Set a new expiry; False if the lease is no longer the caller's."""
+        sql = f"UPDATE worktrees SET lease_expires_at = ?, updated_at = ? {_HELD_LEASE}"
         with self._database.write() as transaction:
             return transaction.run(sql, (epoch(expires_at), self._now(), worktree_id, lease_token, generation)) == 1
 
     def mark_busy(self, worktree_id: int, lease_token: str, generation: int) -> bool:
         """reserved -> busy; False if the lease is no longer the caller's."""
-        sql = f"UPDATE worktrees SET status = 'busy', updated_at = ? {_HELD}"
+        sql = f"UPDATE worktrees SET status = 'busy', updated_at = ? {_HELD_LEASE}"
         with self._database.write() as transaction:
             return transaction.run(sql, (self._now(), worktree_id, lease_token, generation)) == 1
 
@@ -110,9 +110,9 @@ class Worktrees(Table):
         commit_sha: str | None,
         environment_hash: str | None,
     ) -> bool:
-        """Give the workspace back with what it holds now; False if this lease was released before.
+        """Release the lease and store the current commit and environment; False if it was already released.
 
-        A lease that somebody else holds by now is a ConflictError.
+        ConflictError if another holder has the workspace now.
         """
         with self._database.write() as transaction:
             values = (commit_sha, environment_hash, self._now(), worktree_id, lease_token, generation)
@@ -128,17 +128,17 @@ class Worktrees(Table):
 
     def move(self, worktree_id: int, lease_token: str, generation: int, path: str) -> bool:
         """Give the row another directory; False if the lease is no longer the caller's."""
-        sql = f"UPDATE worktrees SET path = ?, updated_at = ? {_HELD}"
+        sql = f"UPDATE worktrees SET path = ?, updated_at = ? {_HELD_LEASE}"
         with self._database.write() as transaction:
             return transaction.run(sql, (path, self._now(), worktree_id, lease_token, generation)) == 1
 
     def expired(self, now: datetime) -> list[Worktree]:
-        """Workspaces whose holder let its time run out."""
+        """Leased workspaces whose lease has expired."""
         sql = f"SELECT {_COLUMNS} FROM worktrees WHERE status <> 'idle' AND lease_expires_at <= ? ORDER BY id"
         return [_worktree(row) for row in self._all(sql, (epoch(now),))]
 
     def clear(self, worktree_id: int) -> Worktree:
-        """Forget the commit and the environment that the workspace held."""
+        """Remove commit and environment from the row."""
         return self._set(worktree_id, "commit_sha = NULL, environment_hash = NULL", ())
 
     def set_metadata(self, worktree_id: int, metadata: Mapping[str, Any]) -> Worktree:
@@ -146,7 +146,7 @@ class Worktrees(Table):
         return self._set(worktree_id, "metadata = ?", (mapping_text(metadata, what="worktree metadata"),))
 
     def remove(self, worktree_id: int) -> None:
-        """Forget the workspace; its sessions stay."""
+        """Remove the row; its sessions stay."""
         with self._database.write() as transaction:
             if not transaction.run("DELETE FROM worktrees WHERE id = ?", (worktree_id,)):
                 found(None, "worktree", worktree_id)

@@ -11,7 +11,7 @@ from debug_server.workers.spec import HandshakeReadiness, WorkerSpec, WorkerTimi
 from debug_server.workers.state import LivenessReason, ReadinessReason
 from debug_server.workers.status import absent_status, restart_advice
 from debug_server.workers.supervisor import ServiceSupervisor
-from debug_server.workers.turns import Ended, Text, TokenUsage, ToolCall, TurnEvent
+from debug_server.workers.turn_events import Ended, Text, TokenUsage, ToolCall, TurnEvent
 from debug_server.workers.workers import Workers
 
 __all__ = [

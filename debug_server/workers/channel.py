@@ -1,7 +1,7 @@
-"""A keeper's relay as an asyncio conversation: the worker's stdin and stdout, and what the keeper says of it.
+"""The asyncio connection to a keeper in relay mode: the worker's stdin and stdout, and the keeper's events.
 
-A connection that breaks while the keeper lives is made again at the offset that was reached, and what was not
-answered is sent again under its old id, which the keeper applies once: no byte is lost or repeated.
+A connection that breaks while the keeper is alive is opened again at the current offset, and unanswered writes are sent
+again with their ids, which the keeper applies once: no byte is lost or repeated.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from debug_server.runner.keeper import frames
 _PIECE = 128 << 10
 _WINDOW_BYTES = 512 << 10  # half of what a keeper queues for its child
 _WINDOW_PIECES = 512  # half of the ids that a keeper remembers
-_ACKNOWLEDGE_EVERY = 128 << 10  # an eighth of what a keeper holds: it never has to wait for us
+_ACKNOWLEDGE_EVERY = 128 << 10  # an eighth of the keeper's buffer, so that the keeper does not have to wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelListener:
-    """Who is told what the keeper says; called in the loop."""
+    """Callbacks for the keeper's events, called in the loop."""
 
     attached: Callable[[int], None]  # the worker's pid
     output: Callable[[str, int], None]  # stream and length
     ending: Callable[[], None]  # the first sign of its end
-    broken: Callable[[], None]  # the connection is gone and its end was not told
+    broken: Callable[[], None]  # the connection is gone without an end
 
 
 class RelayChannel(asyncio.Protocol):
@@ -40,37 +40,37 @@ class RelayChannel(asyncio.Protocol):
         self._listener = listener
         self._transport: asyncio.Transport | None = None
         self._buffer = frames.FrameBuffer()
-        self._offset = offset  # of the next byte of stdout; None until an adopted worker's first piece
+        self._offset = offset  # of the next byte of stdout; None before the first piece of an adopted worker
         self._pieces: deque[bytes] = deque()
         self._unacknowledged = 0
         self._written = 0
-        self._under_way: dict[str, bytes] = {}  # writes without an answer, in order
-        self._bytes_under_way = 0
-        self._questions: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._unanswered: dict[str, bytes] = {}  # unanswered writes, in order
+        self._unanswered_bytes = 0
+        self._requests: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._asked = 0
         self._sending = asyncio.Lock()
-        self._wake = asyncio.Event()  # for senders and the reader alike; each looks for itself
-        self._refused: str | None = None  # why stdin takes nothing any more
+        self._wake = asyncio.Event()  # for senders and the reader; each checks its own condition
+        self._refused: str | None = None  # why stdin is closed
         self.over = False
 
     async def open(self, connection: socket.socket) -> None:
-        """Begin, or go on after a break."""
+        """Connect, also again after a broken connection."""
         connection.setblocking(False)
         self._buffer = frames.FrameBuffer()
         await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=connection)
         self._send_json({"op": "attach", "offset": self._offset, "n": 0})
-        for write_id, data in self._under_way.items():
+        for write_id, data in self._unanswered.items():
             self._send_frame(frames.encode_write(write_id, data))
 
     # -- for the users --------------------------------------------------------------------------------------------
 
     async def send(self, data: bytes) -> None:
-        """Write to the worker's stdin; waits while too much is under way. WorkerExitedError when it is gone."""
+        """Write to the worker's stdin; waits while too much is unanswered. WorkerExitedError when it is gone."""
         if len(data) <= _PIECE and self._room and not self._sending.locked():
             self._check_open()
             self._write(data)
             return
-        # A message is sent whole or not at all: a sender that is cancelled must not leave half a line behind.
+        # Shielded: a sender that is cancelled must not leave an incomplete line.
         await asyncio.shield(asyncio.ensure_future(self._send_long(data)))
 
     async def _send_long(self, data: bytes) -> None:
@@ -96,50 +96,50 @@ class RelayChannel(asyncio.Protocol):
         return piece
 
     def acknowledge(self) -> None:
-        """What was received need not be kept for us."""
+        """Acknowledge what was received, so that the keeper can drop it."""
         self._unacknowledged = 0
         held = sum(map(len, self._pieces))
         self._send_json({"op": "ack", "offset": (self._offset or 0) - held})
 
     def request_end(self, grace: float, message: str) -> None:
-        """Ask the keeper to end the tree: TERM, so many seconds, KILL."""
+        """Ask the keeper to end the tree: TERM, ``grace`` seconds, KILL."""
         self._send_json({"op": "cancel", "grace": grace, "message": message})
 
     async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        """The keeper's answer to a verb; WorkerExitedError when it does not come to that."""
+        """The keeper's answer to a request; WorkerExitedError if it ends first."""
         if self.over:
             raise WorkerExitedError("the worker has ended: try again in a moment")
         self._asked += 1
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._questions[self._asked] = answer
+        self._requests[self._asked] = answer
         self._send_json({**message, "n": self._asked})
         return await answer
 
     def finish(self) -> None:
-        """Nothing more will come: whoever waits learns it."""
+        """Close: senders, readers and unanswered requests end."""
         self.over = True
-        self._drop_questions()
+        self._fail_requests()
         self._wake.set()
         if self._transport is not None:
             self._transport.abort()
 
     @property
     def _room(self) -> bool:
-        return self._bytes_under_way < _WINDOW_BYTES and len(self._under_way) < _WINDOW_PIECES
+        return self._unanswered_bytes < _WINDOW_BYTES and len(self._unanswered) < _WINDOW_PIECES
 
     def _check_open(self) -> None:
         if self.over:
             raise WorkerExitedError("the worker has ended: try again in a moment")
         if self._refused is not None:
-            raise WorkerExitedError(f"the worker takes no input any more ({self._refused}): try again in a moment")
+            raise WorkerExitedError(f"the worker no longer takes input ({self._refused}): try again in a moment")
 
     # -- the conversation with the keeper -------------------------------------------------------------------------
 
     def _write(self, data: bytes) -> None:
         self._written += 1
         write_id = f"w{self._written}"
-        self._under_way[write_id] = data
-        self._bytes_under_way += len(data)
+        self._unanswered[write_id] = data
+        self._unanswered_bytes += len(data)
         self._send_frame(frames.encode_write(write_id, data))
 
     def _send_json(self, message: dict[str, Any]) -> None:
@@ -150,12 +150,12 @@ class RelayChannel(asyncio.Protocol):
             self._transport.write(frame)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The keeper answers."""
+        """Connected."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Frames, or parts of them."""
+        """Decode frames; a piece may contain parts of them."""
         for kind, payload in self._buffer.feed(data):
             if kind == frames.OUTPUT:
                 self._on_output(*frames.decode_output(payload))
@@ -163,9 +163,9 @@ class RelayChannel(asyncio.Protocol):
                 self._on_message(json.loads(payload))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """By the keeper, after the end or because it is dead; by us, in ``finish``."""
+        """Disconnected: by the keeper, after the end or its death; by us, in ``finish``."""
         self._transport = None
-        self._drop_questions()
+        self._fail_requests()
         if not self.over:
             self._listener.broken()
 
@@ -187,17 +187,17 @@ class RelayChannel(asyncio.Protocol):
             self._listener.ending()
         elif message.get("n") == 0 and message.get("ok"):
             self._listener.attached(message["pid"])
-        elif (question := self._questions.pop(message.get("n") or 0, None)) is not None and not question.done():
+        elif (question := self._requests.pop(message.get("n") or 0, None)) is not None and not question.done():
             question.set_result(message)
 
-    def _drop_questions(self) -> None:
-        questions, self._questions = self._questions, {}
+    def _fail_requests(self) -> None:
+        questions, self._requests = self._requests, {}
         for question in questions.values():
             if not question.done():
                 question.set_exception(WorkerExitedError("the worker ended before its keeper could answer"))
 
     def _on_written(self, message: dict[str, Any]) -> None:
-        self._bytes_under_way -= len(self._under_way.pop(message["write"], b""))
+        self._unanswered_bytes -= len(self._unanswered.pop(message["write"], b""))
         if not message["ok"]:
             self._refused = message["error"]
         self._wake.set()

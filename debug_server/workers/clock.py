@@ -1,4 +1,4 @@
-"""What time it is, for rules that are tested without waiting."""
+"""The clock, replaced in tests, so that they need not wait."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The machine's, or a test's."""
+    """The system's clock, or one of a test."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow."""
+        """Monotonic seconds."""
 
     def wall(self) -> datetime:
         """The time of day, for people."""
 
 
 class SystemClock:
-    """The machine's."""
+    """The system's clock."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment."""
+        """Monotonic seconds."""
         return time.monotonic()
 
     def wall(self) -> datetime:

@@ -2,8 +2,8 @@
 
     initialize -> initialized -> [ thread/start -> thread/inject_items -> turn/start -> events -> turn/completed ]*
 
-Each turn has a thread of its own, which is closed behind it. What the worker asks is answered at once: declined,
-unless it is a call of a function that the client of the turn declared.
+Each turn has its own thread, which is closed afterwards. Requests of the worker are answered at once: declined, except
+calls of functions that the client of the turn declared.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from debug_server.workers.jsonrpc import JsonRpc, Params, RpcRefusal, Trace
 
 PROTOCOL = "codex"
 _PING_SECONDS = 10.0
-_TELLING = (b"agentMessage", b"item/tool/call", b"turn/completed")  # messages that an answer cannot do without
+_ANSWER_MESSAGES = (b"agentMessage", b"item/tool/call", b"turn/completed")  # messages that are part of an answer
 _VERSION = re.compile(r"/(\d+\.\d+\S*)")
-# Nobody reads these; a worker that knows the option does not send them.
+# These are not used; a worker that supports the option does not send them.
 _UNWANTED = ["thread/started", "thread/status/changed", "account/rateLimits/updated", "remoteControl/status/changed"]
 _DECLINED: Mapping[str, Any] = {
     "item/commandExecution/requestApproval": {"decision": "decline"},
@@ -40,7 +40,7 @@ _NO_SUCH_TOOL = {"contentItems": [{"type": "inputText", "text": "the client has 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodexOptions:
-    """How to speak with it."""
+    """Timeouts and tracing of a conversation."""
 
     handshake_seconds: float = 15.0
     request_seconds: float = 120.0
@@ -48,7 +48,7 @@ class CodexOptions:
 
 
 def codex_handshake(options: CodexOptions) -> Handshake:
-    """What the supervisor does on a fresh channel; HandshakeError says what is wrong with the program."""
+    """The handshake on a new channel; HandshakeError says what is wrong with the program."""
 
     async def handshake(channel: WorkerChannel) -> CodexConversation:
         conversation = CodexConversation(channel, options)
@@ -88,11 +88,11 @@ class CodexConversation:
 
     @property
     def options(self) -> CodexOptions:
-        """How it is spoken with."""
+        """Timeouts and tracing."""
         return self._options
 
     async def open(self) -> None:
-        """The handshake, and the proof that the worker has the methods which turns need."""
+        """Shake hands, and check that the worker has the methods that turns need."""
         self._rpc.start()
         seconds = self._options.handshake_seconds
         about = {"name": "debug-server", "title": "debug-server", "version": debug_server.__version__}
@@ -116,11 +116,11 @@ class CodexConversation:
             ) from error
 
     async def ping(self) -> None:
-        """Whether it answers."""
+        """Return if the worker answers."""
         await self._rpc.call("thread/loaded/list", {}, seconds=_PING_SECONDS)
 
     async def models(self) -> list[str]:
-        """The models it knows, asked once."""
+        """The worker's models, requested once."""
         if self._models is None:
             found = await self._rpc.call("model/list", {}, seconds=self._options.request_seconds)
             entries = found.get("data", []) if isinstance(found, dict) else []
@@ -129,17 +129,17 @@ class CodexConversation:
 
     @asynccontextmanager
     async def turn(self, request: TurnRequest) -> AsyncIterator[Turn]:
-        """One turn; leaving the block interrupts it if it has not ended, and frees its thread in any case."""
+        """One turn; leaving the block interrupts it if it has not ended, and always frees its thread."""
         turn = Turn(self._rpc, request, seconds=self._options.request_seconds, routes=self._turns)
         turn.begin()
         try:
             yield turn
         finally:
-            # A task of its own: the block may be left by cancellation, and the worker must be told all the same.
+            # In a separate task: the turn must be interrupted even if the block is left by cancellation.
             leaving = asyncio.ensure_future(turn.leave())
             self._leaving.add(leaving)
             leaving.add_done_callback(self._leaving.discard)
-            await asyncio.wait({leaving})  # not its result: a conversation that is closed cancels it
+            await asyncio.wait({leaving})  # not its result: close() cancels it
             self._free(turn)
 
     def _free(self, turn: Turn) -> None:
@@ -150,7 +150,7 @@ class CodexConversation:
         freeing.add_done_callback(self._leaving.discard)
 
     async def close(self) -> None:
-        """Fail whoever waits, end all tasks."""
+        """Fail all waiting calls and turns, end all tasks."""
         await self._rpc.close()
         for task in list(self._leaving):
             task.cancel()
@@ -161,8 +161,8 @@ class CodexConversation:
             turn.notified(method, params)
 
     def _oversized(self, ends: bytes) -> None:
-        if not any(kind in ends for kind in _TELLING):
-            return  # what a command printed, say: the answer does not have it anyway
+        if not any(kind in ends for kind in _ANSWER_MESSAGES):
+            return  # for example output of a command, which is not part of the answer
         for thread, turn in list(self._turns.items()):
             if json.dumps(thread).encode() in ends:
                 turn.missed()

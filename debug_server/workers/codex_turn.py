@@ -1,4 +1,4 @@
-"""One turn of a codex worker: begun, read event by event, interrupted when its reader leaves.
+"""One turn of a codex worker: started, read event by event, interrupted when its reader leaves.
 
 begin --> thread/start --> (history) --> turn/start --> text, tool calls --> ended | failed
                                               \\-- leave: turn/interrupt, until the worker confirms
@@ -15,18 +15,18 @@ from typing import Any
 
 from debug_server.errors import DebugServerError, WorkerError
 from debug_server.workers.jsonrpc import JsonRpc, Params
-from debug_server.workers.turns import Ended, Mailbox, Text, TokenUsage, ToolCall, TurnEvent
+from debug_server.workers.turn_events import Ended, Text, TokenUsage, ToolCall, TurnEvent, TurnEventQueue
 
 _INTERRUPT_SECONDS = 5.0
 # Functions called together arrive as several requests: how long to wait for the next, and after the model has ended.
 _MORE_CALLS_SECONDS, _LAST_CALL_SECONDS = 0.25, 0.02
-_USAGE_SECONDS = 1.0  # for the worker to tell the tokens of a turn that it was told to interrupt
+_USAGE_SECONDS = 1.0  # for the worker to report the tokens of an interrupted turn
 _CLIENT_CALLS = {"contentItems": [{"type": "inputText", "text": "the client makes this call"}], "success": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRequest:
-    """What a turn is to be, in the worker's own terms."""
+    """The parameters of a turn, in terms of the worker's protocol."""
 
     model: str | None = None
     cwd: str | None = None
@@ -62,30 +62,30 @@ class TurnRequest:
 
 
 class Turn:
-    """A turn that runs; made by the conversation, which routes notifications here by thread."""
+    """A running turn; the conversation creates it and passes on the notifications of its thread."""
 
     def __init__(self, rpc: JsonRpc, request: TurnRequest, *, seconds: float, routes: dict[str, Turn]) -> None:
         self._rpc = rpc
         self._request = request
         self._seconds = seconds
         self._routes = routes
-        self._mailbox = Mailbox()
+        self._events_queue = TurnEventQueue()
         self._begun: asyncio.Task[None] | None = None
         self._over = asyncio.Event()
         self._item: str | None = None  # the message that deltas belong to
-        self._spoken: set[str] = set()  # items of which text was passed on
+        self._items_passed_on: set[str] = set()  # items whose text was passed on
         self._tools = {str(tool["name"]) for tool in request.tools}
         self._called: list[int | str] = []  # the worker's requests for them
         self._last_call: asyncio.TimerHandle | None = None
-        self._counting: asyncio.Task[None] | None = None  # interrupts a turn of calls to learn its tokens
+        self._counting: asyncio.Task[None] | None = None  # interrupts a turn after its calls, to get its tokens
         self.thread_id: str | None = None
         self.turn_id: str | None = None
         self.usage = TokenUsage()
-        self._is_counted = False  # usage holds the tokens of the last call, too
+        self._is_counted = False  # usage includes the tokens of the last call
         self.is_stuck = False  # left, and the worker did not confirm that it has stopped
 
     def begin(self) -> None:
-        """Start it in the background: what goes wrong is what reading raises."""
+        """Start it in the background; errors are raised by ``read``."""
         self._begun = asyncio.ensure_future(self._begin())
 
     async def _begin(self) -> None:
@@ -98,16 +98,16 @@ class Turn:
                 await self._rpc.call("thread/inject_items", items, seconds=self._seconds)
             begun = await self._rpc.call("turn/start", self._request.turn_params(self.thread_id), seconds=self._seconds)
             self.turn_id = _text_at(begun, "turn", "id")
-            self._mailbox.touch()
+            self._events_queue.touch()
         except DebugServerError as error:
             self._fail(error)
 
     async def read(self) -> TurnEvent | None:
-        """The next event; None is a sign of life without one. Raises what ended the turn before its time."""
-        return await self._mailbox.get()
+        """The next event; None for activity without one. Raises the error of a failed turn."""
+        return await self._events_queue.get()
 
     async def leave(self) -> None:
-        """Make sure that the worker does not go on with it: interrupt it, and wait for the confirmation."""
+        """Make sure that the worker stops: interrupt the turn, and wait for the confirmation."""
         if self._last_call is not None:
             self._last_call.cancel()
         if self._counting is not None:
@@ -122,7 +122,7 @@ class Turn:
                 self._begun.cancel()
 
     async def _interrupt_begun(self) -> None:
-        """Interrupt it unless it is over; what is just being started must have its id first."""
+        """Interrupt it unless it is over; a turn that is being started must get its id first."""
         if self._begun is not None and not self._begun.done():
             await asyncio.wait({self._begun})
         if self.turn_id is not None and not self._over.is_set():
@@ -130,11 +130,11 @@ class Turn:
 
     async def _interrupt(self) -> None:
         which = {"threadId": self.thread_id, "turnId": self.turn_id}
-        # In this order: an answered call would make the model go on, and cost tokens, before it is interrupted.
+        # In this order: an answered call would let the model continue, and cost tokens, before the interruption.
         interrupting = asyncio.ensure_future(self._rpc.call("turn/interrupt", which, seconds=_INTERRUPT_SECONDS))
         await asyncio.sleep(0)
         self._answer_calls()
-        with suppress(WorkerError):  # it ended in the same moment
+        with suppress(WorkerError):  # it has just ended
             await interrupting
             await self._over.wait()
 
@@ -153,10 +153,10 @@ class Turn:
     def lost(self, error: DebugServerError) -> None:
         """The worker is gone."""
         self._over.set()
-        self._mailbox.fail(error)
+        self._events_queue.fail(error)
 
     def missed(self) -> None:
-        """A line of it was too long to be kept: what is known of its answer is not the whole."""
+        """A line of it was too long, so its answer is incomplete."""
         self._fail(WorkerError("a part of the answer was too long for one message of the worker, and is lost"))
 
     def notified(self, method: str, params: Params) -> None:
@@ -173,7 +173,7 @@ class Turn:
         elif method == "turn/completed":
             self._ended(params.get("turn"))
         else:
-            self._mailbox.touch()
+            self._events_queue.touch()
 
     def _said(self, item: str, text: str) -> None:
         if not text:
@@ -181,15 +181,19 @@ class Turn:
         if self._item is not None and item != self._item:
             text = "\n\n" + text  # another message of the same turn
         self._item = item
-        self._spoken.add(item)
-        if not self._mailbox.put(Text(text=text)):
+        self._items_passed_on.add(item)
+        if not self._events_queue.put(Text(text=text)):
             self._fail(WorkerError("the client reads too slowly: more than 8 Mi characters of its answer wait"))
 
     def _completed(self, item: Any) -> None:
-        if isinstance(item, dict) and item.get("type") == "agentMessage" and str(item.get("id")) not in self._spoken:
+        if (
+            isinstance(item, dict)
+            and item.get("type") == "agentMessage"
+            and str(item.get("id")) not in self._items_passed_on
+        ):
             self._said(str(item.get("id")), str(item.get("text") or ""))
         else:
-            self._mailbox.touch()
+            self._events_queue.touch()
 
     def _used(self, usage: Any) -> None:
         total = usage.get("total") if isinstance(usage, dict) else None
@@ -203,7 +207,7 @@ class Turn:
             self._is_counted = True
         if self._called:
             self._expect_calls(_LAST_CALL_SECONDS)
-        self._mailbox.touch()
+        self._events_queue.touch()
 
     def tool_called(self, number: int | str, params: Params) -> bool:
         """The model calls a function; whether the client declared it."""
@@ -212,7 +216,9 @@ class Turn:
         self._called.append(number)
         self._is_counted = False
         arguments = json.dumps(params.get("arguments"))
-        self._mailbox.put(ToolCall(call_id=str(params.get("callId")), name=str(params["tool"]), arguments=arguments))
+        self._events_queue.put(
+            ToolCall(call_id=str(params.get("callId")), name=str(params["tool"]), arguments=arguments)
+        )
         self._expect_calls(_MORE_CALLS_SECONDS)
         return True
 
@@ -225,16 +231,16 @@ class Turn:
         if self._counting is not None:
             return
         if self._is_counted:
-            self._mailbox.put(Ended(status="completed", usage=self.usage))
+            self._events_queue.put(Ended(status="completed", usage=self.usage))
         else:
             self._counting = asyncio.ensure_future(self._end_counted())
 
     async def _end_counted(self) -> None:
-        """End with the tokens of the calls, which codex tells once they are answered or the turn is interrupted."""
+        """End with the tokens of the calls, which codex reports when they are answered or the turn is interrupted."""
         with suppress(TimeoutError, DebugServerError):
             async with asyncio.timeout(_USAGE_SECONDS):
                 await self._interrupt_begun()
-        self._mailbox.put(Ended(status="completed", usage=self.usage))
+        self._events_queue.put(Ended(status="completed", usage=self.usage))
 
     def _ended(self, turn: Any) -> None:
         if self._over.is_set():
@@ -244,14 +250,14 @@ class Turn:
             return
         status = turn.get("status") if isinstance(turn, dict) else None
         if status in ("completed", "interrupted"):
-            self._mailbox.put(Ended(status=status, usage=self.usage))
+            self._events_queue.put(Ended(status=status, usage=self.usage))
             return
         error = turn.get("error") if isinstance(turn, dict) else None
         told = error if isinstance(error, dict) else {}
-        self._mailbox.fail(WorkerError(str(told.get("message") or "the turn failed without a reason"), data=told))
+        self._events_queue.fail(WorkerError(str(told.get("message") or "the turn failed without a reason"), data=told))
 
     def _fail(self, error: DebugServerError) -> None:
-        self._mailbox.fail(error)
+        self._events_queue.fail(error)
 
 
 def _text_at(answer: Any, *names: str) -> str:

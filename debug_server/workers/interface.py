@@ -1,8 +1,8 @@
-"""What a user of supervised workers sees of them: channel, conversation, generation, worker.
+"""The interface of supervised workers for their users: channel, conversation, generation, worker.
 
     supervisor --starts--> generation --channel--> handshake --returns--> conversation --borrowed by--> requests
 
-A worker is the thing that is declared and always there; a generation is one run of its process.
+A worker is declared and kept alive; a generation is one run of its process.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class WorkerExit:
     at: datetime
     code: int | None  # only when the program itself ended with a status
     signal: int | None
-    error: str | None  # a sentence, when there is more to say than a status
+    error: str | None  # a message, if there is more than a status
     reason: str  # of the exit record: exited, signaled, out_of_memory, …
-    killed: bool = False  # it, or something that it had started, ended by KILL only
-    survivors: bool = False  # something that it had started is not dead even so
+    killed: bool = False  # it, or a process that it started, ended only by KILL
+    survivors: bool = False  # a process that it started survived KILL
 
     def to_json(self) -> dict[str, Any]:
         """As the status object shows it."""
@@ -42,26 +42,26 @@ class WorkerChannel(Protocol):
     async def receive(self) -> bytes:
         """The next piece of stdout (not a line); empty when there is no more. One reader.
 
-        What is not received is not acknowledged: the worker blocks once a megabyte waits.
+        Unreceived output is not acknowledged: the worker blocks when a megabyte waits.
         """
 
 
 class Conversation(Protocol):
-    """What a handshake makes of a channel; it reads the channel from then on."""
+    """The result of a handshake; it reads the channel from then on."""
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """For people, in the status object: versions, user agent. No secrets."""
+        """Details for the status object: versions, user agent. No secrets."""
 
     async def ping(self) -> None:
-        """Return if the worker answers, raise if it does not; one that cannot tell returns at once."""
+        """Return if the worker answers, raise if it does not; return at once if that cannot be checked."""
 
     async def close(self) -> None:
-        """The generation has ended or is about to: answer whoever waits, end tasks. Called exactly once."""
+        """The generation ends: fail waiting calls, end tasks. Called exactly once."""
 
 
 Handshake = Callable[[WorkerChannel], Awaitable[Conversation]]
-"""Makes a conversation on a fresh channel; raises (with a sentence) when that cannot be. Cancelled at the deadline."""
+"""Opens a conversation on a new channel; raises (with a message) if that fails. Cancelled at the deadline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerChange:
-    """What subscribers are told."""
+    """The argument of subscribers."""
 
     kind: Literal["spawn", "ready", "exit"]
     worker: str
@@ -104,20 +104,20 @@ class SupervisedWorker(Protocol):
 
     @property
     def is_running(self) -> bool:
-        """Whether a process is there, or will be without anybody's help."""
+        """Whether a process exists, or will be started without an operator."""
 
     @property
     def in_flight(self) -> int:
-        """How many borrow it now."""
+        """The number of requests that use it now."""
 
     def status(self) -> dict[str, Any]:
         """The status object: plain values, safe to encode, no secrets."""
 
     async def wait_for_ready(self, timeout: float) -> bool:  # noqa: ASYNC109 - False is an answer, not an error
-        """True as soon as it is ready; False at the deadline, or when it will never be without an operator."""
+        """True as soon as it is ready; False at the deadline, or if it needs an operator."""
 
     def borrow(self) -> AbstractContextManager[Generation]:
         """The ready generation for one request, which a drain waits for; WorkerNotReadyError when there is none."""
 
     def subscribe(self, listener: Callable[[WorkerChange], None]) -> Callable[[], None]:
-        """Have ``listener`` called in the loop at each spawn, ready and exit; returns its removal."""
+        """Call ``listener`` in the loop at each spawn, ready and exit; returns its removal."""

@@ -1,7 +1,7 @@
 """JSON-RPC over one generation of a worker: many calls at once, notifications, and requests that come from it.
 
     call() ---> outbox ---> one writer ---> channel.send
-    channel.receive ---> lines ---> answer      -> whoever waits for its id
+    channel.receive ---> lines ---> answer      -> the call with its id
                                     notification -> on_notification
                                     request      -> on_request -> outbox, before anything else is read
 
@@ -30,15 +30,15 @@ from debug_server.errors import (
     WorkerTimeoutError,
 )
 from debug_server.workers.interface import WorkerChannel
-from debug_server.workers.lines import LineCutter
+from debug_server.workers.line_splitter import LineSplitter
 
 OVERLOADED = -32001
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
-_RETRY_FIRST, _RETRY_MOST = 0.05, 2.0  # seconds between tries of a worker that is overloaded
-_HIGH_WATER = 4 << 20  # bytes that wait for the writer before calls wait, too
-_MOST_REPLIES = 10_000  # that wait for the writer: more, and the worker asks without ever listening
-# Of a message that is too long to be read its ends are known: the id stands first or last.
+_RETRY_FIRST, _RETRY_MOST = 0.05, 2.0  # seconds between attempts with an overloaded worker
+_HIGH_WATER = 4 << 20  # bytes in the outbox before calls have to wait
+_MAX_OUTBOX = 10_000  # in the outbox; above that, the worker sends requests without reading the answers
+# Of an oversized message only both ends are known: the id is first or last.
 _BEGIN = rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"[^"]*"\s*,\s*)?'
 _ID = rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{0,200}")\s*'
 _FIRST_ID, _LAST_ID = re.compile(_BEGIN + _ID + b","), re.compile(rb",\s*" + _ID + rb"\}\s*$")
@@ -52,15 +52,15 @@ Trace = Callable[[str, Mapping[str, Any], int], None]  # direction, message, byt
 
 @dataclass(slots=True)
 class RpcCounters:
-    """What has passed; monotonic."""
+    """Counters of messages."""
 
     calls: int = 0
     answers: int = 0
     notifications: int = 0
     requests: int = 0  # that the worker sent
-    malformed: int = 0  # lines that are no message, the unfinished last one too
+    malformed: int = 0  # lines that are not a message, also an incomplete last one
     oversized: int = 0
-    stray: int = 0  # answers nobody waits for any more, and announcements
+    stray: int = 0  # answers without a waiting call, and announcements
     retries: int = 0  # after an overload
 
     def to_json(self) -> dict[str, int]:
@@ -77,7 +77,7 @@ class RpcRefusal(Exception):
 
 
 class JsonRpc:
-    """One conversation; make it inside the event loop, then ``start`` it."""
+    """One connection; create it inside the event loop, then ``start`` it."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class JsonRpc:
     ) -> None:
         """``on_request`` returns the result, raises RpcRefusal, or returns None and calls ``answer`` later.
 
-        ``on_oversized`` gets both ends of a line that was too long to be kept.
+        ``on_oversized`` gets both ends of a line that was too long.
         """
         self._channel = channel
         self._on_notification = on_notification
@@ -109,12 +109,12 @@ class JsonRpc:
         self._room = asyncio.Event()  # for calls
         self._room.set()
         self._tasks: list[asyncio.Task[None]] = []
-        self._lines = LineCutter()
+        self._lines = LineSplitter()
         self._lost: DebugServerError | None = None
         self.counters = RpcCounters()
 
     def start(self) -> None:
-        """Begin to read and write."""
+        """Start reading and writing."""
         self._tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._write())]
 
     @property
@@ -123,9 +123,9 @@ class JsonRpc:
         return self._lost is None
 
     async def call(self, method: str, params: Params, *, seconds: float) -> Any:
-        """The result; overloads are tried again until the deadline.
+        """The result; retried until the deadline if the worker is overloaded.
 
-        WorkerError, WorkerTimeoutError, WorkerBusyError, or WorkerExitedError when the worker goes first.
+        Raises WorkerError, WorkerTimeoutError, WorkerBusyError, or WorkerExitedError if the worker ends first.
         """
         wait = _RETRY_FIRST
         overloaded = False
@@ -158,7 +158,7 @@ class JsonRpc:
             self._waiting.pop(number, None)
 
     async def notify(self, method: str, params: Params | None = None) -> None:
-        """Tell the worker something."""
+        """Send a notification to the worker."""
         await self._put({"method": method} if params is None else {"method": method, "params": params})
 
     def answer(self, request_id: int | str, result: Any) -> None:
@@ -187,7 +187,7 @@ class JsonRpc:
             self._room.clear()
 
     async def _write(self) -> None:
-        with suppress(WorkerExitedError):  # the reader sees the end, too, and tells everybody
+        with suppress(WorkerExitedError):  # the reader notices the end too, and fails all calls
             while True:
                 await self._something.wait()
                 while self._outbox:
@@ -208,7 +208,7 @@ class JsonRpc:
                 self.counters.oversized = self._lines.oversized
         except WorkerExitedError:
             pass
-        except Exception:  # noqa: BLE001 - the boundary: a defect must not leave callers waiting for ever
+        except Exception:  # noqa: BLE001 - the boundary: a bug must not leave callers waiting forever
             _LOG.exception("json_rpc_reader_failed", extra={"component": "json_rpc"})
         if self._lines.pending:
             self._malformed(self._lines.pending)
@@ -218,12 +218,12 @@ class JsonRpc:
         while self._lines.lost:
             ends = self._lines.lost.popleft()
             _LOG.warning("json_rpc_oversized_line", extra={"component": "json_rpc"})
-            self._settle_oversized(ends)
+            self._fail_oversized(ends)
             if self._on_oversized is not None:
                 self._on_oversized(ends)
 
-    def _settle_oversized(self, ends: bytes) -> None:
-        """Whoever waits for what is lost is told at once: our call fails, a request of the worker's is refused."""
+    def _fail_oversized(self, ends: bytes) -> None:
+        """Fail the call of a lost answer, and refuse a lost request of the worker."""
         found = _FIRST_ID.match(ends) or _LAST_ID.search(ends)
         if found is None:
             return
@@ -254,7 +254,7 @@ class JsonRpc:
         elif "result" in message or "error" in message:
             self._answered(number, message)
         else:
-            self.counters.stray += 1  # some workers announce themselves in a line of their own
+            self.counters.stray += 1  # some workers announce themselves in a separate line
 
     def _malformed(self, size: int) -> None:
         self.counters.malformed += 1
@@ -277,7 +277,7 @@ class JsonRpc:
 
     def _requested(self, number: int | str, method: str, params: Params) -> None:
         self.counters.requests += 1
-        if len(self._outbox) > _MOST_REPLIES:
+        if len(self._outbox) > _MAX_OUTBOX:
             self._lose(WorkerExitedError("the worker asks without reading the answers"))
             return
         try:
@@ -299,7 +299,7 @@ class JsonRpc:
         self._on_lost(error)
 
     async def close(self) -> None:
-        """Fail whoever waits, end both tasks; afterwards nothing of the conversation runs."""
+        """Fail all waiting calls and end both tasks."""
         self._lose(WorkerExitedError("the worker was stopped before it had answered: try again"))
         for task in self._tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""The workers as a part of the one server: started with it, drained by its signal, in its probes."""
+"""The workers as a part of the server: started and drained with it, shown in its probes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from debug_server.workers.workers import Workers
 
 
 class WorkersPart:
-    """No routes of its own: the verbs are the service's."""
+    """The workers; their verbs are in the service, so this part has no routes."""
 
     name = "workers"
 
@@ -29,30 +29,30 @@ class WorkersPart:
         return {}
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """From the start of every worker to the empty trees."""
+        """Starts all workers; ends with empty process trees."""
         return self._workers.running()
 
     def drain(self) -> None:
-        """Every worker takes nothing new, and ends within its own grace."""
+        """Every worker stops taking requests, and ends within its grace."""
         self._workers.drain()
 
     async def drained(self) -> None:
-        """Until every worker has ended."""
+        """Wait until every worker has ended."""
         await self._workers.drained()
 
     def health(self) -> Mapping[str, Any]:
-        """How many there are, how many are ready, and which of them needs an operator."""
+        """The number of workers, of ready ones, and which need an operator."""
         workers = self._workers.all()
         counts = {"declared": len(workers), "ready": sum(worker.is_ready for worker in workers)}
-        troubles = [_trouble(worker) for worker in workers if _is_bad(worker)]
+        troubles = [_problem(worker) for worker in workers if _is_bad(worker)]
         return {"workers": counts, **({"degraded": "; ".join(troubles)} if troubles else {})}
 
     def readiness(self) -> tuple[str, Mapping[str, Any]]:
-        """No when one gave up, or crashes again and again. One that merely starts keeps nobody waiting."""
+        """Not ready if a worker has reached its restart limit or keeps crashing; a starting one does not count."""
         return self._verdict(), self.health()
 
     def liveness(self) -> tuple[str, Mapping[str, Any]]:
-        """A server outlives any worker."""
+        """Always ok: the server outlives its workers."""
         return "ok", self.health()
 
     def _verdict(self) -> str:
@@ -67,7 +67,7 @@ def _is_bad(worker: ServiceSupervisor) -> bool:
     return worker.machine.phase is Phase.FAILED or worker.machine.failures >= CRITICAL_FAILURES
 
 
-def _trouble(worker: ServiceSupervisor) -> str:
+def _problem(worker: ServiceSupervisor) -> str:
     if worker.machine.phase is Phase.FAILED:
         return restart_advice(worker.name)
     return f"worker {worker.name} failed {worker.machine.failures} times in a row"

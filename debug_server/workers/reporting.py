@@ -1,4 +1,4 @@
-"""What the world is told of one worker: log lines, durable events, metrics. Never a byte of its output."""
+"""Reports on one worker: log lines, durable events and metrics, never its output."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _STATES = {
     Phase.DRAINING: "running",
     Phase.STOPPING: "running",
 }
-_STREAM_SECONDS = 1.0  # of a stream that talks without end, one line a second says so
+_STREAM_SECONDS = 1.0  # at most one log line a second for each stream
 
 
 class Reporter:
-    """Speaks for one worker."""
+    """Logs, events and metrics of one worker."""
 
     def __init__(
         self,
@@ -43,11 +43,11 @@ class Reporter:
         self._name, self._instance = name, instance
         self._store, self._telemetry, self._writer = runner.store, telemetry, writer
         self._counted = 0
-        self._streams: dict[str, tuple[float, int]] = {}  # when it was last told, and how much came since
+        self._streams: dict[str, tuple[float, int]] = {}  # time of the last log line, and bytes since then
         self.sample: LogSample | None = None
 
-    def say(self, event: str, *, level: int = logging.INFO, **fields: Any) -> None:
-        """One structured line."""
+    def log(self, event: str, *, level: int = logging.INFO, **fields: Any) -> None:
+        """Write one structured log line."""
         machine = self._machine
         common = {
             "component": "worker",
@@ -60,7 +60,7 @@ class Reporter:
         _LOG.log(level, event, extra={**common, **fields})
 
     def record(self, kind: str, command_id: int | None, **data: Any) -> None:
-        """One durable event, in the order of the calls; written beside the loop."""
+        """Append one durable event, in the order of the calls, outside the event loop."""
         subject = f"worker:{self._name}/{self._instance}"
         known = {"generation": self._machine.generation, **data}
         self._writer.submit(self._append, f"worker.{kind}", command_id, subject, known)
@@ -71,8 +71,8 @@ class Reporter:
         except DebugServerError as error:
             _LOG.warning("worker_event_lost", extra={"kind": kind, "error": str(error)})
 
-    def measure(self) -> None:
-        """Bring the metrics up to what the machine says."""
+    def update_metrics(self) -> None:
+        """Update the metrics from the state machine."""
         if self._telemetry is None:
             return
         machine, telemetry = self._machine, self._telemetry
@@ -86,25 +86,25 @@ class Reporter:
             telemetry.count("codex_worker_restarts_total", more, **labels)
             telemetry.count("codex_worker_restarts_inc_total", more, **labels)
 
-    def heard(self, stream: str, length: int) -> None:
-        """So many bytes came; of a chatty stream one line a second tells the sum."""
+    def on_output(self, stream: str, length: int) -> None:
+        """Count output; logs the sum at most once a second."""
         self.sample = LogSample(stream=stream, length=length, at=self._clock.wall())
         now = self._clock.monotonic()
         told, waiting = self._streams.get(stream, (float("-inf"), 0))
         waiting += length
         if now - told >= _STREAM_SECONDS:
-            self.say("worker_stream", stream=stream, stream_len=waiting)
+            self.log("worker_stream", stream=stream, stream_len=waiting)
             told, waiting = now, 0
         self._streams[stream] = (told, waiting)
 
     def warn_of_crashes(self) -> None:
-        """After an exit that nobody asked for: louder with each in a row."""
+        """Log consecutive unexpected exits, with a higher level from the fifth on."""
         failures = self._machine.failures
         fields = {"consecutive_failures": failures, "backoff_ms": _ms(self._machine.next_delay)}
         if failures >= CRITICAL_FAILURES:
-            self.say("worker_crash_loop", level=logging.CRITICAL, severity="critical", **fields)
+            self.log("worker_crash_loop", level=logging.CRITICAL, severity="critical", **fields)
         elif failures > 1:
-            self.say("worker_crash_loop", level=logging.WARNING, **fields)
+            self.log("worker_crash_loop", level=logging.WARNING, **fields)
 
 
 def _ms(seconds: float | None) -> float | None:

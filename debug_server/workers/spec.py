@@ -1,4 +1,4 @@
-"""What is supervised: a worker's declaration as the supervisor uses it."""
+"""The declaration of a worker, as the supervisor uses it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from debug_server.config import WorkerConfig
 from debug_server.errors import ConfigurationError
 from debug_server.model import Limits, check_name
 
-FORBIDDEN = frozenset({"PROXY_API_KEY", "PROXY_METRICS_TOKEN"})  # the front's own secrets: no worker needs them
+FORBIDDEN = frozenset({"PROXY_API_KEY", "PROXY_METRICS_TOKEN"})  # the gateway's secrets, which no worker needs
 INSTANCE_VARIABLE = "DEBUG_SERVER_WORKER_INSTANCE"
 _MARK = {"CODEX_WORKER_SUPERVISED": "true"}
-_INSTANCE = "{instance}"  # only these characters: any other brace is the program's own
-_LAST_SHELL_FD = 9  # of what a POSIX shell can redirect
+_INSTANCE = "{instance}"  # exactly this text: other braces belong to the program
+_LAST_SHELL_FD = 9  # the last descriptor that a POSIX shell can redirect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandshakeReadiness:
-    """Ready when somebody has shaken hands over its stdin and stdout."""
+    """Ready after a handshake over its stdin and stdout."""
 
     protocol: str
 
@@ -69,7 +69,7 @@ Readiness = HandshakeReadiness | StdoutReadiness | NotifyReadiness | FdReadiness
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerTiming:
-    """How patient its supervisor is; seconds."""
+    """Timeouts and delays of its supervisor, in seconds."""
 
     backoff_initial: float = 0.5
     backoff_maximum: float = 5.0
@@ -104,7 +104,7 @@ class WorkerTiming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recycling:
-    """When a healthy worker is replaced all the same."""
+    """When a healthy worker is replaced."""
 
     age: float | None = None  # seconds
     memory_bytes: int | None = None
@@ -120,7 +120,7 @@ class WorkerSpec:
     readiness: Readiness
     cwd: Path = field(default_factory=Path.cwd)
     env: Mapping[str, str] = field(default_factory=dict)
-    inherit: Sequence[str] = ()  # names of the server's variables that it gets too
+    inherit: Sequence[str] = ()  # names of the server's variables that it inherits
     instances: int = 1
     limits: Limits = field(default_factory=Limits)
     timing: WorkerTiming = field(default_factory=WorkerTiming)
@@ -141,7 +141,7 @@ class WorkerSpec:
             )
 
     def numbered(self, instance: int) -> WorkerSpec:
-        """As one instance sees it: its number in argv, url and probe, and in a variable."""
+        """The declaration of one instance: with its number in argv, url and probe, and in a variable."""
         readiness, number = self.readiness, str(instance)
         match readiness:
             case HttpReadiness(url=url):
@@ -157,11 +157,11 @@ class WorkerSpec:
         )
 
     def environment(self, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """What it sees beside the little that every command does."""
+        """Its variables, in addition to those of every command."""
         return {**{name: environ[name] for name in self.inherit if name in environ}, **self.env, **_MARK}
 
     def fingerprint(self, environ: Mapping[str, str] = os.environ) -> str:
-        """Changes with whatever makes a running process another one than would be started now; shows no value."""
+        """A hash of everything that a running process depends on; reveals no value."""
         parts = [list(self.argv), str(self.cwd), self.environment(environ), repr(self.readiness), self.limits.asked()]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 

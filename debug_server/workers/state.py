@@ -1,4 +1,4 @@
-"""The state machine of one supervised worker; pure, with the clock and chance passed in.
+"""The state machine of one supervised worker; the clock and randomness are passed in.
 
     new -> launching -> starting -> ready
               |            |          |
@@ -26,22 +26,22 @@ CRITICAL_FAILURES = 5
 
 
 class Phase(StrEnum):
-    """Where a worker stands."""
+    """The state of a worker."""
 
     NEW = "new"  # never started
-    LAUNCHING = "launching"  # asked of the runner, no process yet
+    LAUNCHING = "launching"  # requested from the runner, no process yet
     STARTING = "starting"  # a process, not ready
     READY = "ready"
-    ENDING = "ending"  # it failed, or was told to make room; its tree is not empty yet
+    ENDING = "ending"  # it failed or is being replaced; its tree is not empty yet
     BACKOFF = "backoff"  # waits for its next start
-    FAILED = "failed"  # will not start again before an operator's reset
-    DRAINING = "draining"  # takes nothing new
-    STOPPING = "stopping"  # was told to end for good
+    FAILED = "failed"  # does not start again until an operator resets it
+    DRAINING = "draining"  # takes no new requests
+    STOPPING = "stopping"  # is being ended without a successor
     STOPPED = "stopped"
 
 
 class ReadinessReason(StrEnum):
-    """Why a worker takes requests, or does not."""
+    """Why a worker is ready, or is not."""
 
     SUPERVISOR_NOT_INITIALIZED = "supervisor_not_initialized"
     WORKER_NOT_STARTED = "worker_not_started"
@@ -56,7 +56,7 @@ class ReadinessReason(StrEnum):
 
 
 class LivenessReason(StrEnum):
-    """Why a worker counts as alive, or does not."""
+    """Why a worker is alive, or is not."""
 
     WORKER_NOT_STARTED = "worker_not_started"
     WORKER_STARTING = "worker_starting"
@@ -84,25 +84,25 @@ _LIVENESS = {
     Phase.STOPPING: LivenessReason.SHUTDOWN_IN_PROGRESS,
     Phase.STOPPED: LivenessReason.SHUTDOWN_COMPLETE,
 }
-_STARTS = (Phase.LAUNCHING, Phase.STARTING)
-_GOING = (*_STARTS, Phase.READY, Phase.ENDING, Phase.BACKOFF)
+_START_PHASES = (Phase.LAUNCHING, Phase.STARTING)
+_RUNNING_PHASES = (*_START_PHASES, Phase.READY, Phase.ENDING, Phase.BACKOFF)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """Start the successor after so many seconds."""
+    """Start the next run after ``delay`` seconds."""
 
     delay: float
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The budget is spent: wait for an operator."""
+    """The restart budget is used up: wait for an operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """It was told to stop."""
+    """Stay stopped."""
 
 
 Next = Restart | GiveUp | Rest
@@ -110,14 +110,14 @@ Next = Restart | GiveUp | Rest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Since:
-    """When a probe's answer last changed, and when its reason did."""
+    """When the answer and the reason of a probe last changed."""
 
     answer: datetime
     reason: datetime
 
 
 class Machine:
-    """What is known of one worker, and what follows from what happens to it."""
+    """The state of one worker; each event returns what to do next."""
 
     def __init__(
         self,
@@ -143,20 +143,20 @@ class Machine:
         self._failures = 0
         self._launched = 0.0
         self._ready_since: float | None = None
-        self._entered_for = ReadinessReason.WORKER_EXIT  # of ending, backoff and failed
+        self._phase_reason = ReadinessReason.WORKER_EXIT  # of ending, backoff and failed
         now = clock.wall()
         self.readiness_since = self.liveness_since = Since(answer=now, reason=now)
 
-    # -- what happens ---------------------------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------------------
 
     def launching(self) -> None:
-        """A start was begun."""
+        """A start begins."""
         self.generation += 1
         self._launched, self.next_delay, self.handshake = self._clock.monotonic(), None, None
         self._enter(Phase.LAUNCHING)
 
     def spawned(self, pid: int) -> None:
-        """There is a process."""
+        """The process exists."""
         self.pid = pid
         if self.phase is Phase.LAUNCHING:
             self._enter(Phase.STARTING)
@@ -164,43 +164,43 @@ class Machine:
     def ready(self, details: Mapping[str, Any]) -> None:
         """It takes requests."""
         if self.phase is not Phase.STARTING:
-            return  # it fails, or is told to stop, at this very moment
+            return  # it is just failing or stopping
         self._ready_since, self.last_ready_at = self._clock.monotonic(), self._clock.wall()
         self.startup_ms = round((self._ready_since - self._launched) * 1000, 3)
         self.handshake, self.error = dict(details), None
         self._enter(Phase.READY)
 
     def failing(self, reason: ReadinessReason, error: str | None = None) -> None:
-        """The first sign of its end, or the order to make room for a successor."""
+        """The first sign of its end, or its replacement begins."""
         self._settle()
         self._ready_since = None
         self.error = error or self.error
-        if self.phase in (*_STARTS, Phase.READY):
-            self._entered_for = reason
+        if self.phase in (*_START_PHASES, Phase.READY):
+            self._phase_reason = reason
             self._enter(Phase.ENDING)
 
     def exited(self, exit: WorkerExit, *, wanted: bool) -> Next:
-        """Its tree is empty (or it could not be started); ``wanted``: somebody asked for a successor."""
+        """Its tree is empty (or it could not be started); ``wanted``: a replacement was requested."""
         self.failing(ReadinessReason.WORKER_EXIT, exit.error)
         self.pid, self.last_exit = None, exit
         if self.phase in (Phase.DRAINING, Phase.STOPPING, Phase.STOPPED):
             return Rest()
         if wanted:
-            return self._again(0.0)
+            return self._schedule_restart(0.0)
         self._failures += 1
         if not self._budget.spend(self._clock.monotonic()):
             self._enter(Phase.FAILED)
             return GiveUp()
-        return self._again(self._backoff.delay(self._failures, self._chance()))
+        return self._schedule_restart(self._backoff.delay(self._failures, self._chance()))
 
-    def _again(self, delay: float) -> Restart:
+    def _schedule_restart(self, delay: float) -> Restart:
         self.restarts += 1
         self.next_delay = delay
         self._enter(Phase.BACKOFF)
         return Restart(delay=delay)
 
     def reset(self) -> None:
-        """An operator's word: forget every failure; a worker that gave up may be started again."""
+        """Reset by an operator: forget all failures; a failed worker may start again."""
         self._failures = 0
         self._budget.refill()
         if self.phase in (Phase.FAILED, Phase.STOPPED):
@@ -208,21 +208,21 @@ class Machine:
             self._enter(Phase.BACKOFF)
 
     def drain(self) -> None:
-        """Nothing new goes to it."""
+        """It takes no new requests."""
         if self.phase not in (Phase.STOPPING, Phase.STOPPED):
             self._enter(Phase.DRAINING)
 
     def stopping(self) -> None:
-        """It was told to end for good."""
+        """It is being ended without a successor."""
         if self.phase is not Phase.STOPPED:
             self._enter(Phase.STOPPING)
 
     def stopped(self) -> None:
-        """Nothing of it is left."""
+        """It has ended, and no process is left."""
         self.pid = self.next_delay = None
         self._enter(Phase.STOPPED)
 
-    # -- what is so -----------------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
@@ -231,32 +231,34 @@ class Machine:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process is there, or will be without anybody's help."""
-        return self.phase in _GOING or (self.phase in (Phase.DRAINING, Phase.STOPPING) and self.pid is not None)
+        """Whether a process exists, or will be started without an operator."""
+        return self.phase in _RUNNING_PHASES or (
+            self.phase in (Phase.DRAINING, Phase.STOPPING) and self.pid is not None
+        )
 
     @property
     def live(self) -> bool:
         """Whether it is worth waiting for."""
-        return self.phase in (*_GOING, Phase.DRAINING, Phase.STOPPING)
+        return self.phase in (*_RUNNING_PHASES, Phase.DRAINING, Phase.STOPPING)
 
     @property
     def failures(self) -> int:
-        """How many in a row; stable uptime ends the row."""
+        """The number of consecutive failures; stable uptime resets it."""
         self._settle()
         return self._failures
 
     @property
     def readiness(self) -> ReadinessReason:
-        """Why it is ready, or is not."""
-        return _READINESS.get(self.phase, self._entered_for)
+        """The reason for ``is_ready``."""
+        return _READINESS.get(self.phase, self._phase_reason)
 
     @property
     def liveness(self) -> LivenessReason:
-        """Why it is alive, or is not."""
+        """The reason for ``live``."""
         return _liveness(self.phase, again=self._failures > 0)
 
     def _settle(self) -> None:
-        """Stable uptime gives the budget back."""
+        """Reset failures and budget after stable uptime."""
         if self._ready_since is not None and self._clock.monotonic() - self._ready_since >= self._stable:
             self._failures = 0
             self._budget.refill()
@@ -270,7 +272,7 @@ class Machine:
 
 
 def _liveness(phase: Phase, *, again: bool) -> LivenessReason:
-    if phase in _STARTS and not again:
+    if phase in _START_PHASES and not again:
         return LivenessReason.WORKER_STARTING
     return _LIVENESS.get(phase, LivenessReason.WORKER_RESTARTING)
 

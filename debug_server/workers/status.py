@@ -1,4 +1,4 @@
-"""The status object of a worker: plain values for probes, lists and refusals."""
+"""The status object of a worker: plain values for probes, lists and errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from debug_server.workers.state import LivenessReason, Machine, Phase, Readiness
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSample:
-    """The last output of a worker: where and how much, never what."""
+    """The last output of a worker: stream and length, never the content."""
 
     stream: str
     length: int
@@ -25,7 +25,7 @@ class LogSample:
 def worker_status(
     machine: Machine, *, name: str, instance: int, in_flight: int, sample: LogSample | None
 ) -> dict[str, Any]:
-    """Everything that is known of one worker."""
+    """The full status of one worker."""
     return {
         "name": name,
         "instance": instance,
@@ -60,15 +60,15 @@ def worker_status(
 
 
 def restart_advice(name: str) -> str:
-    """What to say of a worker that gave up."""
+    """The message for a worker that has reached its restart limit."""
     return (
-        f"worker {name} has reached its restart limit and stays down: find out why from its log, then restart it with "
+        f"worker {name} has reached its restart limit and stays stopped: see its log, then restart it with "
         f"POST /workers/{name}/restart or `debug-server worker restart {name}`"
     )
 
 
 def absent_status(reason: ReadinessReason, at: datetime) -> dict[str, Any]:
-    """The status object where there is no worker: switched off, or not yet made."""
+    """The status object without a worker: disabled, or not created yet."""
     since = Since(answer=at, reason=at)
     return {
         "enabled": reason is not ReadinessReason.APP_SERVER_DISABLED,

@@ -1,6 +1,6 @@
-"""Keeps one instance of a declared worker alive: starts it, attends to it, replaces it, drains it.
+"""Keeps one instance of a declared worker alive: starts, monitors, replaces and drains it.
 
-The rules are ``state.Machine``; here is what carries them out, in the server's event loop.
+The rules are in ``state.Machine``; this module executes them in the server's event loop.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from debug_server.errors import DebugServerError, WorkerNotReadyError, WorkerTimeoutError
-from debug_server.model import CommandSpec, WorkerMark
+from debug_server.model import CommandSpec, WorkerIdentity
 from debug_server.runner.recovery import Adopted
-from debug_server.workers.attending import Logged, NotReadyError, attend, become_ready
 from debug_server.workers.backoff import Backoff, RestartBudget
-from debug_server.workers.changes import Changes, RequestCount
+from debug_server.workers.change_notifier import ChangeNotifier, RequestCount
 from debug_server.workers.clock import Clock
+from debug_server.workers.graceful_stop import END_SECONDS, SHORT_GRACE, GracefulStop
 from debug_server.workers.interface import Generation, WorkerChange, WorkerExit
+from debug_server.workers.monitoring import LogVolume, NotReadyError, become_ready, monitor
 from debug_server.workers.readiness import Probe, ProbeContext, ProbeFailedError, open_probe
 from debug_server.workers.reporting import Reporter
-from debug_server.workers.retirement import END_SECONDS, SHORT_GRACE, Retirement
 from debug_server.workers.state import GiveUp, Machine, Phase, ReadinessReason, Restart
 from debug_server.workers.status import worker_status
 from debug_server.workers.worker_run import RunOrder, WorkerRun
@@ -32,11 +32,11 @@ from debug_server.workers.worker_run import RunOrder, WorkerRun
 
 @dataclass(slots=True)
 class _Requested:
-    """What was asked of it and not yet done."""
+    """Requests that are not carried out yet."""
 
-    closing: bool = False  # the server leaves
-    halted: bool = False  # an operator wants it to rest
-    successor: bool = False  # its present run is to make room for the next
+    closing: bool = False  # the server shuts down
+    halted: bool = False  # an operator has stopped it
+    successor: bool = False  # its current run is being replaced
 
 
 class ServiceSupervisor:
@@ -61,15 +61,15 @@ class ServiceSupervisor:
         )
         self._report = make_reporter(self.machine)
         self._requested = _Requested()
-        self._present: WorkerRun | None = None
+        self._current_run: WorkerRun | None = None
         self._generation: Generation | None = None
         self._task: asyncio.Task[None] | None = None
-        self._changes = Changes()
+        self._changes = ChangeNotifier()
         self._requests = RequestCount()
-        self._retirement = Retirement(grace=timing.shutdown_grace, requests=self._requests, report=self._report)
-        self._leaving: asyncio.Task[None] | None = None
-        self._leave_by = 0.0  # of the loop's clock
-        self._go = asyncio.Event()  # wakes one that waits for its next start
+        self._graceful_stop = GracefulStop(grace=timing.shutdown_grace, requests=self._requests, report=self._report)
+        self._stop_task: asyncio.Task[None] | None = None
+        self._stop_by = 0.0  # of the loop's clock
+        self._wake_up = asyncio.Event()  # wakes a supervisor that waits for the next start
 
     # -- for its users --------------------------------------------------------------------------------------------
 
@@ -90,12 +90,12 @@ class ServiceSupervisor:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process is there, or will be without anybody's help."""
+        """Whether a process exists, or will be started without an operator."""
         return self.machine.is_running
 
     @property
     def in_flight(self) -> int:
-        """How many borrow it now."""
+        """The number of requests that use it now."""
         return self._requests.count
 
     def status(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class ServiceSupervisor:
         )
 
     async def wait_for_ready(self, timeout: float) -> bool:  # noqa: ASYNC109 - False is an answer, not an error
-        """True as soon as it is ready; False at the deadline, or when it will never be without an operator."""
+        """True as soon as it is ready; False at the deadline, or if it needs an operator."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while not self.is_ready:
@@ -133,31 +133,31 @@ class ServiceSupervisor:
             yield generation
 
     def subscribe(self, listener: Callable[[WorkerChange], None]) -> Callable[[], None]:
-        """Have ``listener`` called at each spawn, ready and exit; returns its removal."""
+        """Call ``listener`` at each spawn, ready and exit; returns its removal."""
         return self._changes.subscribe(listener)
 
     # -- for its operators ----------------------------------------------------------------------------------------
 
     def start(self, adopted: Adopted | None = None) -> None:
-        """Begin; with a run that another process had started, go on with that."""
+        """Start it, or continue the run that another process had started."""
         self._task = asyncio.get_running_loop().create_task(self._run(adopted), name=f"worker {self.name}")
 
     def reset(self) -> None:
-        """Forget its failures; one that gave up, waits or rests starts now."""
+        """Forget its failures; start it now if it is failed, waiting or stopped."""
         self._requested.halted = False
         self.machine.reset()
-        self._go.set()
-        self._tell()
+        self._wake_up.set()
+        self._notify()
 
     async def restart(self) -> None:
-        """Replace its process: let it finish what it has, end it, start the next. One that is down starts now."""
-        if self._present is None:
+        """Replace its process after its requests have finished; a stopped worker starts now."""
+        if self._current_run is None:
             self.reset()
         else:
-            await self._retire(self._present, "an operator asked for a restart", successor=True)
+            await self._stop_run(self._current_run, "an operator asked for a restart", successor=True)
 
     async def halt(self) -> None:
-        """Drain and end it; it rests until ``restart`` or ``reset``. WorkerTimeoutError if it does not end in time."""
+        """Drain and end it until ``restart`` or ``reset``. WorkerTimeoutError if it does not end in time."""
         self._requested.halted = True
         seconds = self._timing.shutdown_grace + END_SECONDS
         try:
@@ -169,61 +169,61 @@ class ServiceSupervisor:
                     await self._changes.wait()
         except TimeoutError:
             raise WorkerTimeoutError(
-                f"worker {self.name} (pid {self.machine.pid}) has not ended within {seconds:g} s: it stops as soon as"
-                " it can; look at its status"
+                f"worker {self.name} (pid {self.machine.pid}) has not ended within {seconds:g} s: it is still being"
+                " stopped; check its status"
             ) from None
 
     def drain(self, reason: str = "the server is shutting down") -> None:
-        """Begin the shutdown: nothing new is taken, the process ends within its grace and has no successor."""
+        """Begin the shutdown: take no new requests, end the process within its grace, start no successor."""
         self._requested.closing = True
         self._drain()
-        self._go.set()
-        if self._leaving is None:
+        self._wake_up.set()
+        if self._stop_task is None:
             loop = asyncio.get_running_loop()
-            self._leave_by = loop.time() + self._timing.shutdown_grace + END_SECONDS
-            self._leaving = loop.create_task(self._end(reason))
+            self._stop_by = loop.time() + self._timing.shutdown_grace + END_SECONDS
+            self._stop_task = loop.create_task(self._end(reason))
 
     def _drain(self) -> None:
         if self.machine.phase not in (Phase.DRAINING, Phase.STOPPING, Phase.STOPPED):
             self.machine.drain()
-            self._report.say("shutdown_initiated", in_flight=self.in_flight)
-            self._tell()
+            self._report.log("shutdown_initiated", in_flight=self.in_flight)
+            self._notify()
 
     async def shutdown(self, reason: str = "the server is shutting down") -> bool:
-        """Drain, TERM, KILL, empty tree; whether nothing of it is left.
+        """Drain, TERM, KILL, empty tree; returns whether no process is left.
 
-        What has not ended some time after its grace is left to its keeper, which ends it when no server is there, or to
+        A worker that has not ended 30 s after its grace is left to its keeper, which ends it without a server, or to
         the next server.
         """
         self.drain(reason)
         try:
-            async with asyncio.timeout_at(self._leave_by):
-                for task in (self._leaving, self._task):
+            async with asyncio.timeout_at(self._stop_by):
+                for task in (self._stop_task, self._task):
                     if task is not None:
-                        await asyncio.shield(task)  # others may wait for it, too
+                        await asyncio.shield(task)  # other callers may wait for it too
         except TimeoutError:
-            self._report.say("shutdown_incomplete", level=logging.ERROR)
+            self._report.log("shutdown_incomplete", level=logging.ERROR)
             return False
         return True
 
     async def _end(self, reason: str) -> None:
         self._drain()
-        self._go.set()
-        if self._present is not None:
-            await self._retire(self._present, reason, successor=False)
+        self._wake_up.set()
+        if self._current_run is not None:
+            await self._stop_run(self._current_run, reason, successor=False)
 
-    async def _retire(self, run: WorkerRun, reason: str, *, successor: bool) -> None:
+    async def _stop_run(self, run: WorkerRun, reason: str, *, successor: bool) -> None:
         self._requested.successor |= successor
         if successor:
             self.machine.failing(ReadinessReason.SHUTDOWN_INITIATED)
-            self._tell()
-        await self._retirement.retire(run, reason, stopping=lambda: None if successor else self._stopping())
+            self._notify()
+        await self._graceful_stop.stop(run, reason, stopping=lambda: None if successor else self._stopping())
 
     def _stopping(self) -> None:
         self.machine.stopping()
-        self._tell()
+        self._notify()
 
-    # -- its runs -------------------------------------------------------------------------------------------------
+    # -- runs -------------------------------------------------------------------------------------------------
 
     async def _run(self, adopted: Adopted | None) -> None:
         while not self._requested.closing:
@@ -231,34 +231,34 @@ class ServiceSupervisor:
                 await self._once(adopted)
                 adopted = None
             if self._requested.halted and not self._requested.closing:
-                self._go.clear()  # it was set to end a wait
+                self._wake_up.clear()  # it was set to end the wait
                 self.machine.stopped()
-                self._tell()
+                self._notify()
                 await self._pause(None)
         self.machine.stopped()
-        self._report.say("shutdown_complete")
+        self._report.log("shutdown_complete")
         self._report.record("stopped", None)
-        self._tell()
+        self._notify()
 
     async def _once(self, adopted: Adopted | None) -> None:
-        """One run, and the wait that follows it."""
-        self._go.clear()
-        self._retirement.reset()
+        """One run, and the delay after it."""
+        self._wake_up.clear()
+        self._graceful_stop.reset()
         self.machine.launching()
-        self._report.say("worker_launch", generation=self.machine.generation)
-        self._tell()
-        found = await self._live(adopted)
+        self._report.log("worker_launch", generation=self.machine.generation)
+        self._notify()
+        found = await self._run_once(adopted)
         wanted, self._requested.successor = self._requested.successor, False
         following = self.machine.exited(found, wanted=wanted)
         self._report_exit(found)
-        self._tell(kind="exit", exit=found)
+        self._notify(kind="exit", exit=found)
         if isinstance(following, GiveUp):
-            self._report.say("worker_restart_limit", level=logging.ERROR, restart_max=self._timing.restart_max)
+            self._report.log("worker_restart_limit", level=logging.ERROR, restart_max=self._timing.restart_max)
             self._report.record("failed", None, reason="restart_limit_exceeded")
             await self._pause(None)
         elif isinstance(following, Restart):
             backoff_ms = round(following.delay * 1000, 3)
-            self._report.say("worker_restart_scheduled", level=logging.WARNING, backoff_ms=backoff_ms)
+            self._report.log("worker_restart_scheduled", level=logging.WARNING, backoff_ms=backoff_ms)
             await self._pause(following.delay)
 
     async def _pause(self, seconds: float | None) -> None:
@@ -266,17 +266,17 @@ class ServiceSupervisor:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._go.wait()
+                await self._wake_up.wait()
 
-    async def _live(self, adopted: Adopted | None) -> WorkerExit:
+    async def _run_once(self, adopted: Adopted | None) -> WorkerExit:
         try:
             probe = open_probe(replace(self._context, adopted=adopted is not None))
         except (ProbeFailedError, OSError) as error:
             return _never_started(str(error))
-        self._logged = Logged(most=self._spec.recycling.log_bytes)
+        self._logged = LogVolume(most=self._spec.recycling.log_bytes)
         first_byte = None if adopted else 0
         run = WorkerRun(self._context.runner, on_output=self._on_output, on_failing=self._on_failing, offset=first_byte)
-        self._present = run
+        self._current_run = run
         listening: asyncio.Task[None] | None = None
         try:
             if adopted is not None:
@@ -286,10 +286,10 @@ class ServiceSupervisor:
                 run.begin(self._order(probe))
             if await self._spawned(run):
                 listening = asyncio.ensure_future(probe.listen(run.channel))
-                await self._attend(run, probe)
-            return await self._last_words(run, probe)
+                await self._monitor_run(run, probe)
+            return await self._await_exit(run, probe)
         finally:
-            self._present = self._generation = None
+            self._current_run = self._generation = None
             probe.close()
             if listening is not None:
                 listening.cancel()
@@ -306,21 +306,21 @@ class ServiceSupervisor:
             relay=True,
             orphan_seconds=self._timing.orphan_timeout,
         )
-        mark = WorkerMark(name=spec.name, instance=self.instance, fingerprint=spec.fingerprint())
+        mark = WorkerIdentity(name=spec.name, instance=self.instance, fingerprint=spec.fingerprint())
         return RunOrder(session_id=self.session_id, spec=command, cwd=spec.cwd, mark=mark)
 
     async def _spawned(self, run: WorkerRun) -> bool:
-        await asyncio.wait([run.spawned])  # cancelled, when it comes to its end before
+        await asyncio.wait([run.spawned])  # cancelled if it ends before
         if run.spawned.cancelled():
             return False
         self.machine.spawned(run.spawned.result())
-        self._report.say("worker_spawned", command_id=run.command_id)
+        self._report.log("worker_spawned", command_id=run.command_id)
         self._report.record("spawned", run.command_id, pid=run.spawned.result())
-        self._tell(kind="spawn")
+        self._notify(kind="spawn")
         return True
 
-    async def _attend(self, run: WorkerRun, probe: Probe) -> None:
-        """Until the first sign of its end."""
+    async def _monitor_run(self, run: WorkerRun, probe: Probe) -> None:
+        """Monitor it until the first sign of its end."""
         if not await self._became_ready(run, probe):
             return
         self._generation = Generation(
@@ -332,75 +332,75 @@ class ServiceSupervisor:
             failing=run.failing,
         )
         (self._context.folder / "ready").write_text(str(run.command_id))
-        self._report.say("worker_ready", latency_ms=self.machine.startup_ms)
+        self._report.log("worker_ready", latency_ms=self.machine.startup_ms)
         self._report.record("ready", run.command_id, latency_ms=self.machine.startup_ms)
-        self._tell(kind="ready")
-        why = await attend(run, probe, self._timing, self._spec.recycling, self._logged)
+        self._notify(kind="ready")
+        why = await monitor(run, probe, self._timing, self._spec.recycling, self._logged)
         if why is not None:
-            self._report.say(
+            self._report.log(
                 "worker_recycle", level=logging.WARNING if why.failure else logging.INFO, reason=why.sentence
             )
             if why.failure:
                 self.machine.failing(ReadinessReason.WORKER_EXIT, why.sentence)
-                self._tell()
+                self._notify()
                 run.end(grace=SHORT_GRACE, message=why.sentence)
             else:
-                await self._retire(run, why.sentence, successor=True)
+                await self._stop_run(run, why.sentence, successor=True)
 
     async def _became_ready(self, run: WorkerRun, probe: Probe) -> bool:
         try:
             details = await become_ready(run, probe, self._timing.startup_timeout)
         except NotReadyError as error:
-            self._report.say("worker_ready_timeout" if error.late else "worker_not_ready", level=logging.WARNING)
+            self._report.log("worker_ready_timeout" if error.late else "worker_not_ready", level=logging.WARNING)
             self.machine.failing(ReadinessReason.HANDSHAKE_FAILED, str(error))
-            self._tell()
+            self._notify()
             run.end(grace=SHORT_GRACE, message=str(error))
             return False
         if details is not None:
             self.machine.ready(details)
         return self.machine.is_ready
 
-    async def _last_words(self, run: WorkerRun, probe: Probe) -> WorkerExit:
-        """From the first sign of its end to the empty tree."""
+    async def _await_exit(self, run: WorkerRun, probe: Probe) -> WorkerExit:
+        """Wait from the first sign of its end until the tree is empty."""
         if probe.conversation is not None:
             try:
                 await probe.conversation.close()
             except (DebugServerError, OSError) as error:
-                self._report.say("worker_conversation_error", level=logging.WARNING, error=str(error))
+                self._report.log("worker_conversation_error", level=logging.WARNING, error=str(error))
         found = await run.ended
         return found if self.machine.error is None or found.error else _explained(found, self.machine.error)
 
     def _on_failing(self) -> None:
-        """At once, not when the task that attends to it gets its turn: many requests may be before it in the loop."""
+        """Called at once, not in the monitoring task: many requests may be before that task in the loop."""
         self.machine.failing(ReadinessReason.WORKER_EXIT)
         self._generation = None
-        self._tell()
+        self._notify()
 
-    # -- what is told ---------------------------------------------------------------------------------------------
+    # -- reports ---------------------------------------------------------------------------------------------
 
     def _on_output(self, stream: str, length: int) -> None:
         if stream == "stderr":
             self._logged.add(length)
-        self._report.heard(stream, length)
+        self._report.on_output(stream, length)
 
     def _report_exit(self, exit: WorkerExit) -> None:
         fields: dict[str, Any] = {"code": exit.code, "signal": exit.signal, "reason": exit.reason, "error": exit.error}
-        self._retirement.report_exit(exit)
+        self._graceful_stop.report_exit(exit)
         quiet = self.machine.phase in (Phase.DRAINING, Phase.STOPPING)
         if exit.reason == "spawn_failed":
-            self._report.say("worker_spawn_error", level=logging.ERROR, **fields)
+            self._report.log("worker_spawn_error", level=logging.ERROR, **fields)
         elif quiet:
-            self._report.say("worker_exit_during_shutdown", **fields)
+            self._report.log("worker_exit_during_shutdown", **fields)
         else:
-            self._report.say("worker_exit", level=logging.WARNING, **fields)
+            self._report.log("worker_exit", level=logging.WARNING, **fields)
             self._report.warn_of_crashes()
         self._report.record("exited", None, **fields)
 
-    def _tell(self, *, kind: Literal["spawn", "ready", "exit"] | None = None, exit: WorkerExit | None = None) -> None:
-        """Whoever waits for a change, the metrics and, for the three great moments, the subscribers."""
-        self._report.measure()
+    def _notify(self, *, kind: Literal["spawn", "ready", "exit"] | None = None, exit: WorkerExit | None = None) -> None:
+        """Update the metrics, wake waiters and, for a spawn, ready or exit, call subscribers."""
+        self._report.update_metrics()
         number = self.machine.generation
-        self._changes.tell(
+        self._changes.notify(
             kind and WorkerChange(kind=kind, worker=self.name, instance=self.instance, generation=number, exit=exit)
         )
 

@@ -1,7 +1,7 @@
 """One run of a worker: a command of the store under a keeper, seen from the event loop.
 
-The row, the log, the exit record and their recovery are the runner's; a thread of its own waits for the end, as for
-any command. What is added here is the channel, and the word that comes before the end.
+The runner handles the row, the log, the exit record and their recovery; a thread waits for the end, as for any command.
+This module adds the channel, and the first sign of the end.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from debug_server.errors import DebugServerError
-from debug_server.model import CommandSpec, ExitReason, ExitRecord, WorkerMark
-from debug_server.runner.endings import UnrecordedEndError
-from debug_server.runner.launch import DetachedError, RunningCommand, reconnect
+from debug_server.model import CommandSpec, ExitReason, ExitRecord, WorkerIdentity
+from debug_server.runner.end_recorder import UnrecordedEndError
 from debug_server.runner.planning import Job
 from debug_server.runner.recovery import Adopted
+from debug_server.runner.running_command import DetachedError, RunningCommand, reconnect
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.workers.channel import ChannelListener, RelayChannel
 from debug_server.workers.interface import WorkerExit
@@ -27,12 +27,12 @@ from debug_server.workers.interface import WorkerExit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOrder:
-    """What to start, and under which name it is found again."""
+    """What to start, and the identity by which recovery finds it."""
 
     session_id: int
     spec: CommandSpec
     cwd: Path
-    mark: WorkerMark
+    mark: WorkerIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _Place:
 
 
 class WorkerRun:
-    """From the start of one process to the empty tree; made and used in the loop."""
+    """One process, from its start to the empty tree; created and used in the event loop."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class WorkerRun:
         on_failing: Callable[[], None],
         offset: int | None = 0,
     ) -> None:
-        """``on_failing`` is called once, by whatever tells of the end first, before anything else in the loop runs."""
+        """``on_failing`` is called once, at the first sign of the end."""
         self._runner = runner
         self._on_failing = on_failing
         self._loop = asyncio.get_running_loop()
@@ -68,17 +68,17 @@ class WorkerRun:
         self._opening: asyncio.Task[None] | None = None
 
     def begin(self, order: RunOrder) -> None:
-        """Start it; ``spawned`` or ``ended`` tells how that went."""
+        """Start it; sets ``spawned`` or ``ended``."""
         self._in_thread(lambda: self._run(order))
 
     def adopt(self, adopted: Adopted) -> None:
-        """Go on with one that another process has started."""
+        """Continue a run that another process has started."""
         self.command_id = adopted.command.id
         self._on_started(adopted.running)
         self._in_thread(lambda: self._follow(adopted))
 
     def end(self, *, grace: float, message: str) -> None:
-        """TERM, so many seconds, KILL; ``ended`` tells when the tree is empty."""
+        """TERM, ``grace`` seconds, KILL; ``ended`` is set when the tree is empty."""
         self._end_asked = (grace, message)
         self._fail()
         if self._running is not None:
@@ -91,12 +91,12 @@ class WorkerRun:
             try:
                 record = work()
             except DetachedError:
-                record = ExitRecord(reason=ExitReason.LOST, message="this server let go of it")
+                record = ExitRecord(reason=ExitReason.LOST, message="this server detached from it")
             except UnrecordedEndError as error:
                 record = error.result.exit
             except DebugServerError as error:
                 record = ExitRecord(reason=ExitReason.SPAWN_FAILED, message=str(error))
-            except Exception as error:  # noqa: BLE001 - the thread's boundary: a supervisor must hear of every end
+            except Exception as error:  # noqa: BLE001 - the thread's boundary: the supervisor must get every end
                 record = ExitRecord(reason=ExitReason.LOST, message=f"{type(error).__name__}: {error}")
             self._tell(lambda: self._on_ended(record))
 
@@ -123,7 +123,7 @@ class WorkerRun:
         return self._runner.pipeline.follow_adopted(adopted.command, adopted.running, adopted.log_path).exit
 
     def _tell(self, what: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: this server has left, and the row has its end
+        with contextlib.suppress(RuntimeError):  # the loop is closed: this server has ended
             self._loop.call_soon_threadsafe(what)
 
     # -- in the loop ----------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class WorkerRun:
 
 
 def worker_exit(record: ExitRecord) -> WorkerExit:
-    """What a supervisor needs to know of an exit record."""
+    """The exit of a worker from its exit record."""
     plain = record.reason in (ExitReason.EXITED, ExitReason.NONZERO_EXIT, ExitReason.SIGNALED)
     ladder = record.evidence.get("ladder")
     return WorkerExit(

@@ -18,16 +18,16 @@ from debug_server.runner.recovery import Adopted, recover
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 from debug_server.workers.clock import Clock, SystemClock
+from debug_server.workers.graceful_stop import SHORT_GRACE
 from debug_server.workers.interface import Handshake
 from debug_server.workers.readiness import ProbeContext
 from debug_server.workers.reporting import Reporter
-from debug_server.workers.retirement import SHORT_GRACE
 from debug_server.workers.spec import HandshakeReadiness, WorkerSpec
 from debug_server.workers.state import Machine
 from debug_server.workers.supervisor import ServiceSupervisor
 
 _LOG = logging.getLogger("debug_server.worker")
-_LOOK_AGAIN_SECONDS = 20.0
+_RECOVERY_SECONDS = 20.0
 
 
 class Workers:
@@ -46,15 +46,17 @@ class Workers:
         self._runner, self._store, self._telemetry = runner, store, telemetry
         self._clock = clock or SystemClock()
         self._specs: dict[str, WorkerSpec] = {}
-        self.handshakes: dict[str, Handshake] = dict(handshakes or {})  # by protocol; whoever speaks one adds it
+        self.handshakes: dict[str, Handshake] = dict(
+            handshakes or {}
+        )  # by protocol; added by the part that implements it
         self._instances: dict[str, list[ServiceSupervisor]] = {}
         self._sessions: list[int] = []
-        self._left: set[int] = set()  # sessions of workers that did not end in time
+        self._unfinished_sessions: set[int] = set()  # sessions of workers that did not end in time
         for spec in specs:
             self.add(spec)
 
     def add(self, spec: WorkerSpec) -> None:
-        """Declare one; before ``running``."""
+        """Declare a worker; call it before ``running``."""
         if spec.name in self._specs:
             raise ConfigurationError(f"worker {spec.name!r} is declared twice: give one of them another name")
         self._specs[spec.name] = spec
@@ -64,17 +66,19 @@ class Workers:
         return name in self._specs
 
     def check_protocols(self) -> None:
-        """ConfigurationError for a worker that nobody here could shake hands with: it would never be ready."""
+        """ConfigurationError for a worker whose protocol is unknown: it would never be ready."""
         for spec in self._specs.values():
             asked = spec.readiness.protocol if isinstance(spec.readiness, HandshakeReadiness) else None
             if asked is not None and asked not in self.handshakes:
-                raise ConfigurationError(
-                    f"worker {spec.name}: protocol = {asked!r} is spoken by nobody here: {self._known_protocols()}"
-                )
+                raise ConfigurationError(f"worker {spec.name}: unknown protocol {asked!r}: {self._known_protocols()}")
 
     def _known_protocols(self) -> str:
         known = ", ".join(sorted(self.handshakes))
-        return f"use one of {known}" if known else "codex is, where the gateway is on (PROXY_USE_APP_SERVER=true)"
+        return (
+            f"use one of {known}"
+            if known
+            else "codex is available when the gateway is enabled (PROXY_USE_APP_SERVER=true)"
+        )
 
     # -- for users ------------------------------------------------------------------------------------------------
 
@@ -86,7 +90,7 @@ class Workers:
         return self._instances[name]
 
     def pick(self, name: str) -> ServiceSupervisor:
-        """The ready instance with the fewest borrowers; any other when none is ready."""
+        """The ready instance with the fewest requests; any other if none is ready."""
         return min(self.named(name), key=lambda worker: (not worker.is_ready, worker.in_flight))
 
     def all(self) -> list[ServiceSupervisor]:
@@ -101,39 +105,41 @@ class Workers:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None, None]:
-        """Start all; at the end stop all, and nothing of them is left."""
+        """Start all workers; at the end stop all."""
         writer = ThreadPoolExecutor(1, thread_name_prefix="worker-events")
-        tidying: asyncio.Task[None] | None = None
+        recovering: asyncio.Task[None] | None = None
         try:
             await self._start(writer)
-            tidying = asyncio.ensure_future(self._tidy())
+            recovering = asyncio.ensure_future(self._recover_periodically())
             yield
         finally:
-            if tidying is not None:
-                tidying.cancel()
+            if recovering is not None:
+                recovering.cancel()
             await self.drained()
             await asyncio.to_thread(self._close_sessions)
             await asyncio.to_thread(writer.shutdown)
 
     def drain(self) -> None:
-        """Begin to shut all of them down: nothing new is taken, each ends within its own grace."""
+        """Begin to shut all down: they take no new requests, and each ends within its grace."""
         for worker in self.all():
             worker.drain()
 
     async def drained(self) -> None:
-        """Shut all of them down; returns when nothing of them is left, or their time is over."""
+        """Shut all down; returns when no process is left, or their time is over."""
         ended = await asyncio.gather(*(worker.shutdown() for worker in self.all()))
-        self._left = {worker.session_id for worker, done in zip(self.all(), ended, strict=True) if not done}
+        self._unfinished_sessions = {
+            worker.session_id for worker, done in zip(self.all(), ended, strict=True) if not done
+        }
 
     async def _start(self, writer: ThreadPoolExecutor) -> None:
-        adopted = await self._settle_dead()
+        adopted = await self._recover_dead()
         for spec in self._specs.values():
             self._instances[spec.name] = [
-                await self._make(spec, number, writer, adopted.get((spec.name, number)))
+                await self._create(spec, number, writer, adopted.get((spec.name, number)))
                 for number in range(spec.instances)
             ]
 
-    async def _make(
+    async def _create(
         self, spec: WorkerSpec, number: int, writer: ThreadPoolExecutor, adopted: Adopted | None
     ) -> ServiceSupervisor:
         folder = self._folder(spec.name, number)
@@ -170,8 +176,8 @@ class Workers:
         return session.id
 
     def _close_sessions(self) -> None:
-        for session_id in set(self._sessions) - self._left:  # whoever adopts the others goes on in their sessions
-            with contextlib.suppress(DebugServerError):  # an operator has closed it
+        for session_id in set(self._sessions) - self._unfinished_sessions:  # the others stay open for the next server
+            with contextlib.suppress(DebugServerError):  # already closed by an operator
                 self._store.sessions.set_status(session_id, SessionStatus.COMPLETED)
 
     def _folder(self, name: str, number: int) -> Path:
@@ -179,8 +185,8 @@ class Workers:
 
     # -- after a crash --------------------------------------------------------------------------------------------
 
-    async def _settle_dead(self) -> dict[tuple[str, int], Adopted]:
-        """What dead servers left: adopted where it can be used again, ended and waited for otherwise."""
+    async def _recover_dead(self) -> dict[tuple[str, int], Adopted]:
+        """Recover the workers of dead servers: adopt those that can be used, end the others."""
         found = await asyncio.to_thread(self._recover)
         usable = {key: item for item in found if (key := self._usable(item)) is not None}
         await asyncio.gather(*(self._remove(item) for item in found if item not in usable.values()))
@@ -190,9 +196,9 @@ class Workers:
         return recover(self._store, self._runner.paths, self._runner.owner, workers=True)
 
     def _usable(self, item: Adopted) -> tuple[str, int] | None:
-        """Whose instance it is; None when it was not ready, is declared otherwise by now, or was in a conversation.
+        """Name and instance of a usable worker; None if it was not ready, was changed, or needs a handshake.
 
-        A conversation has state on both sides: requests under way, half a line. Its other side died.
+        After a handshake both sides have state (open requests, incomplete lines), and one side is gone.
         """
         mark = item.command.plan.worker
         spec = None if mark is None else self._specs.get(mark.name)
@@ -217,10 +223,10 @@ class Workers:
         follow = self._runner.pipeline.follow_adopted
         await asyncio.to_thread(follow, item.command, item.running, item.log_path)
 
-    async def _tidy(self) -> None:
-        """Another server on this store may die while we live: what it leaves is ended."""
+    async def _recover_periodically(self) -> None:
+        """End workers of other servers on this store that die while this one runs."""
         while True:
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            await asyncio.sleep(_RECOVERY_SECONDS)
             try:
                 for item in await asyncio.to_thread(self._recover):
                     await self._remove(item)

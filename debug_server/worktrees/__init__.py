@@ -7,11 +7,11 @@ only), ``engine``, ``service`` and ``app``.
 from debug_server.errors import WorktreePoolError
 from debug_server.worktrees.dependency_state import DependencyState, DependencyStateStore, compute_dependency_hash
 from debug_server.worktrees.leases import WorktreeLease, WorktreeStore
-from debug_server.worktrees.opening import build_pool_from_repository
 from debug_server.worktrees.patches import SessionPatch, apply_patch
 from debug_server.worktrees.pool import WorktreePool
+from debug_server.worktrees.repository_pool import build_pool_from_repository
 from debug_server.worktrees.settings import WorktreePoolSettings
-from debug_server.worktrees.snapshots import diff_workspace
+from debug_server.worktrees.workspace_diff import diff_workspace
 
 __all__ = [
     "DependencyState",

@@ -1,4 +1,4 @@
-"""What a pool asks of the thing that makes workspaces, and the choice between the two that do."""
+"""The interface of a workspace backend, and the choice between the two implementations."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ _log = logging.getLogger(__name__)
 
 
 class WorkspaceBackend(Protocol):
-    """Makes a directory hold exactly a commit's files, again and again. Callers fence: one caller per path."""
+    """Makes a directory hold exactly the files of a commit. Each path may have one caller at a time."""
 
     name: str
 
-    def knows(self, commit: str) -> bool:
+    def has(self, commit: str) -> bool:
         """Whether a workspace of this commit can be made without asking the mirror."""
 
-    def warm(self, commit: str) -> None:
-        """Do the slow part that needs no workspace."""
+    def build_ahead(self, commit: str) -> None:
+        """Do the slow part that needs no workspace yet."""
 
     def prepare(self, path: Path, commit: str, *, keep: bool) -> None:
-        """Make ``path`` a clean workspace of ``commit``; with ``keep`` leftovers of the same commit may stay."""
+        """Make ``path`` a clean workspace of ``commit``; ``keep`` lets files of the same commit's last holder stay."""
 
     def clean(self, path: Path) -> None:
-        """Drop what the holder left."""
+        """Remove the changes of the last holder."""
 
     def discard(self, path: Path) -> None:
         """Remove the workspace from the disk."""
 
-    def renew(self, path: Path, commit: str, finish: Callable[[Path], None]) -> None:
-        """Replace the workspace by a clean one that ``finish`` has completed; the old one stays if that fails."""
+    def replace(self, path: Path, commit: str, complete: Callable[[Path], None]) -> None:
+        """Replace the workspace by a clean one after ``complete`` has changed it; if that fails, the old one stays."""
 
     def disk_bytes(self, path: Path) -> int:
-        """What the workspace itself takes."""
+        """The bytes on disk that belong to this workspace alone."""
 
     def fork(self, source: Path, target: Path, commit: str) -> None:
-        """Give ``target``, a fresh workspace of ``commit``, the files that ``source`` has now."""
+        """Copy the files that ``source`` has now to ``target``, a new workspace of ``commit``."""
 
     def index(self, path: Path, commit: str) -> Path:
-        """git's index of the commit's files as ``path`` shows them; only we write it."""
+        """git's index of the commit's files at ``path``; the holder cannot write to it."""
 
     def recover(self) -> None:
-        """Remove what killed processes left and no lease owns."""
+        """After a crash: remove what killed processes left and no lease holds."""
 
     def collect(self, *, unused_since: float) -> None:
-        """Give disk space back."""
+        """Remove trees or checkouts that nobody used since ``unused_since``, and those beyond the budget."""
 
 
 def choose_backend(
     settings: WorktreePoolSettings, mirror: Mirror, submodules: Submodules | None = None
 ) -> WorkspaceBackend:
-    """The backend that ``settings`` names; ``auto`` really mounts once to find out."""
+    """The backend that ``settings`` names; ``auto`` mounts once to find out."""
     make_private(settings.state_dir)
     reason = None if settings.backend == "pool" else why_overlay_fails(settings.state_dir)
     if settings.backend == "overlay" and reason:

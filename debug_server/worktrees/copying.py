@@ -1,4 +1,4 @@
-"""Copies files with everything they are made of: links, special files, holes, owners, attributes."""
+"""Copies files completely: links, special files, holes, owners and attributes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from debug_server.errors import WorktreePoolError
 
 _TIMEOUT = 300.0
-_ARGUMENT_BYTES = 64_000  # of one call; the kernel allows for more
+_ARGUMENT_BYTES = 64_000  # for one call; the kernel accepts more
 
 
 def copy_whole(source: Path, target: Path) -> None:
-    """Make ``target``, which is not there, what ``source`` is."""
+    """Copy ``source`` to ``target``, which does not exist yet."""
     _run([os.fsencode(source), os.fsencode(target)], source)
 
 
 def copy_below(names: Sequence[bytes], source: Path, target: Path) -> None:
-    """Copy what lies at ``names`` below the folder ``source`` to the same places below the folder ``target``."""
+    """Copy ``names``, relative to the folder ``source``, to the same names in the folder ``target``."""
     for some in _portions(names):
         _run(["--parents", "-t", os.fsencode(target.absolute()), "--", *some], source, cwd=source)
 
@@ -38,7 +38,7 @@ def _portions(names: Sequence[bytes]) -> Iterator[list[bytes]]:
 
 
 def _run(arguments: Sequence[str | bytes], source: Path, *, cwd: Path | None = None) -> None:
-    # cp knows all kinds of files, is held up by no depth, and shares blocks where it can.
+    # cp copies every kind of file at any depth, and shares blocks where the file system can.
     line = ["cp", "-a", "--reflink=auto", *arguments]
     try:
         done = subprocess.run(line, cwd=cwd, capture_output=True, text=True, timeout=_TIMEOUT, check=False)

@@ -1,4 +1,4 @@
-"""Which dependency fingerprint was last synchronised for a key, kept as one small JSON file each."""
+"""The last synchronised dependency fingerprint of each key, in one small JSON file per key."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def compute_dependency_hash(
 ) -> str:
     """SHA-256 over the names and contents of ``manifests`` and over ``extra_inputs``.
 
-    Neither the folder nor the order of the manifests nor any time stamp counts, so that the same files in two
-    workspaces have one hash.
+    Folder, order and modification time of the manifests do not count, so equal files in two workspaces have one
+    hash.
     """
     total = hashlib.sha256()
     for name, digest in sorted(_named_digest(Path(path), chunk_size) for path in manifests):
@@ -85,13 +85,13 @@ def _feed(total: hashlib._Hash, *parts: str) -> None:
 
 
 class DependencyStateStore:
-    """One JSON file for each key under ``root``; a file that cannot be understood counts as missing."""
+    """One JSON file for each key under ``root``; a file that cannot be parsed counts as missing."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
 
     def path_for(self, key: str) -> Path:
-        """Where the state of ``key`` lies."""
+        """The file for ``key``."""
         return self.root / f"{safe_key(key)}.json"
 
     def read(self, key: str) -> DependencyState | None:
@@ -114,7 +114,7 @@ class DependencyStateStore:
         *,
         timestamp: datetime | None = None,
     ) -> DependencyState:
-        """Remember ``fingerprint`` for ``key``; readers see the old state or the new one, never half of it."""
+        """Store ``fingerprint`` for ``key``, atomically for readers."""
         state = DependencyState(fingerprint, timestamp or datetime.now(UTC), dict(metadata or {}))
         data = {
             "fingerprint": fingerprint,
@@ -132,6 +132,6 @@ class DependencyStateStore:
         return state
 
     def needs_sync(self, key: str, fingerprint: str) -> bool:
-        """Whether ``fingerprint`` differs from what was last written for ``key``."""
+        """Whether ``fingerprint`` differs from the last one written for ``key``."""
         state = self.read(key)
         return state is None or state.fingerprint != fingerprint

@@ -18,10 +18,11 @@ from debug_server.model import without_credentials
 
 ALLOWED_PROTOCOLS = ("file", "https", "http", "ssh", "git")
 DEFAULT_TIMEOUT = 120.0
-Listening = Callable[[Callable[[], object]], AbstractContextManager[None]]  # calls what it is given, in its block
-_SAID_LINES, _SAID_CHARACTERS = 8, 400
+# While its block runs, a cancellation calls the argument.
+OnCancel = Callable[[Callable[[], object]], AbstractContextManager[None]]
+_MAX_LINES, _MAX_LINE_CHARACTERS = 8, 400
 
-_PASSED_ON = (
+_PASSED_VARIABLES = (
     *("PATH", "HOME", "TMPDIR", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO"),
     *("http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"),
 )
@@ -41,7 +42,7 @@ _FORCED_SETTINGS = {
     "advice.detachedHead": "false",
     "protocol.version": "2",
 }
-_NO_REMOTE = "fatal: Could not read from remote repository."
+_REMOTE_UNREADABLE = "fatal: Could not read from remote repository."
 _ADVICE = ("Please make sure you have the correct access rights", "and the repository exists.")
 _UNREACHABLE = (
     "unable to access",
@@ -58,8 +59,8 @@ _UNREACHABLE = (
     "the remote end hung up",
     "early eof",
 )
-_UNKNOWN = ("couldn't find remote ref", "not our ref", "unknown revision", "not a valid object name")
-_MEANINGS = (
+_UNKNOWN_COMMIT = ("couldn't find remote ref", "not our ref", "unknown revision", "not a valid object name")
+_CAUSES = (
     ("no space left", "no space left on the disk"),
     ("unable to write file", "a file cannot be written; is there space left on the disk?"),
     ("signal 25", "the repository is larger than the fetch limit"),  # SIGXFSZ
@@ -90,51 +91,51 @@ _CORRUPT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitResult:
-    """What one git process said."""
+    """Status and output of one git process."""
 
     returncode: int
     stdout: bytes
-    stderr: str  # credentials in addresses are removed
+    stderr: str  # without the credentials in addresses
 
     @property
     def ok(self) -> bool:
-        """Whether git was content."""
+        """Whether git ended with status 0."""
         return self.returncode == 0
 
     @property
-    def complaint(self) -> str:
-        """git's own words for an error message: each line once, the first ones if there are many.
+    def error_text(self) -> str:
+        """git's error output in one line: each line once, the first ones if there are many.
 
-        Where git could not reach the remote the reason is ssh's, in the last lines; before them a host may greet.
+        When the remote cannot be reached, the reason is in the last lines, from ssh; a banner may come before it.
         """
         lines = dict.fromkeys(line.rstrip() for line in self.stderr.splitlines() if line.strip())
-        if _NO_REMOTE in lines:
-            why = [line[:_SAID_CHARACTERS] for line in lines if line not in _ADVICE]
-            return "; ".join(why[-_SAID_LINES:])
+        if _REMOTE_UNREADABLE in lines:
+            why = [line[:_MAX_LINE_CHARACTERS] for line in lines if line not in _ADVICE]
+            return "; ".join(why[-_MAX_LINES:])
         said = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))] or list(lines)
         if not said:
             return f"git ended with status {self.returncode}"
-        more = [f"… and {len(said) - _SAID_LINES} more lines"] if len(said) > _SAID_LINES else []
-        return "; ".join([*(line[:_SAID_CHARACTERS] for line in said[:_SAID_LINES]), *more])
+        more = [f"… and {len(said) - _MAX_LINES} more lines"] if len(said) > _MAX_LINES else []
+        return "; ".join([*(line[:_MAX_LINE_CHARACTERS] for line in said[:_MAX_LINES]), *more])
 
     @property
     def corrupt(self) -> bool:
-        """Whether git complains about the object store rather than about the request."""
+        """Whether the error is about the object store rather than about the request."""
         text = self.stderr.lower()
         return not self.ok and "no space left" not in text and any(sign in text for sign in _CORRUPT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitPlace:
-    """Where git works: which gitdir it trusts and, if any, which tree and index it touches."""
+    """Where git works: the gitdir and, if any, the working tree and the index."""
 
     git_dir: Path
     work_tree: Path | None = None
     index_file: Path | None = None
-    common_dir: Path | None = None  # instead of the one that the gitdir names
+    common_dir: Path | None = None  # overrides the one that the gitdir names
 
     def variables(self) -> dict[str, str]:
-        """The environment that pins git to this place: it never discovers a gitdir by itself."""
+        """Environment variables that pin git to this place, so that it does not search for a gitdir."""
         named = {
             "GIT_DIR": self.git_dir,
             "GIT_COMMON_DIR": self.common_dir,
@@ -151,13 +152,13 @@ def run_git(
     timeout: float = DEFAULT_TIMEOUT,
     max_file_bytes: int | None = None,
     lock: int | None = None,
-    listening: Listening | None = None,
+    on_cancel: OnCancel | None = None,
 ) -> GitResult:
     """Run git to its end; a non-zero status is a result, not an exception. Past ``timeout`` its group is killed.
 
-    With ``listening`` git itself is killed when that calls: its status is then -SIGKILL.
+    A cancellation through ``on_cancel`` kills git: its status is then -SIGKILL.
 
-    The descriptor ``lock`` is git's too: should we be killed, what it locks stays locked until git has ended.
+    git inherits the descriptor ``lock``: if we are killed, the lock is held until git has ended too.
     """
     env = {**_environment(), **(place.variables() if place else {})}
     cwd = (place.work_tree or place.git_dir) if place else Path("/")
@@ -176,23 +177,23 @@ def run_git(
         raise (
             ResourcesExhaustedError.of(error) or WorktreePoolError(f"git cannot be started in {cwd}: {error.strerror}")
         ) from error
-    with process, _killed_by(listening, process):
+    with process, _killed_by(on_cancel, process):
         return _finish(process, arguments, stdin=stdin, timeout=timeout, max_file_bytes=max_file_bytes)
 
 
 @contextlib.contextmanager
-def _killed_by(listening: Listening | None, process: subprocess.Popen[bytes]) -> Iterator[None]:
-    if listening is None:
+def _killed_by(on_cancel: OnCancel | None, process: subprocess.Popen[bytes]) -> Iterator[None]:
+    if on_cancel is None:
         yield
         return
-    descriptor = os.pidfd_open(process.pid)  # not by number: another thread may have seen its end meanwhile
+    descriptor = os.pidfd_open(process.pid)  # not by pid: another thread may have reaped it meanwhile
 
     def kill() -> None:
         with contextlib.suppress(OSError):  # it has ended
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
 
     try:
-        with listening(kill):
+        with on_cancel(kill):
             yield
     finally:
         os.close(descriptor)
@@ -222,20 +223,20 @@ def _finish(
 
 
 def require(result: GitResult, doing: str) -> bytes:
-    """The output, or the error of our tree that git's complaint means."""
+    """The output; for a failure, the error that ``error_for`` finds."""
     if result.ok:
         return result.stdout
     raise error_for(result, doing)
 
 
 def error_for(result: GitResult, doing: str) -> WorktreePoolError:
-    """Map git's complaint to our error tree; ``doing`` says what could not be done."""
+    """The error class and message for a failed git; ``doing`` says what was attempted."""
     text = result.stderr.lower()
-    for sign, meaning in _MEANINGS:
+    for sign, meaning in _CAUSES:
         if sign in text:
             return WorktreePoolError(f"{doing}: {meaning}")
-    message = f"{doing}: {result.complaint}"
-    if any(sign in text for sign in _UNKNOWN):
+    message = f"{doing}: {result.error_text}"
+    if any(sign in text for sign in _UNKNOWN_COMMIT):
         return UnknownCommitError(message)
     if any(sign in text for sign in _UNREACHABLE):
         return RemoteUnreachableError(message)
@@ -243,7 +244,7 @@ def error_for(result: GitResult, doing: str) -> WorktreePoolError:
 
 
 def _environment() -> dict[str, str]:
-    passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
     return {**passed, **_hardening()}
 
 

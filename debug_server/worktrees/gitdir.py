@@ -1,4 +1,4 @@
-"""The private gitdir of a workspace or of a scratch operation: own refs, index and configuration, borrowed objects."""
+"""Creates gitdirs with their own refs, index and configuration that borrow the objects of another repository."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from debug_server.disk import remove_tree
 from debug_server.model import without_credentials
-from debug_server.worktrees.locks import private_folder
+from debug_server.worktrees.locks import scratch_folder
 
 _NO_HEAD = "ref: refs/heads/none"
 
@@ -58,12 +58,12 @@ def read_head(git_dir: Path) -> str | None:
 
 @contextmanager
 def scratch_gitdir(objects: Sequence[Path], *, folder: Path | None = None) -> Iterator[Path]:
-    """A gitdir of ours for work on a tree whose own ``.git`` cannot be trusted: its configuration may name programs.
+    """A temporary gitdir for work on a tree whose own ``.git`` is not trusted: its configuration may name programs.
 
-    It is made in ``folder``, if given: a caller that may be killed has it swept there. Else it lies by itself among the
-    machine's temporary files: below a name that is known before, it would lie in the folder of whoever made that first.
+    It is created in ``folder``, where ``remove_abandoned`` finds it after a crash. Without ``folder`` it is created in
+    the temporary directory under a random name: another user could create a predictable one first.
     """
-    with _temporary_folder() if folder is None else private_folder(folder) as place:
+    with _temporary_folder() if folder is None else scratch_folder(folder) as place:
         git_dir = place / "git"
         write_gitdir(git_dir, objects=objects, head=_NO_HEAD)
         yield git_dir
@@ -79,13 +79,13 @@ def _temporary_folder() -> Iterator[Path]:
 
 
 def empty_gitdir(folder: Path) -> Path:
-    """A gitdir without objects that is kept in ``folder`` for work that reads no history."""
-    git_dir = folder.absolute() / ".empty.git"  # git looks for it from the workspace
+    """A permanent gitdir without objects in ``folder``, for work that reads no history."""
+    git_dir = folder.absolute() / ".empty.git"  # absolute, because git runs in the workspace
     if not git_dir.is_dir():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=".empty-", dir=folder))
         write_gitdir(fresh / "git", objects=[], head=_NO_HEAD)
-        with suppress(OSError):  # somebody else was faster
+        with suppress(OSError):  # another process created it first
             (fresh / "git").rename(git_dir)
         remove_tree(fresh)
     return git_dir

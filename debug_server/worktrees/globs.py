@@ -1,7 +1,7 @@
-"""Finds what a glob names below a folder, however deep it is, and says which folders it could not look into.
+"""Finds the files that a glob matches below a folder, at any depth, and reports folders that it could not read.
 
-Not ``Path.glob``: that one ends with the first folder that vanishes or whose path is too long, and with a few hundred
-folders inside each other; and two links to their own folder are a way to 2^40 others, which it would all go.
+``Path.glob`` is not used: it fails at the first folder that vanishes or whose path is too long, and after a few hundred
+nested folders; and with two links to their own folder it follows 2^40 paths.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 _ANY_DEPTH = "**"
-_MOST_LINKED = 10_000  # folders that are looked into by way of a link; there are as many real ones as there are
+_MAX_LINKED = 10_000  # folders reached through a link; the number of real folders is not limited
 
 
 def matches(root: Path, pattern: str, unread: Callable[[str, OSError], object]) -> Iterator[str]:
-    """Names relative to ``root`` of everything but real folders; git's own folder at the top is skipped.
+    """Names relative to ``root`` of everything but real folders; ``.git`` at the top is skipped.
 
-    ``**`` stands for any number of real folders, at the end also for whatever is in them; other parts follow links.
-    Each folder is looked into once, for all the parts of the pattern that it may be.
+    ``**`` matches any number of real folders, and at the end also their contents; other parts follow links.
+    Each folder is read once, for all the parts of the pattern that it can match.
     """
     wanted = _parts(pattern)
     waiting = [("", _reached(wanted, {0}), False)]
@@ -28,9 +28,9 @@ def matches(root: Path, pattern: str, unread: Callable[[str, OSError], object]) 
     while waiting:
         folder, places, by_link = waiting.pop()
         linked += by_link
-        if by_link and linked > _MOST_LINKED:
-            if linked == _MOST_LINKED + 1:
-                unread(folder, OSError(errno.ELOOP, f"more than {_MOST_LINKED} folders lie behind links"))
+        if by_link and linked > _MAX_LINKED:
+            if linked == _MAX_LINKED + 1:
+                unread(folder, OSError(errno.ELOOP, f"more than {_MAX_LINKED} folders are behind links"))
             continue
         for entry in _entries(root, folder, unread):
             name = f"{folder}/{entry.name}" if folder else entry.name
@@ -39,7 +39,7 @@ def matches(root: Path, pattern: str, unread: Callable[[str, OSError], object]) 
             if not is_folder and len(wanted) - 1 in fitting:
                 yield name
             following = {place if wanted[place] == _ANY_DEPTH else place + 1 for place in fitting} - {len(wanted)}
-            if following and (is_folder or _leads_to_folder(entry)):
+            if following and (is_folder or _is_link_to_folder(entry)):
                 waiting.append((name, _reached(wanted, following), by_link or not is_folder))
 
 
@@ -49,7 +49,7 @@ def _parts(pattern: str) -> tuple[str, ...]:
 
 
 def _reached(wanted: tuple[str, ...], places: set[int]) -> frozenset[int]:
-    """The parts that an entry may be: behind ``**``, which can be no folder at all, also the next one."""
+    """The parts that an entry can match: after ``**``, which can match no folder at all, also the next part."""
     found = set(places)
     for place in range(min(places), len(wanted)):
         if place in found and wanted[place] == _ANY_DEPTH:
@@ -61,7 +61,7 @@ def _fits(part: str, name: str, *, is_folder: bool) -> bool:
     return is_folder if part == _ANY_DEPTH else fnmatchcase(name, part)
 
 
-def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
+def _is_link_to_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_symlink() and entry.is_dir()
     except OSError:  # a loop, most often

@@ -12,7 +12,7 @@ from pathlib import Path
 from debug_server.app import Local
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.model import Repository, Worktree, WorktreeStatus
-from debug_server.worktrees.opening import build_pool_from_repository
+from debug_server.worktrees.repository_pool import build_pool_from_repository
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _HEADINGS = ("ID", "STATUS", "OWNER", "COMMIT", "EXPIRES", "PATH")
@@ -22,7 +22,7 @@ def parse_duration(text: str) -> timedelta:
     """From ``90s``, ``15m``, ``1h``, ``7d``."""
     match = re.fullmatch(r"(\d{1,9})([smhd])", text.strip())
     if match is None:
-        raise InvalidInputError(f"duration {text!r} is not understood: use a number and s, m, h or d, such as 1h")
+        raise InvalidInputError(f"duration {text!r} is not valid: use a number and s, m, h or d, such as 1h")
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m debug_server.worktrees.inspect", description=__doc__)
     actions = parser.add_subparsers(dest="action", required=True)
     show = actions.add_parser("show-active", help="list the workspaces that are leased")
-    reclaim = actions.add_parser("reclaim", help="remove workspaces that were idle for long")
+    reclaim = actions.add_parser("reclaim", help="remove workspaces that were idle for longer than AGE")
     for command in (show, reclaim):
         command.add_argument("--repository", required=True, help="name or number")
         command.add_argument("--database-url", help="default: DEBUG_SERVER_DB_URL, else .artifacts/data/metadata.db")

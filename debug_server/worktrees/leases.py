@@ -4,7 +4,7 @@ idle --lease--> reserved --prepared--> busy --release--> idle
                    |                     |
                    +------ expires ------+--> leased anew (generation + 1) once nothing runs in it
 
-A lease expires when its time is over, or at once when its process is found dead and no open session has it.
+A lease expires when its time is over, or at once when its process is dead and no open session uses it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ InUse = Callable[[Worktree], bool]
 
 
 class WorktreeRows(Protocol):
-    """The rows of workspaces."""
+    """The workspace rows of the store."""
 
     def add(self, repository_id: int, path: str, backend: str) -> Worktree:
         """A new idle row."""
@@ -50,7 +50,7 @@ class WorktreeRows(Protocol):
         expires_at: datetime,
         process: str | None = None,
     ) -> Worktree | None:
-        """Take an idle or expired row, generation + 1; None if somebody else has it."""
+        """Take an idle or expired row, generation + 1; None if another holder has it."""
 
     def mark_busy(self, worktree_id: int, lease_token: str, generation: int) -> bool:
         """reserved -> busy, if the lease is still ours."""
@@ -67,7 +67,7 @@ class WorktreeRows(Protocol):
         commit_sha: str | None,
         environment_hash: str | None,
     ) -> bool:
-        """Back to idle; False if it is idle already, ConflictError if somebody else holds it."""
+        """Back to idle; False if it is already idle, ConflictError if another holder has it."""
 
     def move(self, worktree_id: int, lease_token: str, generation: int, path: str) -> bool:
         """Give the row another directory, if the lease is still ours."""
@@ -80,7 +80,7 @@ class WorktreeRows(Protocol):
 
 
 class WorktreeStore(Protocol):
-    """What leasing needs of the metadata store."""
+    """The part of the metadata store that leasing needs."""
 
     @property
     def worktrees(self) -> WorktreeRows:
@@ -88,19 +88,19 @@ class WorktreeStore(Protocol):
 
 
 class LeaseHolders(Protocol):
-    """What tells the leases of a crashed process from those of a live one, before their time is over."""
+    """Detects leases of crashed processes before their time is over."""
 
     @property
     def process(self) -> str:
-        """The name of this process, for the leases that it takes."""
+        """The name of this process, stored with its leases."""
 
     def abandoned(self, rows: Sequence[Worktree]) -> list[Worktree]:
-        """Those whose process is known to be dead and which no open session has."""
+        """The rows whose process is known to be dead and which no open session uses."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class WorktreeLease:
-    """A workspace that is ours until it is released or expires; leaving the ``with`` block releases it."""
+    """The right to use a workspace until it is released or expires; leaving the ``with`` block releases it."""
 
     worktree: Worktree
     lease_token: str = field(repr=False)
@@ -111,31 +111,31 @@ class WorktreeLease:
     pool: WorktreePool = field(repr=False)
     generation: int
     released: bool = False
-    left: str | None = None  # what could not be taken away when it was released
+    left: str | None = None  # what could not be removed at the release
 
     def release(self, clean: bool = True) -> None:
-        """Give the workspace back; a second call does nothing. LeaseLostError if it is no longer ours."""
+        """Give the workspace back; a second call does nothing. LeaseLostError if the lease is over."""
         self.pool.release(self, clean=clean)
 
     def renew(self) -> None:
-        """Start the lease's time anew; LeaseLostError if it is no longer ours."""
+        """Extend the lease by its full time from now; LeaseLostError if it is over."""
         self.pool.renew(self)
 
     def diff(self) -> bytes:
-        """What was changed since the commit, as a patch that applies to it."""
+        """The changes since the commit, as a patch that applies to it."""
         return self.pool.diff(self)
 
     def reset(self, patch: SessionPatch | None = None) -> None:
-        """Back to the commit, plus the patch."""
+        """Restore the commit plus the patch."""
         self.pool.reset(self, patch)
 
     def fork(self, count: int, *, owner: str | None = None) -> list[WorktreeLease]:
-        """``count`` new leases whose files are as ours are now."""
+        """``count`` new leases with a copy of the files that this one has now."""
         return self.pool.fork(self, count, owner=owner)
 
     @contextmanager
     def kept_alive(self) -> Iterator[Self]:
-        """Renew it for as long as the block runs."""
+        """Renew the lease while the block runs."""
         done = threading.Event()
         thread = threading.Thread(target=self._renew_until, args=(done,), name="lease", daemon=True)
         thread.start()
@@ -153,7 +153,7 @@ class WorktreeLease:
             except LeaseLostError as error:
                 _LOG.warning("lease_lost", extra={"path": str(self.path), "error": str(error)})
                 return
-            except DebugServerError as error:  # the store is away for a moment: there is time for one more attempt
+            except DebugServerError as error:  # the store is unreachable: there is time for another attempt
                 _LOG.warning("renewal_failed", extra={"path": str(self.path), "error": str(error)})
 
     def __enter__(self) -> Self:
@@ -165,7 +165,7 @@ class WorktreeLease:
         try:
             self.release()
         except LeaseLostError:
-            if error is None:  # the first error is the one to see
+            if error is None:  # do not hide the first error
                 raise
 
 

@@ -13,13 +13,14 @@ from pathlib import Path
 from debug_server.disk import remove_tree
 from debug_server.errors import WorktreePoolError
 
-# Between a folder and its lock lie microseconds. A maker that cannot be seen is dead, or in another pid namespace.
+# A folder is locked microseconds after its creation. A creator without an entry in /proc is dead, or in another pid
+# namespace.
 _UNLOCKED_SECONDS, _UNSEEN_SECONDS = 60.0, 1.0
 
 
 @contextmanager
 def file_lock(path: Path, *, timeout: float, shared: bool = False) -> Iterator[None]:
-    """Hold the lock at ``path``; it falls with the process. WorktreePoolError when ``timeout`` seconds pass."""
+    """Hold the lock at ``path``; it ends with the process. WorktreePoolError after ``timeout`` seconds."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not _wait(descriptor, timeout=timeout, kind=fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
@@ -31,7 +32,7 @@ def file_lock(path: Path, *, timeout: float, shared: bool = False) -> Iterator[N
 
 @contextmanager
 def folder_lock(path: Path, *, timeout: float) -> Iterator[int | None]:
-    """Hold a directory's own lock: its descriptor, for a child to hold it too; None if it is not free or is gone."""
+    """Lock a directory itself. Yields its descriptor, for a child to inherit; None if it is not free or is gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -39,30 +40,30 @@ def folder_lock(path: Path, *, timeout: float) -> Iterator[int | None]:
         return
     try:
         free = _wait(descriptor, timeout=timeout, kind=fcntl.LOCK_EX)
-        yield descriptor if free and _names(path, descriptor) else None
+        yield descriptor if free and _still_names(path, descriptor) else None
     finally:
         os.close(descriptor)
 
 
 @contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """Hold the lock if nobody else does; the value says whether we do."""
+    """Hold the lock if it is free; yields whether it is held."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        yield _take(descriptor, fcntl.LOCK_EX)
+        yield _try_flock(descriptor, fcntl.LOCK_EX)
     finally:
         os.close(descriptor)
 
 
 @contextmanager
-def private_folder(parent: Path) -> Iterator[Path]:
-    """A new directory that goes with the block; one whose maker was killed is known by ``sweep_private``."""
+def scratch_folder(parent: Path) -> Iterator[Path]:
+    """A new locked directory that is removed with the block; after a crash ``remove_abandoned`` removes it."""
     parent.mkdir(parents=True, exist_ok=True)
     hidden = Path(tempfile.mkdtemp(prefix=f".{os.getpid()}-", dir=parent))
     descriptor = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        path = hidden.rename(parent / hidden.name[1:])  # what can be seen is locked
+        path = hidden.rename(parent / hidden.name[1:])  # a folder without a leading dot is always locked
         try:
             yield path
         finally:
@@ -71,24 +72,24 @@ def private_folder(parent: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def sweep_private(parent: Path) -> None:
-    """Delete the private folders of killed processes."""
+def remove_abandoned(parent: Path) -> None:
+    """Delete the scratch folders of killed processes."""
     for path in parent.glob("*"):
         with suppress(FileNotFoundError):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                if _never_locked(path) if path.name.startswith(".") else _take(descriptor, fcntl.LOCK_EX):
+                if _is_abandoned(path) if path.name.startswith(".") else _try_flock(descriptor, fcntl.LOCK_EX):
                     remove_tree(path)
             finally:
                 os.close(descriptor)
 
 
-def _never_locked(hidden: Path) -> bool:
+def _is_abandoned(hidden: Path) -> bool:
     maker = Path("/proc") / hidden.name[1:].partition("-")[0]
     return time.time() - hidden.stat().st_mtime > (_UNLOCKED_SECONDS if maker.exists() else _UNSEEN_SECONDS)
 
 
-def _take(descriptor: int, kind: int) -> bool:
+def _try_flock(descriptor: int, kind: int) -> bool:
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -96,8 +97,8 @@ def _take(descriptor: int, kind: int) -> bool:
     return True
 
 
-def _names(path: Path, descriptor: int) -> bool:
-    """Whether it was neither renamed nor removed while we waited."""
+def _still_names(path: Path, descriptor: int) -> bool:
+    """Whether ``path`` was neither renamed nor removed while we waited."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -105,10 +106,10 @@ def _names(path: Path, descriptor: int) -> bool:
 
 
 def _wait(descriptor: int, *, timeout: float, kind: int) -> bool:
-    # flock has no deadline of its own and a signal may not interrupt a thread: look again, a little later each time.
+    # flock has no timeout, and a signal cannot interrupt it in a thread: poll with a growing pause.
     deadline = time.monotonic() + timeout
     pause = 0.0005
-    while not _take(descriptor, kind):
+    while not _try_flock(descriptor, kind):
         if time.monotonic() >= deadline:
             return False
         time.sleep(pause)

@@ -1,4 +1,4 @@
-"""The one bare mirror of a repository: fetched when a commit is missing, rebuilt when it is broken."""
+"""The bare mirror of a repository: fetched when a commit is missing, cloned again when it is broken."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from pathlib import Path
 from debug_server.disk import make_private, remove_tree
 from debug_server.errors import InvalidInputError, RemoteUnreachableError, UnknownCommitError, WorktreePoolError
 from debug_server.model import without_credentials
-from debug_server.worktrees.foreign import NOBODY_ELSE, Trust, remote_view
 from debug_server.worktrees.git import ALLOWED_PROTOCOLS, GitPlace, GitResult, error_for, require, run_git
 from debug_server.worktrees.locks import file_lock
+from debug_server.worktrees.repository_trust import OWN_USER_ONLY, Trust
+from debug_server.worktrees.repository_view import remote_view
 
 _FULL = re.compile(r"[0-9a-f]{40}")
 _HEX = re.compile(r"[0-9a-fA-F]{4,40}")
 _NAME = re.compile(r"[^\s\x00-\x20\x7f~^:?*\[\\-][^\s\x00-\x20\x7f~^:?*\[\\]{0,254}")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(::|://)")
-# A password, or for https any name: there it is mostly a token. ssh needs the name.
+# A password, or for https any user name, which is often a token. ssh needs a user name.
 _CREDENTIALS = re.compile(r"https?://[^/]*@|[a-z+]+://[^/@]*:[^/@]*@", re.IGNORECASE)
-_HISTORY = 200  # how far back a nearby tree is looked for
-_HISTORIES = 64
+_MAX_ANCESTORS = 200  # the search for a nearby tree ends there
+_MAX_HISTORIES = 64
+_CHECKOUT_TIMEOUT = 900.0
 _CONFIG = """\
 [core]
 	repositoryformatversion = 0
@@ -49,7 +51,7 @@ class Mirror:
         fetch_timeout: float = 600.0,
         max_fetch_bytes: int | None = None,
         refresh_age: float = 0.0,
-        trust: Trust = NOBODY_ELSE,
+        trust: Trust = OWN_USER_ONLY,
     ) -> None:
         self._trust = trust
         self.bare_path = bare_path.absolute()
@@ -58,31 +60,31 @@ class Mirror:
         self._fetch_timeout = fetch_timeout
         self._max_fetch_bytes = max_fetch_bytes
         self._refresh_age = refresh_age
-        self._stamp = self._beside("fetched")
+        self._stamp = self._sibling("fetched")
         self._histories: dict[str, list[str]] = {}
-        self._packed: tuple[float, bytes] | None = None  # when it was fetched, and the refs since then
+        self._packed: tuple[float, bytes] | None = None  # time of the last fetch, and the refs since then
 
     @property
     def _shallow(self) -> Path:
-        """git's list of the commits whose parents are not there; only the mirror of a shallow clone has one."""
+        """git's list of commits without their parents; only the mirror of a shallow clone has it."""
         return self.bare_path / "shallow"
 
     @property
     def objects(self) -> Path:
-        """The object store that workspaces borrow."""
+        """The object store that workspaces borrow from."""
         return self.bare_path / "objects"
 
     def ensure(self) -> Path:
-        """The mirror's path; it is cloned when it is missing or not a repository."""
-        if not self._whole():
+        """The path of the mirror, which is cloned if it is missing or not a repository."""
+        if not self._exists():
             with self._lock():
-                if not self._whole():
+                if not self._exists():
                     self._build()
-        self._adopt_url()
+        self._update_url()
         return self.bare_path
 
     def resolve(self, ref: str) -> str:
-        """The full commit that a branch, tag, short or full sha names; the remote is asked when it has to be."""
+        """The full commit that a branch, tag, short or full sha names; fetched from the remote if needed."""
         self.ensure()
         looks_like_sha = _HEX.fullmatch(ref) and not self._names_ref(ref)
         found = self._resolve_hex(ref) if looks_like_sha else self._resolve_name(ref)
@@ -92,19 +94,21 @@ class Mirror:
         return found
 
     def ancestors(self, commit: str) -> list[str]:
-        """The commit and a few hundred before it, nearest first; empty if the mirror has no such commit."""
+        """The commit and up to 200 ancestors, nearest first; empty if the mirror has no such commit."""
         if commit not in self._histories:
-            listed = self._read("rev-list", f"--max-count={_HISTORY}", "--ignore-missing", "--end-of-options", commit)
+            listed = self._read(
+                "rev-list", f"--max-count={_MAX_ANCESTORS}", "--ignore-missing", "--end-of-options", commit
+            )
             found = require(listed, f"the history of {commit} cannot be read").decode().split()
             if not found:
                 return []
             self._histories[commit] = found
-            while len(self._histories) > _HISTORIES:
+            while len(self._histories) > _MAX_HISTORIES:
                 self._histories.pop(next(iter(self._histories)), None)
         return self._histories[commit]
 
     def write_refs(self, git_dir: Path) -> None:
-        """Give a workspace's gitdir the tags, the branches as those of ``origin``, and where history ends."""
+        """Write tags, branches (as those of ``origin``) and shallow commits to the gitdir of a workspace."""
         fetched = self._last_fetch()
         if self._packed is None or self._packed[0] != fetched:
             self._packed = (fetched, self._list_refs())
@@ -115,7 +119,7 @@ class Mirror:
             (git_dir / "shallow").unlink(missing_ok=True)
 
     def check_size(self, commit: str, most: int) -> None:
-        """WorktreePoolError if the commit's files are larger than ``most`` bytes together."""
+        """WorktreePoolError if all files of the commit together exceed ``most`` bytes."""
         listed = self._read("ls-tree", "-r", "-l", "--full-tree", commit)
         lines = require(listed, f"the files of {commit} cannot be listed").splitlines()
         total = sum(int(size) for size in (line.split(None, 4)[3] for line in lines) if size != b"-")
@@ -125,40 +129,49 @@ class Mirror:
                 "another commit"
             )
 
+    def check_out(self, commit: str, place: GitPlace) -> None:
+        """Write the commit's files to ``place``; a broken mirror is rebuilt once."""
+        arguments = ("-c", "checkout.workers=0", "read-tree", "--reset", "-u", commit)
+        result = run_git(*arguments, place=place, timeout=_CHECKOUT_TIMEOUT)
+        if result.corrupt:
+            self.rebuild()
+            result = run_git(*arguments, place=place, timeout=_CHECKOUT_TIMEOUT)
+        require(result, f"checking out {commit}")
+
     def rebuild(self) -> None:
-        """Replace a broken mirror by a fresh clone; the old one stays if the remote cannot be reached."""
+        """Replace a broken mirror by a new clone; the old one stays if the remote cannot be reached."""
         with self._lock():
             self._build()
 
     def fetch(self) -> None:
-        """Bring branches and tags up to date, pruning what is gone."""
+        """Update branches and tags; those that the remote no longer has are removed."""
         started = time.time()
         with self._lock():
-            if self._fetched_since(started):  # somebody else did it while we waited
+            if self._fetched_since(started):  # another process fetched while we waited
                 return
             self._fetch_locked()
 
     def refresh(self, *, older_than: float) -> bool:
-        """Fetch if the last one is ``older_than`` seconds ago; whether it was. A mirror that is not there stays so."""
-        if not self._whole() or self._fetched_since(time.time() - older_than):
+        """Fetch if the last fetch is ``older_than`` seconds ago; returns whether. A missing mirror is not cloned."""
+        if not self._exists() or self._fetched_since(time.time() - older_than):
             return False
         self.fetch()
         return True
 
     def repack(self, *, older_than: float) -> bool:
-        """Join packs if that was last done ``older_than`` seconds ago; whether it was done.
+        """Join packs if that was last done ``older_than`` seconds ago; returns whether.
 
-        Nothing is ever dropped: workspaces borrow commits that no branch names any more.
+        No object is removed: workspaces may borrow commits that no branch contains any more.
         """
-        mark = self._beside("repacked")
+        mark = self._sibling("repacked")
         try:
             due = mark.stat().st_mtime < time.time() - older_than
         except FileNotFoundError:
             due = self._last_fetch() < time.time() - older_than
-        if not due or not self._whole():
+        if not due or not self._exists():
             return False
         with self._lock():
-            self._clear_leftovers()
+            self._remove_leftovers()
             for arguments in (("repack", "-d", "-q", "--geometric=2"), ("pack-refs", "--all")):
                 done = run_git(*arguments, place=self.place, timeout=self._fetch_timeout)
                 require(done, f"the mirror {self.bare_path} cannot be repacked")
@@ -173,7 +186,7 @@ class Mirror:
         return b"\n".join([b"# pack-refs with: sorted ", *renamed, b""])
 
     def _names_ref(self, ref: str) -> bool:
-        """A branch may be called `feed` or `2024`: a name that there is goes before a beginning of a commit."""
+        """Whether a branch or tag has this name: one called `feed` or `2024` comes before an abbreviated commit."""
         if _FULL.fullmatch(ref):
             return False
         listed = run_git("for-each-ref", "--count=1", f"refs/heads/{ref}", f"refs/tags/{ref}", place=self.place)
@@ -185,7 +198,7 @@ class Mirror:
         self.fetch()
         found = self._commit(ref.lower())
         if found is None and _FULL.fullmatch(ref.lower()):
-            with self._lock():  # reachable from no branch or tag: a server may still hand it out by name
+            with self._lock():  # not on a branch or tag: a server may still send it by its hash
                 self._fetch_from("origin", ref.lower())
             found = self._commit(ref.lower())
         return found
@@ -200,25 +213,25 @@ class Mirror:
             return self._resolve_hex(target) if _FULL.fullmatch(target) else self._commit(target)
         if ref.startswith("refs/") and (found := self._commit(ref)):
             return found
-        return self._only_one(ref, self._named(ref)) or self._commit(f"refs/heads/{ref.removeprefix('origin/')}")
+        return self._unambiguous(ref, self._named(ref)) or self._commit(f"refs/heads/{ref.removeprefix('origin/')}")
 
     def _named(self, ref: str) -> dict[str, str]:
-        """Every branch and tag that ``ref`` may mean, with its commit."""
+        """Every branch and tag that ``ref`` can mean, with its commit."""
         names = [f"refs/heads/{ref}", f"refs/tags/{ref}"]
         if ref.startswith(("heads/", "tags/")):
             names.append(f"refs/{ref}")
         listed = self._read("for-each-ref", "--format=%(refname)", *names).stdout.decode(errors="replace").splitlines()
         return {name: commit for name in names if name in listed and (commit := self._commit(name))}
 
-    def _only_one(self, ref: str, found: dict[str, str]) -> str | None:
+    def _unambiguous(self, ref: str, found: dict[str, str]) -> str | None:
         commits = set(found.values())
         if len(commits) > 1:
             both = " and ".join(f"{name} ({commit})" for name, commit in found.items())
-            raise UnknownCommitError(f"{ref!r} is ambiguous: there are {both}; write one of these names in full")
+            raise UnknownCommitError(f"{ref!r} is ambiguous: there are {both}; use one of these full names")
         return next(iter(commits), None)
 
     def _remote_head(self) -> str:
-        """The branch that the remote's HEAD names, or the commit of a detached one."""
+        """The branch that the remote's HEAD names, or the commit of a detached HEAD."""
         result = self._ask("ls-remote", "--symref", "origin", "HEAD", place=self.place)
         text = require(result, "the remote's default branch cannot be read").decode(errors="replace")
         match = re.search(r"^(?:ref: (\S+)|([0-9a-f]{40}))\tHEAD$", text, re.MULTILINE)
@@ -229,11 +242,11 @@ class Mirror:
             return next(iter(self.ancestors(name)), None)
         result = self._read("rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
         if "ambiguous" in result.stderr:
-            raise UnknownCommitError(f"{name!r} is the beginning of several commits: give more digits")
+            raise UnknownCommitError(f"{name!r} is ambiguous: several commits begin with it; give more digits")
         return result.stdout.decode().strip() if result.ok else None
 
     def _read(self, *arguments: str) -> GitResult:
-        """Ask the mirror; a broken one is replaced first."""
+        """Run git on the mirror; a broken one is rebuilt once."""
         result = run_git(*arguments, place=self.place)
         if result.corrupt:
             self.rebuild()
@@ -241,10 +254,10 @@ class Mirror:
         return result
 
     def _fetch_locked(self) -> None:
-        self._clear_leftovers()
+        self._remove_leftovers()
         started = time.time()
         result = self._fetch_from("origin")
-        ours = str(self.bare_path) in result.stderr  # "not a git repository" may be said of either side
+        ours = str(self.bare_path) in result.stderr  # "not a git repository" can be about either side
         if result.corrupt and (ours or not isinstance(error_for(result, ""), RemoteUnreachableError)):
             self._build()
             return
@@ -252,10 +265,10 @@ class Mirror:
         self._stamp.write_text(repr(started))
 
     def _fetch_from(self, *what: str, place: GitPlace | None = None) -> GitResult:
-        """Fetch, from a shallow clone too; what it lacked at first and has now comes with the rest."""
+        """Fetch, also from a shallow clone; commits that it got meanwhile are fetched too."""
         if place is None and self._shallow.exists():
             result = self._run_fetch("--unshallow", *what, place=self.place)
-            if result.ok or result.stderr.strip():  # without a word: there was no branch and no tag
+            if result.ok or result.stderr.strip():  # without output: the remote has no branch and no tag
                 return result
         return self._run_fetch("--update-shallow", *what, place=place or self.place)
 
@@ -264,7 +277,7 @@ class Mirror:
         return self._ask("fetch", *options, *what, place=place)
 
     def _ask(self, *arguments: str, place: GitPlace) -> GitResult:
-        """Have git ask the remote; one on this machine is asked through a view of it."""
+        """Run git against the remote; a repository on this machine is accessed through a view."""
         with remote_view(self.remote_url, self._trust) as address:
             redirected = () if address == self.remote_url else ("-c", f"url.{address}.insteadOf={self.remote_url}")
             result = run_git(
@@ -277,9 +290,9 @@ class Mirror:
         return replace(result, stderr=result.stderr.replace(address, self.remote_url))
 
     def _build(self) -> None:
-        """Clone beside the final place and rename: a mirror is whole or absent."""
-        self._clear_drafts()
-        fresh = self._beside(f"new-{secrets.token_hex(4)}")
+        """Clone beside the final path and rename, so that the mirror is complete or absent."""
+        self._remove_unfinished()
+        fresh = self._sibling(f"new-{secrets.token_hex(4)}")
         try:
             started = time.time()
             made = run_git("init", "--quiet", "--bare", "--template=", str(fresh))
@@ -287,7 +300,7 @@ class Mirror:
             self._write_config(fresh)
             result = self._fetch_from("origin", place=GitPlace(git_dir=fresh))
             require(result, f"fetching {without_credentials(self.remote_url)}")
-            old = self._beside(f"old-{secrets.token_hex(4)}")
+            old = self._sibling(f"old-{secrets.token_hex(4)}")
             with suppress(FileNotFoundError):
                 self.bare_path.rename(old)
             fresh.rename(self.bare_path)
@@ -297,26 +310,26 @@ class Mirror:
         finally:
             remove_tree(fresh)
 
-    def _clear_leftovers(self) -> None:
-        """Remove what a killed git left: we hold the mirror's only write lock, so nobody else can own it."""
+    def _remove_leftovers(self) -> None:
+        """Remove what a killed git left; only the holder of the mirror's write lock calls this."""
         patterns = (("", "*.lock"), ("", "config.new-*"), ("refs", "**/*.lock"), ("objects/pack", "*tmp_*"))
         for folder, pattern in patterns:
             for path in (self.bare_path / folder).glob(pattern):
                 path.unlink(missing_ok=True)
-        self._clear_drafts()
+        self._remove_unfinished()
 
-    def _clear_drafts(self) -> None:
+    def _remove_unfinished(self) -> None:
         for leftover in self.bare_path.parent.glob(f".{self.bare_path.name}.[no]*-*"):
             remove_tree(leftover)
 
-    def _whole(self) -> bool:
+    def _exists(self) -> bool:
         try:
             head = (self.bare_path / "HEAD").read_text()
         except (OSError, UnicodeDecodeError):
             return False
         return bool(head.strip()) and self.objects.is_dir() and (self.bare_path / "refs").is_dir()
 
-    def _adopt_url(self) -> None:
+    def _update_url(self) -> None:
         config = self.bare_path / "config"
         if not config.is_file() or config.read_text(errors="replace") != self._config_text():
             with self._lock():
@@ -339,16 +352,16 @@ class Mirror:
         except (OSError, ValueError):
             return 0.0
 
-    def _beside(self, suffix: str) -> Path:
+    def _sibling(self, suffix: str) -> Path:
         return self.bare_path.parent / f".{self.bare_path.name}.{suffix}"
 
     def _lock(self) -> AbstractContextManager[None]:
         make_private(self.bare_path.parent)
-        return file_lock(self._beside("lock"), timeout=self._fetch_timeout + 60)
+        return file_lock(self._sibling("lock"), timeout=self._fetch_timeout + 60)
 
 
-def default_branch(url: str, *, timeout: float, trust: Trust = NOBODY_ELSE) -> str | None:
-    """The branch that a remote's HEAD names; None when the remote cannot be asked, or has none to name."""
+def default_branch(url: str, *, timeout: float, trust: Trust = OWN_USER_ONLY) -> str | None:
+    """The branch that the remote's HEAD names; None when the remote cannot be reached or has no branch."""
     try:
         with remote_view(url, trust) as address:
             result = run_git("ls-remote", "--symref", "--", address, "HEAD", timeout=timeout)
@@ -359,7 +372,7 @@ def default_branch(url: str, *, timeout: float, trust: Trust = NOBODY_ELSE) -> s
 
 
 def check_remote_url(url: str) -> str:
-    """Return ``url`` if git may be pointed at it; a relative local path becomes absolute."""
+    """Return ``url`` if git may use it; a relative local path becomes absolute."""
     shown = without_credentials(url)
     if not url or url.startswith("-") or any(ord(character) < 32 for character in url):
         raise InvalidInputError(f"remote_url {shown!r} is not an address: give a git URL or a path")
@@ -368,7 +381,7 @@ def check_remote_url(url: str) -> str:
         raise InvalidInputError(f"remote_url {shown!r} uses {scheme[1]!r}: use one of {', '.join(ALLOWED_PROTOCOLS)}")
     if _CREDENTIALS.match(url):
         raise InvalidInputError(
-            f"remote_url {shown!r} was given with credentials, which would be stored: leave them out and put them "
+            f"remote_url {shown!r} contains credentials, which would be stored: remove them and put them "
             "into ~/.netrc of the server's user (machine HOST login USER password SECRET), or use ssh with a key"
         )
     if scheme or not is_local(url):
@@ -377,7 +390,7 @@ def check_remote_url(url: str) -> str:
 
 
 def is_local(url: str) -> bool:
-    """Whether an address names this machine's disk."""
+    """Whether an address is a path on this machine."""
     if scheme := _SCHEME.match(url):
         return scheme[1].lower() == "file"
     return not re.match(r"[^/]+:", url)  # scp's user@host:path

@@ -1,4 +1,4 @@
-"""Makes a repository with one commit in a folder that does not exist yet, all of it or nothing."""
+"""Creates a repository with one commit in a new folder, completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _AUTHOR = ("-c", "user.name=debug-server", "-c", "user.email=debug-server@localh
 
 
 def make_repository(path: Path, *, branch: str, files: Mapping[str, str]) -> bool:
-    """True if it was made; False when something is at ``path`` already."""
+    """True if it was created; False when ``path`` already exists."""
     if path.exists():
         return False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     except OSError as error:
-        raise InvalidInputError(f"repository {path} cannot be made: {error.strerror}") from error
+        raise InvalidInputError(f"repository {path} cannot be created: {error.strerror}") from error
     try:
         _fill(draft, branch, files)
         draft.chmod(0o755)
@@ -38,7 +38,7 @@ def _fill(draft: Path, branch: str, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         (draft / name).parent.mkdir(parents=True, exist_ok=True)
         (draft / name).write_text(text, encoding="utf-8")
-    require(run_git("init", "-q", "-b", branch, str(draft)), f"repository {draft} cannot be made")
+    require(run_git("init", "-q", "-b", branch, str(draft)), f"repository {draft} cannot be created")
     place = GitPlace(git_dir=draft / ".git", work_tree=draft)
     require(run_git("add", "--all", place=place), "the first files cannot be added")
-    require(run_git(*_AUTHOR, "commit", "-q", "-m", "First commit", place=place), "the first commit cannot be made")
+    require(run_git(*_AUTHOR, "commit", "-q", "-m", "First commit", place=place), "the first commit cannot be created")

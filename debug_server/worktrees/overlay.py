@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from debug_server.disk import is_mounted, remove_tree
+from debug_server.disk import detach, is_mounted, remove_tree
 from debug_server.errors import WorktreePoolError
 from debug_server.worktrees.copying import copy_whole
 from debug_server.worktrees.locks import file_lock
 from debug_server.worktrees.mirror import Mirror
-from debug_server.worktrees.mount import detach, mount_overlay
+from debug_server.worktrees.overlay_mount import mount_overlay
 from debug_server.worktrees.submodules import Submodules
 from debug_server.worktrees.trash import Trash, disk_bytes
 from debug_server.worktrees.trees import Tree, TreeCache
@@ -20,7 +20,7 @@ _PROBE_TIMEOUT = 30.0
 
 
 class OverlayBackend:
-    """A workspace is a mount; what its holder writes lies in ``uppers/<name>`` and is dropped as one directory."""
+    """A workspace is a mount; what its holder writes goes to ``uppers/<name>`` and is removed as one directory."""
 
     name = "overlay"
 
@@ -35,11 +35,11 @@ class OverlayBackend:
         self._trees = TreeCache(state_dir, mirror, self._trash, submodules)
         self._tree_budget = tree_budget
 
-    def knows(self, commit: str) -> bool:
-        """Whether the commit's tree is there."""
+    def has(self, commit: str) -> bool:
+        """Whether the tree of the commit exists."""
         return self._trees.find(commit) is not None
 
-    def warm(self, commit: str) -> None:
+    def build_ahead(self, commit: str) -> None:
         """Build the commit's tree."""
         if self._trees.find(commit) is None:
             with self._trees.hold(commit):
@@ -59,31 +59,31 @@ class OverlayBackend:
         """Unmount; the upper directory is deleted in the background."""
         detach(path)
         if is_mounted(path):
-            raise WorktreePoolError(f"{path} is still mounted: what is there cannot be unmounted")
-        self._trash.throw(self._uppers / path.name)
+            raise WorktreePoolError(f"{path} is still mounted and cannot be unmounted")
+        self._trash.discard(self._uppers / path.name)
         self._drop(self._draft(path))
 
-    def renew(self, path: Path, commit: str, finish: Callable[[Path], None]) -> None:
-        """Complete the new upper directory under a mount of its own, then let it take the old one's place."""
+    def replace(self, path: Path, commit: str, complete: Callable[[Path], None]) -> None:
+        """Complete a new upper directory under its own mount, then move it to the path of the old one."""
         draft, place = self._draft(path), self._uppers / path.name
         with self._trees.hold(commit) as tree:
             self._drop(draft)
             try:
                 _mount_new(draft / "view", tree, draft)
-                finish(draft / "view")
+                complete(draft / "view")
                 detach(draft / "view")
             except BaseException:
                 self._drop(draft)
                 raise
             detach(path)
-            self._trash.throw(place)
-            self._trash.throw(draft / "work")  # a volatile mount's cannot be used again
+            self._trash.discard(place)
+            self._trash.discard(draft / "work")  # the work directory of a volatile mount cannot be used again
             draft.rename(place)
             (place / "work").mkdir()
             mount_overlay(path, lower=tree.layers, upper=place / "files", work=place / "work")
 
     def disk_bytes(self, path: Path) -> int:
-        """What its holder wrote."""
+        """The size of the upper directory: what the holder wrote."""
         return disk_bytes(self._uppers / path.name)
 
     def _draft(self, path: Path) -> Path:
@@ -91,12 +91,12 @@ class OverlayBackend:
 
     def _drop(self, draft: Path) -> None:
         detach(draft / "view")
-        self._trash.throw(draft)
+        self._trash.discard(draft)
 
     def discard(self, path: Path) -> None:
         """Unmount and remove the mount point."""
         self.clean(path)
-        self._trash.throw(path)
+        self._trash.discard(path)
 
     def fork(self, source: Path, target: Path, commit: str) -> None:
         """Mount ``target`` over a copy of what ``source`` has written."""
@@ -104,18 +104,18 @@ class OverlayBackend:
             self._mount(target, tree, copy_of=self._uppers / source.name / "files")
 
     def index(self, path: Path, commit: str) -> Path:
-        """The index that came with the tree."""
+        """The index in the tree."""
         del path
         with self._trees.hold(commit) as tree:
             return tree.index
 
     def recover(self) -> None:
-        """Remove half-built trees and what was not deleted before a crash."""
+        """After a crash: remove incomplete trees and finish deletions."""
         self._trees.recover()
         self._trash.empty()
 
     def collect(self, *, unused_since: float) -> None:
-        """Drop trees that nobody used since, and those beyond the budget."""
+        """Remove trees that nobody used since ``unused_since``, and those beyond the budget."""
         self._trees.collect(unused_since=unused_since, budget=self._tree_budget)
 
     def _mount(self, path: Path, tree: Tree, *, copy_of: Path | None = None) -> None:
@@ -134,16 +134,16 @@ def _mount_new(view: Path, tree: Tree, place: Path, *, copy_of: Path | None = No
     if copy_of is None:
         (place / "files").mkdir()
     else:
-        copy_whole(copy_of, place / "files")  # with what a layer is made of: whiteouts, overlay attributes
+        copy_whole(copy_of, place / "files")  # with whiteouts and overlay attributes
     (place / "commit").write_text(tree.commit)
     mount_overlay(view, lower=tree.layers, upper=place / "files", work=place / "work")
 
 
 def why_overlay_fails(folder: Path) -> str | None:
-    """Mount once below ``folder``, write through it and unmount: the reason why that fails, or None."""
+    """Try an overlay mount below ``folder``: the reason why it fails, or None."""
     if os.geteuid() != 0:
         return "mounting needs root"
-    place = folder / ".overlay-probe"  # always the same: what a killed probe left mounted, the next one removes
+    place = folder / ".overlay-probe"  # a fixed name: the next probe unmounts what a killed one left
     with file_lock(folder / ".overlay-probe.lock", timeout=_PROBE_TIMEOUT):
         _remove_probe(place)
         try:

@@ -1,4 +1,4 @@
-"""Reads a patch as git would, far enough to know which files and hunks it names; refuses paths that leave the tree."""
+"""Parses a patch as git does, as far as its files and hunks; refuses paths outside the tree."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from debug_server.errors import PatchApplicationError
 
 _HUNK = re.compile(rb"@@ -(\d{1,18})(?:,(\d{1,18}))? \+(\d{1,18})(?:,(\d{1,18}))? @@")
-# Possessive: a quote that nobody closes is looked at once, however long the rest is.
+# Possessive: an unclosed quote is scanned once, without backtracking.
 _WORD = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^" ]++')
-_MAX_PATH = 4096  # bytes; the kernel takes no longer one
+_MAX_PATH = 4096  # bytes, as in the kernel
 _NAMES = (b"rename from ", b"rename to ", b"copy from ", b"copy to ")
 _ESCAPES = {"n": 10, "t": 9, "r": 13, "a": 7, "b": 8, "v": 11, "f": 12, '"': 34, "\\": 92}
-# What HFS+ ignores inside a name, and what NTFS drops at its end: ".g\u200cit" and ".git. " are ".git" somewhere.
+# HFS+ ignores these inside a name, NTFS drops dots and spaces at its end: ".g\u200cit" and ".git. " are ".git" there.
 _IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 
 
@@ -28,7 +28,7 @@ class Hunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """What a patch says about one file."""
+    """The part of a patch about one file."""
 
     paths: tuple[str, ...]  # every name it mentions, old and new
     hunks: tuple[Hunk, ...]
@@ -38,7 +38,7 @@ def read_patch(data: bytes) -> list[FileChange]:
     """The patch's files; PatchApplicationError if it names no file or one outside the tree."""
     changes = _parse(data)
     if not changes:
-        raise PatchApplicationError("the patch names no file: give a unified diff, as `git diff` prints it")
+        raise PatchApplicationError("the patch names no file: use a unified diff, as `git diff` prints it")
     for change in changes:
         for path in change.paths:
             check_inside(path)
@@ -46,9 +46,9 @@ def read_patch(data: bytes) -> list[FileChange]:
 
 
 def check_inside(path: str) -> str:
-    """Return ``path`` if it can only mean a file of the tree."""
+    """Return ``path`` if it can only be a file inside the tree."""
     if len(path.encode(errors="surrogateescape")) > _MAX_PATH:
-        raise PatchApplicationError(f"the patch names {path[:80]!r}…: no path has more than {_MAX_PATH} bytes")
+        raise PatchApplicationError(f"the patch names {path[:80]!r}…: a path has at most {_MAX_PATH} bytes")
     parts = path.split("/")
     if path.startswith("/") or "\\" in path:
         raise PatchApplicationError(f"the patch names {path!r}: paths must be relative to the repository")
@@ -105,7 +105,7 @@ def _header_paths(line: bytes) -> list[str]:
 
 
 def _both_names(rest: bytes) -> list[str]:
-    """The two names of a ``diff --git`` line; unquoted ones with spaces are told apart by being equal."""
+    """The two names of a ``diff --git`` line; unquoted names with spaces are split where both halves are equal."""
     if rest.startswith(b'"') or rest.endswith(b'"'):
         first = _WORD.match(rest)
         second = _WORD.match(rest, first.end() + 1) if first is not None else None
@@ -120,12 +120,12 @@ def _both_names(rest: bytes) -> list[str]:
 
 
 def _strip(name: str) -> str:
-    """Without the ``a/`` or ``b/`` that git apply drops; an absolute name stays what it is."""
+    """The name without ``a/`` or ``b/``, as git apply reads it; an absolute name is unchanged."""
     return name if name.startswith("/") else name.partition("/")[2] or name
 
 
 def unquote_name(name: bytes) -> str:
-    """A path as git writes it: plain, or in double quotes with C's escapes."""
+    """A path as git writes it: plain, or in double quotes with C escapes."""
     name = name.rstrip(b"\r")
     if not (name.startswith(b'"') and name.endswith(b'"') and len(name) >= 2):
         return name.decode(errors="surrogateescape")

@@ -1,4 +1,4 @@
-"""Patches on a workspace: checked, then applied, all or nothing, and kept once by their hash."""
+"""Applies patches to a workspace, completely or not at all, and stores each once by its hash."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debug_server.errors import NotFoundError, PatchApplicationError
-from debug_server.worktrees.git import GitPlace, GitResult, Listening, run_git
+from debug_server.worktrees.git import GitPlace, GitResult, OnCancel, run_git
 from debug_server.worktrees.gitdir import empty_gitdir
 from debug_server.worktrees.patch_text import FileChange, read_patch
 
@@ -22,7 +22,7 @@ _REFUSED = re.compile(r"^error: (?P<path>.*): (?P<why>[^:]+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class SessionPatch:
-    """A unified diff as ``git diff --binary`` prints it; give bytes where text would change line ends."""
+    """A unified diff as ``git diff --binary`` prints it; use bytes where text would change line endings."""
 
     diff: str | bytes
     description: str | None = None
@@ -34,20 +34,20 @@ class SessionPatch:
 
     @property
     def sha256(self) -> str:
-        """The name by which it is kept."""
+        """The name under which it is stored."""
         return hashlib.sha256(self.data).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
     mode: int
-    data: bytes  # the file's, or where the link leads
+    data: bytes  # content of the file, or target of the link
 
 
-def apply_patch(workspace: Path, patch: SessionPatch, *, patches_dir: Path, listening: Listening | None = None) -> Path:
-    """Apply ``patch`` to the files in ``workspace``, or change nothing; returns where the patch is kept.
+def apply_patch(workspace: Path, patch: SessionPatch, *, patches_dir: Path, on_cancel: OnCancel | None = None) -> Path:
+    """Apply ``patch`` to the files in ``workspace``, or change nothing; returns where the patch is stored.
 
-    When ``listening`` calls, git is ended: PatchApplicationError, and the files are as before.
+    A cancellation through ``on_cancel`` kills git: PatchApplicationError, and the files are as before.
     """
     changes = read_patch(patch.data)
     paths = sorted({path for change in changes for path in change.paths})
@@ -55,19 +55,19 @@ def apply_patch(workspace: Path, patch: SessionPatch, *, patches_dir: Path, list
     kept = store_patch(patch, patches_dir)
     # The workspace's own gitdir is not read: its configuration may name programs to run.
     place = GitPlace(git_dir=empty_gitdir(patches_dir), work_tree=workspace)
-    before = {path: _remember(workspace / path) for path in paths}
+    before = {path: _read_entry(workspace / path) for path in paths}
     # git apply checks the whole patch before it writes the first file; a separate --check would cost a process more.
-    applied = run_git("apply", "--whitespace=nowarn", "-", place=place, stdin=patch.data, listening=listening)
+    applied = run_git("apply", "--whitespace=nowarn", "-", place=place, stdin=patch.data, on_cancel=on_cancel)
     if not applied.ok:
-        # Checked and still broken off in the middle: the disk is full, or the files changed under our hands.
-        _restore(workspace, {path: old for path, old in before.items() if _remember(workspace / path) != old})
-        raise _explain(applied, changes)
+        # git failed after its check: the disk is full, or the files changed meanwhile.
+        _restore(workspace, {path: old for path, old in before.items() if _read_entry(workspace / path) != old})
+        raise _error_for(applied, changes)
     return kept
 
 
 def store_patch(patch: SessionPatch, patches_dir: Path) -> Path:
-    """Keep the patch as ``<sha256[:12]>.patch``, once; also one that turns out not to apply."""
-    path = _place_of(patch.sha256, patches_dir)
+    """Store the patch as ``<sha256[:12]>.patch``, also if it does not apply later."""
+    path = _patch_path(patch.sha256, patches_dir)
     if _is_kept(path, patch):
         return path
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -77,13 +77,13 @@ def store_patch(patch: SessionPatch, patches_dir: Path) -> Path:
         fresh.rename(path)
     except OSError as error:
         fresh.unlink(missing_ok=True)
-        raise PatchApplicationError(f"the patch cannot be kept in {patches_dir}: {error.strerror}") from error
+        raise PatchApplicationError(f"the patch cannot be stored in {patches_dir}: {error.strerror}") from error
     return path
 
 
 def load_patch(sha256: str, patches_dir: Path) -> SessionPatch:
-    """The kept patch of that hash; NotFoundError if it is gone, or no longer the one that was kept."""
-    path = _place_of(sha256, patches_dir)
+    """The stored patch of that hash; NotFoundError if it is gone or was changed."""
+    path = _patch_path(sha256, patches_dir)
     try:
         patch = SessionPatch(path.read_bytes())
     except OSError as error:
@@ -93,7 +93,7 @@ def load_patch(sha256: str, patches_dir: Path) -> SessionPatch:
     return patch
 
 
-def _place_of(sha256: str, patches_dir: Path) -> Path:
+def _patch_path(sha256: str, patches_dir: Path) -> Path:
     return patches_dir / f"{sha256[:12]}.patch"
 
 
@@ -111,7 +111,7 @@ def _refuse_links(workspace: Path, paths: Sequence[str]) -> None:
                 raise PatchApplicationError(f"the patch names {path!r}: {str(parent)!r} is a symbolic link")
 
 
-def _remember(path: Path) -> _Entry | None:
+def _read_entry(path: Path) -> _Entry | None:
     try:
         mode = path.lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -122,7 +122,7 @@ def _remember(path: Path) -> _Entry | None:
 
 
 def _restore(workspace: Path, before: Mapping[str, _Entry | None]) -> None:
-    for path in before:  # first make room
+    for path in before:  # first remove what is in the way
         target = workspace / path
         if target.is_symlink() or target.is_file():
             target.unlink()
@@ -137,7 +137,7 @@ def _restore(workspace: Path, before: Mapping[str, _Entry | None]) -> None:
                 target.chmod(stat.S_IMODE(entry.mode))
 
 
-def _explain(result: GitResult, changes: Sequence[FileChange]) -> PatchApplicationError:
+def _error_for(result: GitResult, changes: Sequence[FileChange]) -> PatchApplicationError:
     text = result.stderr
     if failed := _FAILED_AT.search(text):
         path, line = failed["path"], int(failed["line"])
@@ -146,7 +146,7 @@ def _explain(result: GitResult, changes: Sequence[FileChange]) -> PatchApplicati
         return PatchApplicationError(f"the patch does not apply to {path} ({where}): the file differs there")
     if refused := _REFUSED.search(text):
         return PatchApplicationError(f"the patch does not apply to {refused['path']}: {refused['why'].strip()}")
-    return PatchApplicationError(f"the patch cannot be read: {result.complaint}")
+    return PatchApplicationError(f"the patch cannot be read: {result.error_text}")
 
 
 def _hunk_at(changes: Sequence[FileChange], path: str, line: int) -> int | None:

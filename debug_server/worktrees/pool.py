@@ -1,4 +1,4 @@
-"""A repository's workspaces: who may have which one, and what is done before and after."""
+"""The workspaces of a repository: leases them, prepares them before use and cleans them afterwards."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from debug_server.errors import (
 from debug_server.model import Worktree, WorktreeStatus
 from debug_server.worktrees.backend import WorkspaceBackend, choose_backend
 from debug_server.worktrees.leases import InUse, LeaseHolders, WorktreeLease, WorktreeStore
-from debug_server.worktrees.locks import file_lock, sweep_private
+from debug_server.worktrees.locks import file_lock, remove_abandoned
 from debug_server.worktrees.mirror import Mirror
 from debug_server.worktrees.patches import SessionPatch, apply_patch
-from debug_server.worktrees.set_aside import SetAside
+from debug_server.worktrees.processes import processes_under
+from debug_server.worktrees.quarantine import Quarantine
 from debug_server.worktrees.settings import WorktreePoolSettings
-from debug_server.worktrees.snapshots import diff_workspace
 from debug_server.worktrees.submodules import Submodules
-from debug_server.worktrees.usage import processes_under
-from debug_server.worktrees.waiting import WaitingLine
+from debug_server.worktrees.wait_queue import WaitQueue
+from debug_server.worktrees.workspace_diff import diff_workspace
 
 _LOG = logging.getLogger(__name__)
 _RECOVER_SECONDS = 60.0
@@ -49,7 +49,7 @@ class _Request:
 
 
 class WorktreePool:
-    """Leases workspaces of one repository on this machine; any number of threads and processes may share it."""
+    """Leases workspaces of one repository on this machine; threads and processes may share it."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class WorktreePool:
         self._now = now or (lambda: datetime.now(UTC))
         self._in_use = in_use
         self._holders = holders
-        self._recovered = -math.inf
+        self._last_recovery = -math.inf
         self.mirror = self._mirror(settings.bare_path, settings.remote_url)
         self._submodules = Submodules(self.mirror, self._mirror) if settings.submodules else None
 
@@ -81,25 +81,25 @@ class WorktreePool:
 
     @cached_property
     def backend(self) -> WorkspaceBackend:
-        """What makes the workspaces here."""
+        """The backend that creates the workspaces."""
         return choose_backend(self.settings, self.mirror, self._submodules)
 
     @cached_property
-    def _aside(self) -> SetAside:
-        return SetAside(self.settings.state_dir / "set-aside")
+    def _quarantine(self) -> Quarantine:
+        return Quarantine(self.settings.state_dir / "set-aside")
 
     @cached_property
-    def _line(self) -> WaitingLine:
-        return WaitingLine(self.settings.state_dir / "waiting")
+    def _queue(self) -> WaitQueue:
+        return WaitQueue(self.settings.state_dir / "waiting")
 
     def ensure_bare_repo(self) -> Path:
-        """The mirror's path, cloned if it is not there."""
+        """The path of the mirror, which is cloned if it is missing."""
         return self.mirror.ensure()
 
     def acquire_worktree(
         self, *, commit_sha: str, owner: str, environment_hash: str | None, timeout: float | None = None
     ) -> WorktreeLease:
-        """Lease a clean workspace of a commit (or branch, tag, short sha); waits in line when all are leased."""
+        """Lease a clean workspace of a commit (or branch, tag, short sha); waits in a queue when all are leased."""
         if not owner:
             raise InvalidInputError("owner is empty: say who leases the workspace")
         _check_kind("commit_sha", commit_sha, str, "the name of a commit, a branch or a tag")
@@ -109,37 +109,37 @@ class WorktreePool:
     def _acquire(
         self, commit_sha: str, owner: str, environment_hash: str | None, timeout: float | None, *, keep: bool
     ) -> WorktreeLease:
-        self._recover_sometimes()
+        self._recover_if_due()
         commit = self._resolve(commit_sha)
-        if self.settings.max_tree_bytes is not None and not self.backend.knows(commit):
+        if self.settings.max_tree_bytes is not None and not self.backend.has(commit):
             self.mirror.check_size(commit, self.settings.max_tree_bytes)
-        self.backend.warm(commit)
+        self.backend.build_ahead(commit)
         wait = self.settings.acquire_timeout if timeout is None else timeout
         request = _Request(commit=commit, owner=owner, environment_hash=environment_hash)
-        lease = self._line.take(lambda: self._try_lease(request), timeout=wait)
+        lease = self._queue.take(lambda: self._try_lease(request), timeout=wait)
         if lease is None:
             raise CapacityExhaustedError(
                 f"all {self.settings.max_worktrees} workspaces of repository {self.settings.repository_id} stayed "
                 f"leased for {wait:g} s (capacity exhausted): release one, wait longer or raise max_worktrees"
             )
-        return self._prepared(lease, keep=keep)
+        return self._prepare_leased(lease, keep=keep)
 
     def release(self, lease: WorktreeLease, *, clean: bool = True) -> None:
-        """Drop the holder's changes and offer the workspace to the next in line.
+        """Remove the holder's changes and offer the workspace to the next in the queue.
 
-        With ``clean`` false they stay on the disk, to be looked at, until the workspace is leased again. They reach the
-        next holder only in a pool with ``clean_checkout=False``, and only one of the same commit. What cannot be
-        dropped is set aside, and ``lease.left`` says what it is.
+        With ``clean=False`` the changes stay on disk for inspection until the workspace is leased again. The next
+        holder sees them only in a pool with ``clean_checkout=False``, and only for the same commit. A directory that
+        cannot be cleaned is quarantined, and ``lease.left`` names it.
         """
         if lease.released:
             return
-        self.renew(lease)  # fences, and leaves time for the cleaning
+        self.renew(lease)  # fails if the lease is over, and leaves time for cleaning
         if clean and self.settings.clean_checkout:
             self._clean(lease)
-        self._give_back(lease, commit=lease.commit_sha, environment=lease.worktree.environment_hash)
+        self._release_row(lease, commit=lease.commit_sha, environment=lease.worktree.environment_hash)
 
     def renew(self, lease: WorktreeLease) -> None:
-        """Start the lease's time anew; LeaseLostError if it was taken over or released."""
+        """Extend the lease by its full time from now; LeaseLostError if it was taken over or released."""
         if lease.released or not self._store.worktrees.renew(
             lease.worktree.id, lease.lease_token, lease.generation, self._now() + self.settings.lease_ttl
         ):
@@ -148,7 +148,7 @@ class WorktreePool:
             )
 
     def diff(self, lease: WorktreeLease) -> bytes:
-        """What the holder changed, as a patch against the leased commit."""
+        """The holder's changes, as a patch against the leased commit."""
         self.renew(lease)  # a former holder must not read the next one's files
         with _disk_errors(f"comparing {lease.path}"):
             return diff_workspace(
@@ -161,7 +161,7 @@ class WorktreePool:
             )
 
     def reset(self, lease: WorktreeLease, patch: SessionPatch | None = None) -> None:
-        """Make the workspace the commit plus the patch again, or leave it as it is; processes keep the old files."""
+        """Restore the commit plus the patch, or change nothing on failure; running processes keep the old files."""
         self.renew(lease)
 
         def finish(fresh: Path) -> None:
@@ -169,12 +169,12 @@ class WorktreePool:
                 apply_patch(fresh, patch, patches_dir=self.settings.state_dir / "patches")
 
         with _disk_errors(f"resetting {lease.path}"):
-            self.backend.renew(lease.path, lease.commit_sha, finish)
+            self.backend.replace(lease.path, lease.commit_sha, finish)
 
     def fork(self, lease: WorktreeLease, count: int, *, owner: str | None = None) -> list[WorktreeLease]:
-        """New leases of the same commit with the files that this one has now; all of them or none."""
+        """``count`` new leases of the same commit with a copy of the files that this one has now; all or none."""
         self.renew(lease)
-        self._check_room(count)
+        self._check_capacity(count)
         made: list[WorktreeLease] = []
         try:
             for _ in range(count):
@@ -188,38 +188,38 @@ class WorktreePool:
             raise
         return made
 
-    def _check_room(self, count: int) -> None:
-        """Said at once: a line for all of them together would keep the first ones from everybody else."""
+    def _check_capacity(self, count: int) -> None:
+        """Fail at once: waiting for several workspaces would block the first ones for everybody else."""
         now = self._now()
         leased = sum(row.lease_expires_at is not None and row.lease_expires_at > now for row in self._rows())
         free = self.settings.max_worktrees - leased
         if count > free:
             raise CapacityExhaustedError(
-                f"{count} forks need as many free workspaces, and {free} of the {self.settings.max_worktrees} of "
+                f"{count} forks need {count} free workspaces, and {free} of the {self.settings.max_worktrees} of "
                 f"repository {self.settings.repository_id} are free (capacity exhausted): close sessions, or raise "
                 "max_worktrees"
             )
 
     def recover(self) -> list[Path]:
-        """Clean every workspace whose lease expired and in which nothing runs, and what killed processes left."""
+        """After a crash: clean every workspace with an expired lease and no process in it; returns their paths."""
         self._expire_abandoned()
         paths = []
         for row in self._store.worktrees.expired(self._now()):
-            if not self._is_ours(row) or self._busy(row):
+            if not self._in_this_pool(row) or self._has_processes(row):
                 continue
             with self._lock():
                 lease = self._lease(row, _Request(commit=row.commit_sha or "", owner="recover", environment_hash=None))
             if lease is not None:
                 self._clean(lease)
-                self._give_back(lease, commit=row.commit_sha, environment=None)
+                self._release_row(lease, commit=row.commit_sha, environment=None)
                 paths.append(lease.path)
-        self._aside.retry(self.backend.discard)
+        self._quarantine.retry(self.backend.discard)
         self.backend.recover()
-        sweep_private(self._scratch)
+        remove_abandoned(self._scratch)
         return paths
 
     def _expire_abandoned(self) -> None:
-        """End the leases of dead processes now: nobody is left to renew or release them."""
+        """Let the leases of dead processes expire now: nobody will renew or release them."""
         if self._holders is None:
             return
         now = self._now()
@@ -233,7 +233,7 @@ class WorktreePool:
     def reclaim_stale_worktrees(self, *, max_idle_age: timedelta, max_bytes: int | None = None) -> list[Path]:
         """Remove workspaces that were idle for longer than ``max_idle_age``, and trees unused for as long.
 
-        Beyond ``max_bytes`` on the disk the longest idle workspaces go as well, whatever their age.
+        Beyond ``max_bytes`` on disk the longest idle workspaces are removed as well, whatever their age.
         """
         _check_kind("max_idle_age", max_idle_age, timedelta, "a datetime.timedelta")
         self.recover()
@@ -255,7 +255,7 @@ class WorktreePool:
         return removed
 
     def describe(self) -> list[dict[str, Any]]:
-        """The pool's workspaces as plain mappings, for people and surfaces."""
+        """The workspaces as plain mappings."""
         return [
             {
                 "id": row.id,
@@ -273,7 +273,7 @@ class WorktreePool:
         ]
 
     def _resolve(self, ref: str) -> str:
-        if len(ref) == 40 and _HEX_DIGITS.issuperset(ref) and self.backend.knows(ref):
+        if len(ref) == 40 and _HEX_DIGITS.issuperset(ref) and self.backend.has(ref):
             return ref
         return self.mirror.resolve(ref)
 
@@ -300,7 +300,7 @@ class WorktreePool:
         now = self._now()
         for row in rows:
             expired = row.status is not WorktreeStatus.IDLE and row.lease_expires_at and row.lease_expires_at <= now
-            if expired and not self._busy(row):
+            if expired and not self._has_processes(row):
                 yield row
 
     def _lease(self, row: Worktree, request: _Request) -> WorktreeLease | None:
@@ -328,25 +328,25 @@ class WorktreePool:
             generation=leased.generation,
         )
 
-    def _prepared(self, lease: WorktreeLease, *, keep: bool) -> WorktreeLease:
+    def _prepare_leased(self, lease: WorktreeLease, *, keep: bool) -> WorktreeLease:
         try:
             self.backend.prepare(lease.path, lease.commit_sha, keep=keep)
             busy = self._store.worktrees.mark_busy(lease.worktree.id, lease.lease_token, lease.generation)
         except BaseException:
             self._clean(lease)
-            self._give_back(lease, commit=None, environment=None)
+            self._release_row(lease, commit=None, environment=None)
             raise
         if not busy:
             raise LeaseLostError(f"preparing {lease.path} took longer than the lease of {self.settings.lease_ttl}")
         return lease
 
     def _clean(self, lease: WorktreeLease) -> None:
-        """Drop what the holder left; a directory that resists is set aside, and the workspace gets another one."""
+        """Remove the holder's changes; a directory that cannot be cleaned is quarantined and replaced by a new path."""
         try:
             self.backend.clean(lease.path)
         except (OSError, WorktreePoolError) as error:
-            lease.left = f"{lease.path} could not be cleaned and was set aside: {error}"
-            self._aside.add(lease.path, reason=str(error))
+            lease.left = f"{lease.path} could not be cleaned and was quarantined: {error}"
+            self._quarantine.add(lease.path, reason=str(error))
             moved = self._store.worktrees.move(
                 lease.worktree.id, lease.lease_token, lease.generation, str(self._new_path())
             )
@@ -356,7 +356,7 @@ class WorktreePool:
     def _new_path(self) -> Path:
         return self.settings.worktree_root.absolute() / f"wt-{secrets.token_hex(5)}"
 
-    def _give_back(self, lease: WorktreeLease, *, commit: str | None, environment: str | None) -> None:
+    def _release_row(self, lease: WorktreeLease, *, commit: str | None, environment: str | None) -> None:
         lease.released = True
         try:
             self._store.worktrees.release(
@@ -369,23 +369,23 @@ class WorktreePool:
         except ConflictError as error:
             raise LeaseLostError(f"the lease of {lease.path} ended while it was being released") from error
         finally:
-            self._line.wake()
+            self._queue.wake()
 
-    def _recover_sometimes(self) -> None:
-        """Now and then, so that what a killed holder left does not outlive its lease for long."""
+    def _recover_if_due(self) -> None:
+        """At most once a minute, so that what a killed holder left is cleaned soon after its lease."""
         period = min(self.settings.lease_ttl.total_seconds(), _RECOVER_SECONDS)
-        if time.monotonic() - self._recovered >= period:
-            self._recovered = time.monotonic()
+        if time.monotonic() - self._last_recovery >= period:
+            self._last_recovery = time.monotonic()
             self.recover()
 
     def _rows(self) -> list[Worktree]:
-        return [row for row in self._store.worktrees.page(self.settings.repository_id) if self._is_ours(row)]
+        return [row for row in self._store.worktrees.page(self.settings.repository_id) if self._in_this_pool(row)]
 
-    def _is_ours(self, row: Worktree) -> bool:
+    def _in_this_pool(self, row: Worktree) -> bool:
         ours = Path(row.path).parent == self.settings.worktree_root.absolute()
         return ours and row.repository_id == self.settings.repository_id
 
-    def _busy(self, row: Worktree) -> bool:
+    def _has_processes(self, row: Worktree) -> bool:
         return bool(self._in_use and self._in_use(row)) or bool(processes_under(Path(row.path)))
 
     @property
@@ -404,7 +404,7 @@ def _check_kind(name: str, value: object, kind: type, wanted: str) -> None:
 
 @contextmanager
 def _disk_errors(doing: str) -> Iterator[None]:
-    """A full or broken disk, wherever it strikes, is one error of ours."""
+    """Turn an OSError (a full or broken disk) into a WorktreePoolError."""
     try:
         yield
     except OSError as error:

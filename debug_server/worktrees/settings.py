@@ -1,4 +1,4 @@
-"""What a pool is told: which repository, where on the disk, how many workspaces, for how long."""
+"""Settings of a pool: repository, paths, number of workspaces, limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from debug_server.errors import ConfigurationError
-from debug_server.worktrees.foreign import NOBODY_ELSE, Trust
+from debug_server.worktrees.repository_trust import OWN_USER_ONLY, Trust
 
 BACKENDS = ("auto", "overlay", "pool")
 
@@ -19,18 +19,18 @@ class WorktreePoolSettings:
     repository_id: int
     remote_url: str
     bare_path: Path  # the mirror
-    worktree_root: Path  # workspaces are its wt-<10 hex>; trees and scratch lie in its .pool-<repository_id>
+    worktree_root: Path  # workspaces are its wt-<10 hex>; trees and temporary files are in its .pool-<repository_id>
     lease_ttl: timedelta = timedelta(minutes=30)
     max_worktrees: int = 16
     clean_checkout: bool = True  # False: a released workspace keeps its files for the next lease of the same commit
-    backend: str = "auto"  # overlay where a mount really works, else pool
+    backend: str = "auto"  # overlay where a test mount works, else pool
     acquire_timeout: float = 30.0  # seconds in the queue when every workspace is leased
-    refresh_age: timedelta = timedelta(0)  # a branch name is good for this long without asking the remote
+    refresh_age: timedelta = timedelta(0)  # how long a branch name is resolved without a fetch
     fetch_timeout: float = 600.0
-    max_fetch_bytes: int | None = None  # no single file of the mirror may be larger
+    max_fetch_bytes: int | None = None  # limit for a single file of the mirror
     max_tree_bytes: int | None = None  # of all files of one commit
     submodules: bool = False  # whether workspaces hold their submodules
-    trust: Trust = NOBODY_ELSE  # whose repositories on this machine may be fetched from
+    trust: Trust = OWN_USER_ONLY  # whose repositories on this machine may be fetched from
     tree_budget_bytes: int | None = None  # the least recently used trees go when all together are larger
 
     def __post_init__(self) -> None:
@@ -43,5 +43,5 @@ class WorktreePoolSettings:
 
     @property
     def state_dir(self) -> Path:
-        """Where the pool keeps what callers do not see."""
+        """Where the pool keeps its internal files."""
         return self.worktree_root.absolute() / f".pool-{self.repository_id}"

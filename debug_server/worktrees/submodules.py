@@ -1,7 +1,7 @@
-"""Submodules of a commit: where each lies, from where it comes, and its files in a workspace that asked for them.
+"""Submodules of a commit: finds their paths and addresses, and checks them out in a workspace.
 
-A submodule has a mirror of its own beside the repository's. Its address is the committed one; it may name this
-machine's disk only where the repository itself comes from there, or a hostile repository could read any other.
+Each submodule has its own mirror beside the mirror of the repository. Its address comes from the commit. A local path
+is allowed only if the repository itself is local; else a hostile repository could read others on this machine.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _TIMEOUT = 900.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gitlink:
-    """A submodule at the commit that its repository names."""
+    """The commit of a submodule, and where its objects are."""
 
     commit: str
     objects: Path
 
 
 def gitlinks_of(place: GitPlace) -> dict[str, str]:
-    """The gitlinks in the index of ``place``: path -> commit."""
+    """The gitlinks (submodule entries) in the index of ``place``: path -> commit."""
     listed = require(run_git("ls-files", "--stage", "-z", place=place), "the index cannot be listed")
     found = {}
     for entry in listed.split(b"\0"):
@@ -44,26 +44,26 @@ def gitlinks_of(place: GitPlace) -> dict[str, str]:
 
 
 class Submodules:
-    """The submodules of one repository's commits; ``open_mirror`` gives the mirror for an address."""
+    """The submodules of one repository's commits; ``open_mirror`` opens the mirror of an address."""
 
     def __init__(self, mirror: Mirror, open_mirror: Callable[[Path, str], Mirror]) -> None:
         self._mirror = mirror
         self._open_mirror = open_mirror
 
     def of(self, commit: str) -> dict[str, Gitlink]:
-        """Every submodule of a commit, those of submodules too, by path; the remotes are asked for what is missing."""
+        """Every submodule of a commit by path, nested ones too; missing commits are fetched."""
         return dict(self._walk(self._mirror, commit, "", 0))
 
     def same(self, one: str, other: str) -> bool:
         """Whether two commits have the same submodules at the same commits."""
         return self._links(self._mirror, one) == self._links(self._mirror, other)
 
-    def fill(self, root: Path, commit: str) -> None:
+    def check_out(self, root: Path, commit: str) -> None:
         """Check out every submodule of ``commit`` in the workspace at ``root``, each with a gitdir of its own."""
         for name, link in sorted(self.of(commit).items()):
             path = root / name
             if any(parent.is_symlink() for parent in (path, *path.parents) if parent.is_relative_to(root)):
-                raise WorktreePoolError(f"the submodule {name!r} lies behind a symbolic link")
+                raise WorktreePoolError(f"the submodule {name!r} is behind a symbolic link")
             path.mkdir(parents=True, exist_ok=True)
             write_gitdir(path / ".git", objects=[link.objects], head=link.commit)
             place = GitPlace(git_dir=path / ".git", work_tree=path)
@@ -72,7 +72,7 @@ class Submodules:
 
     def _walk(self, mirror: Mirror, commit: str, prefix: str, depth: int) -> Iterator[tuple[str, Gitlink]]:
         if depth > _MAX_DEPTH:
-            raise WorktreePoolError(f"submodules lie deeper than {_MAX_DEPTH} levels at {prefix!r}")
+            raise WorktreePoolError(f"submodules are nested deeper than {_MAX_DEPTH} levels at {prefix!r}")
         links = self._links(mirror, commit)
         addresses = self._addresses(mirror, commit) if links else {}
         for path, sha in links.items():
@@ -115,7 +115,7 @@ class Submodules:
 
 
 def resolve_address(outer: str, address: str) -> str:
-    """A submodule's address; one that begins with ``./`` or ``../`` starts at its repository's."""
+    """The address of a submodule; ``./`` and ``../`` are relative to the address of its repository."""
     if not address.startswith(("./", "../")):
         return address
     if is_local(outer):

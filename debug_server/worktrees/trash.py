@@ -1,4 +1,4 @@
-"""Removes directories out of the caller's way: renamed at once, deleted in the background."""
+"""Removes directories fast: renames them at once and deletes them in the background."""
 
 from __future__ import annotations
 
@@ -11,58 +11,58 @@ from functools import partial
 from pathlib import Path
 
 from debug_server.disk import release_entry, remove_tree
-from debug_server.worktrees.chores import Chores
+from debug_server.worktrees.background_queue import BackgroundQueue
 
 _LOG = logging.getLogger(__name__)
 
 
 class Trash:
-    """A directory whose contents are being deleted; what a killed process left is deleted by ``empty``."""
+    """A directory whose contents are deleted in the background; ``empty`` deletes what a killed process left."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._chores = Chores("worktree-trash", daemon=True)
+        self._background = BackgroundQueue("worktree-trash", daemon=True)
         self._guard = threading.Lock()
-        self._known: set[Path] = set()  # what waits to be deleted, or is being
-        self._told: set[Path] = set()  # what resists, and was logged
+        self._known: set[Path] = set()  # queued, or being deleted
+        self._logged: set[Path] = set()  # cannot be deleted, and was logged
 
-    def throw(self, path: Path) -> None:
-        """Make ``path`` vanish now; a missing one is fine. OSError where it cannot be renamed."""
-        grave = self._folder / secrets.token_hex(8)
+    def discard(self, path: Path) -> None:
+        """Move ``path`` away now and delete it later; a missing one is fine. OSError if it cannot be renamed."""
+        target = self._folder / secrets.token_hex(8)
         try:
-            path.rename(grave)
+            path.rename(target)
         except FileNotFoundError:
             return
         except OSError:  # something is mounted there, or its attributes forbid it
             release_entry(path)
-            path.rename(grave)
-        self._delete_later(grave)
+            path.rename(target)
+        self._delete_later(target)
 
     def empty(self) -> None:
-        """Have everything deleted that is here, also what a killed process left."""
+        """Delete everything in the directory, also what a killed process left."""
         for path in self._folder.iterdir():
             self._delete_later(path)
 
-    def _delete_later(self, grave: Path) -> None:
+    def _delete_later(self, target: Path) -> None:
         with self._guard:
-            if grave in self._known:
+            if target in self._known:
                 return
-            self._known.add(grave)
-        self._chores.add(partial(self._delete, grave))
+            self._known.add(target)
+        self._background.add(partial(self._delete, target))
 
-    def _delete(self, grave: Path) -> None:
+    def _delete(self, target: Path) -> None:
         try:
-            left = remove_tree(grave)
-            if left and grave not in self._told:
-                self._told.add(grave)
-                _LOG.warning("removal_incomplete", extra={"path": str(grave), "left": [str(item) for item in left]})
+            left = remove_tree(target)
+            if left and target not in self._logged:
+                self._logged.add(target)
+                _LOG.warning("removal_incomplete", extra={"path": str(target), "left": [str(item) for item in left]})
         finally:
             with self._guard:
-                self._known.discard(grave)
+                self._known.discard(target)
 
 
 def disk_bytes(root: Path) -> int:
-    """What the files below ``root`` take on the disk."""
+    """The disk space of the files below ``root``."""
     total = 0
     waiting = [os.fspath(root)]
     while waiting:

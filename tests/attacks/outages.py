@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from debug_server.worktrees.mount import detach
+from debug_server.disk import detach
 from tests.attacks.requests import (
     await_running,
     open_session,

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from debug_server.worktrees.mount import detach, list_mounts
+from debug_server.disk import detach, list_mounts
 from tests.running import eventually, lasting_port
 
 _SERVING = re.compile(r"serving on http://(?:127\.0\.0\.1|\[::\]):(\d+)")

@@ -141,7 +141,7 @@ def test_rows_of_earlier_versions_keep_their_files(tmp_path: Path, environ: dict
         with store._database.write() as transaction:  # as an earlier version wrote it
             transaction.run("UPDATE commands SET log_path = ?", (relative,))
             transaction.run("UPDATE artifacts SET path = ?", (relative,))
-        store.folder.make_paths_absolute(data)
+        store.data_folder.make_paths_absolute(data)
         assert store.commands.get(1).log_path == path
         assert [item.path for item in store.artifacts.in_session(1)] == [path]
 

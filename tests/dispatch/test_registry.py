@@ -11,7 +11,7 @@ from debug_server.dispatch.configuration import LiveConfiguration
 from debug_server.dispatch.registry import RepoRegistry
 from debug_server.dispatch.repos_file import Repo
 from debug_server.errors import ConflictError, InvalidInputError, NotFoundError
-from debug_server.worktrees.foreign import Trust
+from debug_server.worktrees.repository_trust import Trust
 
 RUNNER = "runners:\n  a:\n    executor: bash\n    cmd: a.sh\n    skills: [one]\n    repos: all\n"
 REPOS = "repos:\n  here:\n    local_path: here\n"

@@ -130,7 +130,7 @@ def test_bounds_of_a_runner(working: Working, tmp_path: Path) -> None:
     answers = [governor.emit(f"Q-{number}", "work.do", "repo").message for number in range(8)]
     (tmp_path / "repo/go").touch()
     refused = [answer for answer in answers if answer.startswith("[runner] work error: ")]
-    assert refused and "wait already" in refused[0]
+    assert refused and "is full: " in refused[0]
     events = governor.events(event_type_filter="runner.")
     assert kinds(events).count("runner.error") == len(refused)
     assert kinds(events).count("runner.exited") == 8 - len(refused)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from debug_server.app import Local
+from debug_server.disk import detach, list_mounts
 from debug_server.engine.ages import Ages
 from debug_server.engine.housekeeping import IDLE, Housekeeper
 from debug_server.model import SessionStatus
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
-from debug_server.worktrees.mount import detach, list_mounts
 from tests.worktrees.places import make_remote
 
 HOUR, YEAR = timedelta(hours=1), timedelta(days=365)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from debug_server.app import Local
+from debug_server.disk import detach, list_mounts
 from debug_server.engine.upkeep import Upkeep
 from debug_server.errors import CapacityExhaustedError
 from debug_server.model import CommandStatus, SessionStatus, Worktree, WorktreeStatus
-from debug_server.worktrees.mount import detach, list_mounts
-from debug_server.worktrees.opening import build_pool_from_repository
+from debug_server.worktrees.repository_pool import build_pool_from_repository
 from tests.engine.places import open_local
 from tests.running import ROOT, eventually
 from tests.worktrees.places import Remote, make_remote

@@ -13,7 +13,7 @@ import pytest
 from debug_server.engine import LocalEngine
 from debug_server.model import Command, CommandStatus
 from debug_server.runner.spec import CommandSpec
-from debug_server.store.reserve import Reserve
+from debug_server.store.disk_reserve import Reserve
 from tests.running import Bench, eventually
 
 MakeBench = Callable[..., Bench]
@@ -112,5 +112,5 @@ def test_a_full_disk_costs_the_store_its_reserve_and_nothing_else(disk: Path, ma
 def test_a_reserve_is_not_made_on_a_disk_that_is_nearly_full(disk: Path) -> None:
     """It would be the thing that fills it."""
     (disk / "ballast").write_bytes(bytes(_free(disk) - (1 << 20)))
-    Reserve(disk / "x.db").make()
+    Reserve(disk / "x.db").create()
     assert not (disk / "x.db-reserve").exists()

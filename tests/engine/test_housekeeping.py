@@ -12,7 +12,7 @@ from debug_server.engine import LocalEngine, Sessions
 from debug_server.engine.housekeeping import Housekeeper
 from debug_server.engine.upkeep import Upkeep
 from debug_server.errors import ConflictError
-from debug_server.model import ArtifactKind, BranchTreePlan, Session, SessionPlan, SessionStatus
+from debug_server.model import ArtifactKind, BranchWorktreePlan, Session, SessionPlan, SessionStatus
 from debug_server.runner.ownership import Owner
 from debug_server.runner.spec import CommandSpec
 from debug_server.store import MetadataStore
@@ -66,7 +66,7 @@ def test_no_session_keeps_a_server_from_starting(bench: Bench, caplog: pytest.Lo
     store, owner = bench.store, Owner(bench.settings.paths.owners_dir)
     owner.close()
     broken = _stuck(store, SessionPlan(process=owner.name))
-    tree = BranchTreePlan(repository="/", path="\0", branch="x", cleanup=True)
+    tree = BranchWorktreePlan(repository="/", path="\0", branch="x", cleanup=True)
     odd = store.sessions.create(plan=SessionPlan(branch_tree=tree))
     for session in (broken, odd, bench.session):
         bench.supervisor.run_command(

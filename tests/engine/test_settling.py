@@ -8,7 +8,7 @@ from pathlib import Path
 
 from debug_server.engine import LocalEngine
 from debug_server.model import ArtifactKind, Command, CommandStatus, ExitReason, QueuedRun, SessionPlan, SessionStatus
-from debug_server.runner.launch import run_dir_for
+from debug_server.runner.run_dirs import run_dir_for
 from debug_server.runner.spec import CommandSpec
 from tests.running import Bench, eventually
 from tests.store.away import away

@@ -13,12 +13,12 @@ import pytest
 
 from debug_server.app import Local
 from debug_server.config import EnvironmentsConfig, WorkspacesConfig
+from debug_server.disk import detach, list_mounts
 from debug_server.engine.upkeep import Upkeep
 from debug_server.errors import EnvironmentBuildError
 from debug_server.model import SessionPlan
 from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest, workspace_environment
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
-from debug_server.worktrees.mount import detach, list_mounts
 from tests.runner.environment_support import environments, hook
 from tests.worktrees.places import Remote, make_remote
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from debug_server.errors import EnvironmentBuildError
-from debug_server.runner.cancelling import Cancellation, StartCancelledError
+from debug_server.runner.cancellation import Cancellation, StartCancelledError
 from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
 from debug_server.runner.environments.conda_manifest import parse_environment
 from tests.runner.environment_support import make_conda_package, make_wheel, run_python

@@ -10,8 +10,8 @@ import pytest
 
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest
+from debug_server.runner.environments.build_context import BuildContext
 from debug_server.runner.environments.package_index import chosen_sources, settings_variables
-from debug_server.runner.environments.processes import Workbench
 from tests.runner.environment_support import run_python
 
 OTHER = 65534
@@ -90,7 +90,7 @@ def test_builds_have_a_temporary_folder_of_their_own(tmp_path: Path) -> None:
     own = tmp_path / "tmp"
     own.mkdir()
     (own / "left").touch()
-    bench = Workbench(target=tmp_path / "target", temporary=own, deadline=time.monotonic() + 60, log=Silent())
+    bench = BuildContext(target=tmp_path / "target", temporary=own, deadline=time.monotonic() + 60, log=Silent())
     say = 'printf "%s" "$TMPDIR" > seen; stat -c %a "$TMPDIR" >> seen; ls "$TMPDIR" >> seen; touch "$TMPDIR/file"'
     bench.run(["/bin/sh", "-c", say], cwd=tmp_path)
     assert (tmp_path / "seen").read_text() == f"{own}700\n" and not own.exists()

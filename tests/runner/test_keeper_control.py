@@ -18,7 +18,7 @@ import pytest
 from debug_server.errors import KeeperError
 from debug_server.model import ExitReason
 from debug_server.runner.keeper import frames
-from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.keeper_connection import KeeperConnection
 from tests.running import Bench, Started, eventually, python
 
 ECHO = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line); sys.stdout.buffer.flush()"

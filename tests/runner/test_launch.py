@@ -13,8 +13,8 @@ import pytest
 from debug_server.errors import KeeperError
 from debug_server.model import ExitReason
 from debug_server.runner.keeper.tree import children
+from debug_server.runner.keeper_pool import KeeperPool
 from debug_server.runner.launch import LaunchOrder, launch
-from debug_server.runner.launcher import KeeperPool
 from tests.running import eventually
 
 

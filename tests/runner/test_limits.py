@@ -206,7 +206,7 @@ def test_a_bad_interpreter_is_named_as_such(held: Bench) -> None:
     """``No such file`` for a file that is there would send its reader the wrong way."""
     _script(held, "odd", "#!/no/such/interpreter\n")
     for argv in ([str(held.workspace / "odd")], ["odd"]):
-        with pytest.raises(CommandExecutionError, match="the interpreter that its first line names"):
+        with pytest.raises(CommandExecutionError, match="the interpreter in its first line"):
             held.run(argv, env={"PATH": str(held.workspace)})
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from debug_server.runner.keeper.masking import MOST_LINE, Mask
+from debug_server.runner.keeper.masking import MAX_LINE, Mask
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VALUE = "p4ss/with+signs.and$more"
@@ -73,4 +73,4 @@ def test_a_line_without_end_is_left_out_and_told() -> None:
     mask = Mask({})
     found = mask.feed(b"before\n") + b"".join(mask.feed(piece) for _ in range(10)) + mask.feed(b"\nafter\n")
     assert found == b"before\n[a line of 100000 bytes is left out]\nafter\n"
-    assert mask.feed(b"y" * MOST_LINE + b"\n") == b"y" * MOST_LINE + b"\n"
+    assert mask.feed(b"y" * MAX_LINE + b"\n") == b"y" * MAX_LINE + b"\n"

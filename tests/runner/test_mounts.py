@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from debug_server.disk import detach, list_mounts
 from debug_server.runner.keeper import mounts
 from debug_server.runner.keeper.linux import cap_sys_admin
 from debug_server.runner.spec import CommandSpec
-from debug_server.worktrees.mount import SOURCE, detach, list_mounts, mount_overlay
+from debug_server.worktrees.overlay_mount import SOURCE, mount_overlay
 from tests.running import Bench, Started, Workspace, carrying, eventually, python
 
 _MS_BIND, _MS_SHARED = 0x1000, 0x100000

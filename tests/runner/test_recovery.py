@@ -15,10 +15,11 @@ import pytest
 from debug_server.engine import LocalEngine
 from debug_server.errors import CommandExecutionError
 from debug_server.model import Command, CommandStatus, ExitReason
-from debug_server.runner.launch import LaunchOrder, fence, read_json, run_dir_for
+from debug_server.runner.launch import LaunchOrder
 from debug_server.runner.log_format import index_path
 from debug_server.runner.planning import log_path_of
 from debug_server.runner.recovery import recover
+from debug_server.runner.run_dirs import fence, read_json, run_dir_for
 from tests.running import PROGRAMS, ROOT, Bench, carrying, eventually, new_mark, read_log
 
 ONCE = ["sh", "-c", "echo once >> ran; echo output"]

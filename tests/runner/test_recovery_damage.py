@@ -14,8 +14,8 @@ import pytest
 from debug_server.engine import LocalEngine
 from debug_server.model import Command, CommandStatus, ExitReason
 from debug_server.runner.keeper.rundir import HANDLE
-from debug_server.runner.launch import run_dir_for
 from debug_server.runner.recovery import Adopted, recover
+from debug_server.runner.run_dirs import run_dir_for
 from debug_server.runner.spec import CommandSpec
 from tests.running import Bench, carrying, eventually, read_log
 

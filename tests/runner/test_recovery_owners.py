@@ -58,7 +58,7 @@ def test_a_sweep_removes_the_dead_only(tmp_path: Path) -> None:
     dead.wait()
     for name in (f"{word}.{dead.pid}-abc.lock", f".{dead.pid}-abc", f".{os.getpid()}-abc"):
         (tmp_path / name).touch()
-    ownership.sweep(tmp_path)
+    ownership.remove_dead(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"identity", f"{owner.name}.lock", f".{os.getpid()}-abc"}
     owner.close()
 

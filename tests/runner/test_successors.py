@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from debug_server.model import ExitReason, Limits
-from debug_server.runner.placement import spread
+from debug_server.runner.directory_placement import spread_subdirectories
 from tests.running import Bench, program, python
 
 MIB = 1 << 20
@@ -44,9 +44,9 @@ def test_a_kill_for_memory_is_told_of_one_command(memory_bench: Bench) -> None:
 
 def test_a_place_that_knows_no_such_wish_is_left_alone(tmp_path: Path) -> None:
     """Spreading what is no directory, or twice, does nothing that anybody could see."""
-    spread(tmp_path / "missing")
+    spread_subdirectories(tmp_path / "missing")
     (tmp_path / "file").touch()
-    spread(tmp_path / "file")
+    spread_subdirectories(tmp_path / "file")
     for _ in range(2):
-        spread(tmp_path)
+        spread_subdirectories(tmp_path)
     (tmp_path / "below").mkdir()

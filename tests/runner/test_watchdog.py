@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from debug_server.model import ExitReason, Limits
-from debug_server.runner import launcher
+from debug_server.runner import keeper_pool
 from debug_server.runner.keeper.tree import children
-from debug_server.runner.launch import DetachedError
 from debug_server.runner.recovery import recover
+from debug_server.runner.running_command import DetachedError
 from tests.running import Bench, carrying, eventually, missing_mechanism, new_mark, python
 
 # The shell's parent is its keeper, but in a pid namespace, where the command cannot see it.
@@ -153,7 +153,7 @@ def test_a_fork_server_that_stays_stopped_is_replaced(
     forking: tuple[Bench, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped again whenever it is continued it is killed, and another one makes the keepers."""
-    monkeypatch.setattr(launcher, "_STOPPED_SECONDS", 1.0)
+    monkeypatch.setattr(keeper_pool, "_STOPPED_SECONDS", 1.0)
     bench, server = forking
     stopper = os.fork()
     if stopper == 0:

@@ -122,7 +122,7 @@ def test_a_command_is_told_by_its_containment(tmp_path: Path, mechanism: str) ->
     if reason := missing_mechanism(mechanism):
         pytest.skip(reason)
     ask = (
-        "import sys\nfrom debug_server.runner.own_processes import is_started_by_server\n"
+        "import sys\nfrom debug_server.runner.server_processes import is_started_by_server\n"
         "print(*map(is_started_by_server, map(int, sys.argv[1:])))"
     )
     bench = Bench(tmp_path, mechanism)

@@ -13,6 +13,7 @@ import pytest
 
 from debug_server import messages as m
 from debug_server.app import Local
+from debug_server.disk import detach, list_mounts
 from debug_server.engine.ages import Ages
 from debug_server.engine.housekeeping import IDLE, Housekeeper
 from debug_server.errors import ConflictError
@@ -21,7 +22,6 @@ from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.spec import CommandSpec
 from debug_server.service.caller import Caller
 from debug_server.store import open_store
-from debug_server.worktrees.mount import detach, list_mounts
 from tests.running import Workspace, eventually
 from tests.store.away import away
 from tests.worktrees.places import make_remote

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from debug_server.events import EventFeed
 from debug_server.model import CommandStatus, SessionPlan
-from debug_server.runner.launch import run_dir_for
+from debug_server.runner.run_dirs import run_dir_for
 from debug_server.store import MetadataStore, open_store
 from tests.soak import keepers, nursery
 from tests.soak.keepers import Identity

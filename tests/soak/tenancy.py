@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.app import Local
+from debug_server.disk import detach, list_mounts
 from debug_server.model import WorktreeStatus
 from debug_server.runner.environments.layout import Layout
-from debug_server.worktrees.mount import detach, list_mounts
 from tests.soak.check import Result
 from tests.soak.nursery import LAST_TENANT, TENANT, Nursery
 from tests.soak.workplace import Workplace

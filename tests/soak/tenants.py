@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from debug_server.app import Local
+from debug_server.disk import list_mounts
 from debug_server.errors import CapacityExhaustedError, EnvironmentBuildError, LeaseLostError
 from debug_server.model import CommandSpec, EnvironmentPlan
 from debug_server.surfaces.cli.run import CheckoutOptions, run_checkout
 from debug_server.worktrees import WorktreeLease
-from debug_server.worktrees.mount import list_mounts
 from tests.soak.workplace import LEASE_SECONDS, LONG_LEASE_SECONDS, Workplace, digest, what_is_missing
 
 _COLLECTOR_GRACE = 0.05  # so short that users and the collector meet

@@ -68,7 +68,7 @@ def test_a_newer_database_is_left_alone(database_url: str) -> None:
     with database.write() as transaction:
         transaction.run("UPDATE schema_version SET version = ?", (LATEST + 1,))
     database.close()
-    with pytest.raises(StoreUnavailableError, match=rf"version {LATEST + 1}, this program knows {LATEST}: upgrade"):
+    with pytest.raises(StoreUnavailableError, match=rf"version {LATEST + 1}, this program supports {LATEST}: upgrade"):
         open_store(database_url)
 
 

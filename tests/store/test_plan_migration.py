@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from debug_server.model import BranchTreePlan, Cleanup, CommandPlan, EnvironmentPlan, SessionPlan, WorkerMark
+from debug_server.model import BranchWorktreePlan, Cleanup, CommandPlan, EnvironmentPlan, SessionPlan, WorkerIdentity
 from debug_server.store import open_store
 from debug_server.store.metadata import open_database
 from debug_server.store.migrations import migrate
 
 OLD = Path(__file__).with_name("fixtures") / "schema-7.sql"
-TREE = BranchTreePlan(repository="/srv/project", path="/srv/tree", branch="task/T-2", cleanup=True)
+TREE = BranchWorktreePlan(repository="/srv/project", path="/srv/tree", branch="task/T-2", cleanup=True)
 SESSIONS = {
     1: SessionPlan(
         process="owner-1", environment=EnvironmentPlan(manifests=("requirements.txt",), python="3.11", groups=("dev",))
@@ -29,7 +29,7 @@ COMMANDS = {
     2: CommandPlan(inline=True),
     3: CommandPlan(
         inline=True,
-        worker=WorkerMark(name="codex", instance=0, fingerprint="f"),
+        worker=WorkerIdentity(name="codex", instance=0, fingerprint="f"),
         relay=True,
         orphan_seconds=30.0,
         stdin=True,

@@ -68,5 +68,5 @@ def test_a_bad_key_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "half.key").write_bytes(b"half")
     with pytest.raises(StoreUnavailableError, match=r"half\.key is damaged"):
         Sealer(tmp_path / "half.key").seal({"A": "b"}, "row 1")
-    with pytest.raises(StoreUnavailableError, match="cannot be read or made"):
+    with pytest.raises(StoreUnavailableError, match="cannot be read or created"):
         Sealer(tmp_path / "half.key" / "below.key").seal({"A": "b"}, "row 1")

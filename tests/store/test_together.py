@@ -49,7 +49,7 @@ def test_a_full_queue_is_told_and_the_others_are_queued(store: MetadataStore) ->
     bound = partial(_run, key_bound=1)
     added = store.runs.add([bound(), bound(refused=refused), bound("runner:b")], max_pending=100)
     assert added is not None and [isinstance(item, Command) for item in added] == [True, False, True]
-    assert isinstance(added[1], NewEvent) and "runner:a wait already" in added[1].data["reason"]
+    assert isinstance(added[1], NewEvent) and "the queue of runner:a is full" in added[1].data["reason"]
     assert _kinds(store) == ["command.pending", "dispatch.refused", "command.pending"]
     with pytest.raises(QueueFullError):
         store.runs.add([bound("runner:c"), bound("runner:c")], max_pending=100)

@@ -55,7 +55,7 @@ async def campaign(bench: Bench, kills: int, seed: int) -> Tally:
         for user in users:
             user.cancel()
         await asyncio.wait(users)
-        _look(workers, worker, tally)
+        _check_line(workers, worker, tally)
     return tally
 
 
@@ -100,6 +100,6 @@ def _note(tally: Tally, change: WorkerChange) -> None:
         tally.wrong.append(f"generation {change.generation} ended by {change.exit}")
 
 
-def _look(workers: Supervised, worker: ServiceSupervisor, tally: Tally) -> None:
+def _check_line(workers: Supervised, worker: ServiceSupervisor, tally: Tally) -> None:
     tally.restarts = worker.machine.restarts
     tally.counted = workers.metric("codex_worker_restarts_total")

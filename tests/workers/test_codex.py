@@ -12,7 +12,7 @@ from debug_server.errors import HandshakeError, WorkerError, WorkerExitedError
 from debug_server.workers import codex_turn
 from debug_server.workers.codex import CodexConversation, CodexOptions
 from debug_server.workers.codex_turn import TurnRequest
-from debug_server.workers.turns import Ended, Mailbox, Text, TokenUsage, ToolCall, TurnEvent
+from debug_server.workers.turn_events import Ended, Text, TokenUsage, ToolCall, TurnEvent, TurnEventQueue
 from tests.gateway.fake_codex import STEPS
 from tests.gateway.fake_codex_channel import conversing
 
@@ -246,7 +246,7 @@ def test_a_slow_reader_costs_only_itself() -> None:
     """Text that waits is joined into one event; beyond the bound the turn is given up."""
 
     async def work() -> None:
-        box = Mailbox(most=10)
+        box = TurnEventQueue(most=10)
         assert all(box.put(Text(text="ab")) for _ in range(5))
         assert not box.put(Text(text="c"))
         box.fail(WorkerError("too slow"))

@@ -76,7 +76,7 @@ def test_one_address_for_several_instances_is_refused(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("environ", "sentence"),
-    [({"PROXY_USE_APP_SERVER": "true"}, "use one of codex"), ({}, "where the gateway is on")],
+    [({"PROXY_USE_APP_SERVER": "true"}, "use one of codex"), ({}, "when the gateway is enabled")],
 )
 def test_a_protocol_that_nobody_speaks_is_refused_at_the_start(
     tmp_path: Path, environ: dict[str, str], sentence: str
@@ -96,5 +96,5 @@ def test_a_protocol_that_nobody_speaks_is_refused_at_the_start(
         check=False,
     )
     assert done.returncode == 2, done.stderr
-    assert "worker odd: protocol = 'smoke' is spoken by nobody here" in done.stderr
+    assert "worker odd: unknown protocol 'smoke': " in done.stderr
     assert sentence in done.stderr and "Traceback" not in done.stderr

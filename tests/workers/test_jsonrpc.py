@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from debug_server.errors import DebugServerError, WorkerBusyError, WorkerError, WorkerExitedError, WorkerTimeoutError
 from debug_server.workers.jsonrpc import JsonRpc, RpcRefusal
-from debug_server.workers.lines import LineCutter
+from debug_server.workers.line_splitter import LineSplitter
 from tests.gateway.fake_codex_channel import ScriptedChannel
 
 
@@ -106,7 +106,7 @@ def test_what_is_no_message_is_survived_and_counted() -> None:
 
 def test_a_line_without_end_costs_no_memory() -> None:
     """A line of 50 MB is dropped while it arrives; the message behind it is read."""
-    cutter = LineCutter(limit=1 << 20)
+    cutter = LineSplitter(limit=1 << 20)
     for _ in range(50):
         assert list(cutter.feed(b"x" * (1 << 20))) == []
         assert cutter.pending <= 1 << 20
@@ -119,7 +119,7 @@ def test_a_line_without_end_costs_no_memory() -> None:
 def test_lines_do_not_depend_on_how_they_arrive(lines: list[bytes], data: st.DataObject) -> None:
     """However the bytes are cut into pieces, the same lines come out; empty ones are nothing."""
     whole = b"".join(line + b"\n" for line in lines)
-    cutter = LineCutter()
+    cutter = LineSplitter()
     found: list[bytes] = []
     while whole:
         size = data.draw(st.integers(1, len(whole)))

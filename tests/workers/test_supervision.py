@@ -13,7 +13,7 @@ import pytest
 from debug_server.errors import ConfigurationError, WorkerNotReadyError, WorkerTimeoutError
 from debug_server.model import Limits, SessionStatus
 from debug_server.runner.keeper import cgroup
-from debug_server.workers import attending, supervisor
+from debug_server.workers import monitoring, supervisor
 from debug_server.workers.interface import WorkerChange
 from debug_server.workers.part import WorkersPart
 from debug_server.workers.spec import HandshakeReadiness, Recycling
@@ -299,7 +299,7 @@ def test_recycled_by_age_and_by_what_it_writes(bench: Bench) -> None:
 
 def test_recycled_by_memory(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that uses more than it should is replaced after what it has under way, without counting as a failure."""
-    monkeypatch.setattr(attending, "_MEMORY_SECONDS", 0.05)
+    monkeypatch.setattr(monitoring, "_MEMORY_SECONDS", 0.05)
 
     async def check() -> None:
         fat = spec(bench, "stdout", "--eat", 96 << 20, name="fat", recycling=Recycling(memory_bytes=64 << 20))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from debug_server.disk import detach, list_mounts
 from debug_server.worktrees import WorktreePool
-from debug_server.worktrees.mount import detach, list_mounts
 from tests.worktrees.places import BACKENDS, Remote, missing_for, open_pool, small_remote
 
 MakePool = Callable[..., WorktreePool]

@@ -27,7 +27,7 @@ def test_strip_leaves_what_the_index_names(tmp_path: Path) -> None:
     (tree / "junk/deep").mkdir(parents=True)
     (tree / "b/link").symlink_to(tmp_path)
     (tree / "b/c").chmod(0)
-    checkout_tree.strip(tree, index, tmp_path / "like", shutil.rmtree)
+    checkout_tree.remove_untracked(tree, index, tmp_path / "like", shutil.rmtree)
     left = sorted(str(path.relative_to(tree)) for path in tree.rglob("*"))
     assert left == ["a", "a/f", "b", "b/c", "b/c/f", "top"]
     assert (tree / "b/c").stat().st_mode == (tmp_path / "like").stat().st_mode
@@ -49,7 +49,7 @@ def test_strip_follows_no_link_that_takes_a_folder_s_place(tmp_path: Path) -> No
             (tree / name).symlink_to(outside)
 
     with pytest.raises(OSError, match=r"Too many levels|Not a directory"):
-        checkout_tree.strip(tree, index, tmp_path / "like", swap)
+        checkout_tree.remove_untracked(tree, index, tmp_path / "like", swap)
     assert (outside / "precious").read_text() == "kept\n"
     assert outside.stat().st_mode & 0o777 == 0o711
     assert not (tree / ".git").exists()

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from debug_server.disk import list_mounts
 from debug_server.worktrees import WorktreePool
-from debug_server.worktrees.mount import list_mounts
-from debug_server.worktrees.usage import processes_under
+from debug_server.worktrees.processes import processes_under
 from tests.running import eventually
 from tests.worktrees.places import Remote, fingerprint, is_empty, open_pool, random_remote, reference
 
@@ -26,7 +26,7 @@ STEPS = [
     for step in (
         "add",
         "lease",
-        "warm",
+        "build_ahead",
         "prepare",
         "mark_busy",
         "renew",

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from debug_server.disk import kernel
+from debug_server.disk import kernel, list_mounts
 from debug_server.model import WorktreeStatus
 from debug_server.worktrees import WorktreeLease, WorktreePool
-from debug_server.worktrees.mount import list_mounts
 from tests.running import eventually
 from tests.worktrees.conftest import MakePool
 from tests.worktrees.places import Remote
@@ -117,7 +116,7 @@ def test_what_cannot_be_taken_away_is_set_aside(
         patched.setattr(kernel, "detach_mount", refuse)
         lease.release()
         assert lease.left is not None and str(lease.path) in lease.left
-        assert "workspace_set_aside" in caplog.messages
+        assert "workspace_quarantined" in caplog.messages
     (row,) = pool.describe()
     assert row["status"] == WorktreeStatus.IDLE and row["path"] != str(lease.path)
     with lease_of(pool, remote) as again:

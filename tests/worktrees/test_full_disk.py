@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from debug_server.disk import detach, list_mounts
 from debug_server.errors import DebugServerError, PatchApplicationError, WorktreePoolError
 from debug_server.worktrees import SessionPatch, WorktreePool, apply_patch
-from debug_server.worktrees.collect import collect
-from debug_server.worktrees.mount import detach, list_mounts
+from debug_server.worktrees.artifact_files import copy_artifacts
 from tests.home import plain_git
 from tests.worktrees.places import Remote, fingerprint, git, make_remote, open_pool, reference
 
@@ -82,7 +82,7 @@ def test_patch(base: Path, small: Path) -> None:
     with pytest.raises(PatchApplicationError):
         apply_patch(remote.path, patch, patches_dir=base / "patches")
     assert fingerprint(remote.path) == before
-    with pytest.raises(DebugServerError, match="cannot be kept"):
+    with pytest.raises(DebugServerError, match="cannot be stored"):
         apply_patch(remote.path, patch, patches_dir=small / "patches")
     ballast.unlink()
     apply_patch(remote.path, patch, patches_dir=base / "patches")
@@ -95,7 +95,7 @@ def test_artifacts(base: Path, small: Path) -> None:
     (base / "work" / "big").write_bytes(bytes(3_000_000))
     (base / "work" / "small").write_bytes(b"kept")
     fill(small, leave=1_000_000)
-    found, refused = collect(base / "work", ["*"], small / "to")
+    found, refused = copy_artifacts(base / "work", ["*"], small / "to")
     assert [(item.name, item.path.read_bytes()) for item in found] == [("small", b"kept")]
     assert [item.name for item in refused] == ["big"] and "space" in refused[0].reason
     assert not (small / "to" / "big").exists()

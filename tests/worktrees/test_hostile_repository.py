@@ -10,8 +10,8 @@ import pytest
 
 from debug_server.errors import InvalidInputError
 from debug_server.worktrees import SessionPatch, apply_patch, diff_workspace
-from debug_server.worktrees.foreign import Trust
 from debug_server.worktrees.mirror import Mirror
+from debug_server.worktrees.repository_trust import Trust
 from tests.worktrees.places import Remote, fingerprint, git, make_remote, open_pool, reference
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from debug_server.disk import list_mounts
 from debug_server.errors import CapacityExhaustedError, LeaseLostError
 from debug_server.worktrees import WorktreeLease, WorktreePool
-from debug_server.worktrees.mount import list_mounts
 from tests.worktrees.conftest import MakePool
 from tests.worktrees.places import Remote, git
 

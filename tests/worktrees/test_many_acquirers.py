@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from debug_server.worktrees.mount import list_mounts
+from debug_server.disk import list_mounts
 from tests.worktrees.places import Remote, open_pool
 
 PROCESSES, THREADS = 4, 50

@@ -15,7 +15,7 @@ import pytest
 from debug_server.errors import InvalidInputError, RemoteUnreachableError, UnknownCommitError, WorktreePoolError
 from debug_server.worktrees.git import GitPlace, run_git
 from debug_server.worktrees.mirror import Mirror
-from debug_server.worktrees.usage import processes_under
+from debug_server.worktrees.processes import processes_under
 from tests.running import eventually
 from tests.worktrees.conftest import MakePool
 from tests.worktrees.places import Remote, git, make_remote, open_pool

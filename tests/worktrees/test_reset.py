@@ -42,7 +42,7 @@ def test_fork_beyond_capacity_is_refused_at_once(make_pool: MakePool, remote: Re
     """More forks than free workspaces: told without standing in line, with the numbers, and nothing is left leased."""
     pool = make_pool(max_worktrees=3, acquire_timeout=600)
     with pool.acquire_worktree(commit_sha=remote.commits[0], owner="t", environment_hash=None) as lease:
-        with pytest.raises(CapacityExhaustedError, match="3 forks need as many free workspaces, and 2 of the 3"):
+        with pytest.raises(CapacityExhaustedError, match="3 forks need 3 free workspaces, and 2 of the 3"):
             lease.fork(3)
         for fork in lease.fork(2):
             fork.release()

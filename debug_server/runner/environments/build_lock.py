@@ -14,8 +14,8 @@ from typing import Any
 
 from debug_server.errors import EnvironmentBuildError
 from debug_server.ports import LogSink
-from debug_server.runner.cancelling import Cancellation
-from debug_server.runner.environments.orphans import kill_build
+from debug_server.runner.cancellation import Cancellation
+from debug_server.runner.environments.build_processes import kill_build
 
 _NOTICE_SECONDS = 5.0
 
@@ -38,7 +38,7 @@ class BuildLock:
         """Nothing is left to be cleaned up."""
         os.ftruncate(self._fd, 0)
 
-    def end_predecessor(self) -> str | None:
+    def end_killed_build(self) -> str | None:
         """End the tools that a killed builder has left running; returns the folder they were filling."""
         target = _parse(os.pread(self._fd, 4096, 0)).get("target")
         if not isinstance(target, str):
@@ -82,7 +82,7 @@ def _wait(fd: int, path: Path, timeout: float, log: LogSink, cancellation: Cance
     waiter = _Waiter(fd)
     waiter.start()
     begun = time.monotonic()
-    with cancellation.listening(waiter.woken.set):
+    with cancellation.on_request(waiter.woken.set):
         while True:
             log.write(f"waiting for another builder of this environment ({_owner(path)})\n", stream="system")
             left = begun + timeout - time.monotonic()

@@ -7,9 +7,9 @@ import shutil
 
 from debug_server.errors import EnvironmentBuildError
 from debug_server.model.extras import install_command
+from debug_server.runner.environments.build_plan import Builder
 from debug_server.runner.environments.hook_builder import HookBuilder
 from debug_server.runner.environments.manifests import ManifestKind, ManifestSet
-from debug_server.runner.environments.plan import Builder
 from debug_server.runner.environments.probes import ProbeCache
 from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.environments.uv_builder import UvBuilder, find_uv

@@ -9,44 +9,45 @@ from __future__ import annotations
 from dataclasses import replace
 
 from debug_server.errors import EnvironmentBuildError
+from debug_server.runner.environments.build_context import BuildContext
+from debug_server.runner.environments.build_plan import BuildPlan
 from debug_server.runner.environments.inventory import Inventory, describe, misrecorded, owners, take_inventory
 from debug_server.runner.environments.layout import delete_tree
-from debug_server.runner.environments.plan import BuildPlan
-from debug_server.runner.environments.processes import Workbench
-from debug_server.runner.environments.seal import mark
+from debug_server.runner.environments.seal import write_marker
 
 
-def build_checked(plan: BuildPlan, bench: Workbench) -> Inventory:
-    """Fill ``bench.target`` and list its files; EnvironmentBuildError if they are not what the packages hold."""
-    inventory, wrong = _build(plan, bench)
+def build_checked(plan: BuildPlan, context: BuildContext) -> Inventory:
+    """Fill ``context.target`` and list its files; EnvironmentBuildError if they are not what the packages hold."""
+    inventory, wrong = _build(plan, context)
     if not wrong:
         return inventory
-    packages = owners(bench.target, set(wrong), inventory.entries)
+    packages = owners(context.target, set(wrong), inventory.entries)
     named = ", ".join(packages)
-    bench.say(
-        f"[debug-server] environment: {_said(wrong)}: building again without the cache, and cleaning {named} there"
+    context.say(
+        f"[debug-server] environment: {_describe_wrong(wrong)}: building again without the cache, "
+        f"and removing {named} from it"
     )
-    plan.builder.forget(packages, bench)
-    delete_tree(bench.target)
-    inventory, again = _build(plan, replace(bench, past_cache=True))
+    plan.builder.drop_from_cache(packages, context)
+    delete_tree(context.target)
+    inventory, again = _build(plan, replace(context, bypass_cache=True))
     if again == wrong:  # nobody else could reach these: the packages came like this
-        bench.say(
+        context.say(
             f"[debug-server] environment: the list that came with {named} is wrong; its files are taken as they are"
         )
     elif again:
         raise EnvironmentBuildError(
-            f"{_said(again)}, also when it is installed past the cache: does something write into "
-            f"{bench.target.parent}? Clean the build tool's cache (`uv cache clean`) and ask again"
+            f"{_describe_wrong(again)}, also when it is installed past the cache: does something write into "
+            f"{context.target.parent}? Clean the build tool's cache (`uv cache clean`) and ask again"
         )
     return inventory
 
 
-def _build(plan: BuildPlan, bench: Workbench) -> tuple[Inventory, dict[str, str]]:
-    plan.builder.build(plan, bench)
-    mark(bench.target)
-    inventory = take_inventory(bench.target)
-    return inventory, misrecorded(bench.target, inventory) if plan.builder.keeps_records else {}
+def _build(plan: BuildPlan, context: BuildContext) -> tuple[Inventory, dict[str, str]]:
+    plan.builder.build(plan, context)
+    write_marker(context.target)
+    inventory = take_inventory(context.target)
+    return inventory, misrecorded(context.target, inventory) if plan.builder.keeps_records else {}
 
 
-def _said(wrong: dict[str, str]) -> str:
+def _describe_wrong(wrong: dict[str, str]) -> str:
     return describe(dict.fromkeys(wrong, "is not what its package lists"))

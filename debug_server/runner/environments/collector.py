@@ -82,7 +82,7 @@ def _remove(layout: Layout, item: _Candidate, grace: float) -> bool:
     with idle_build_lock(layout.lock(key_of_directory(item.directory.name))) as lock:
         if lock is None:
             return False
-        if item.seal is None and lock.end_predecessor() == item.directory.name:
+        if item.seal is None and lock.end_killed_build() == item.directory.name:
             lock.finish()
             grace = 0.0
         return _remove_locked(layout, item.directory, grace)
@@ -121,7 +121,7 @@ def _remove_temporaries(layout: Layout) -> None:
     for folder in layout.temporaries():
         with idle_build_lock(layout.lock(folder.name)) as lock:
             if lock is not None:
-                lock.end_predecessor()
+                lock.end_killed_build()
                 delete_tree(folder)
 
 

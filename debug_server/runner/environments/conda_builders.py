@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from debug_server.disk import remove_tree
 from debug_server.errors import EnvironmentBuildError
+from debug_server.runner.environments.build_context import BuildContext
+from debug_server.runner.environments.build_plan import BuildPlan
 from debug_server.runner.environments.conda_manifest import parse_environment, parse_explicit
 from debug_server.runner.environments.manifests import ManifestKind
-from debug_server.runner.environments.plan import BuildPlan
-from debug_server.runner.environments.processes import Workbench
 from debug_server.runner.environments.uv_builder import UvBuilder
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class RattlerBuilder:
     brings_python: ClassVar[bool] = True
     keeps_records: ClassVar[bool] = False  # conda rewrites files after their RECORD was written
 
-    def build(self, plan: BuildPlan, bench: Workbench) -> None:
+    def build(self, plan: BuildPlan, context: BuildContext) -> None:
         """Solve, download and link."""
         import rattler.exceptions as foreign
 
@@ -61,18 +61,18 @@ class RattlerBuilder:
             foreign.DetectVirtualPackageError,
         )
         try:
-            asyncio.run(asyncio.wait_for(_cancellable(_install(plan, bench), bench), bench.remaining()))
+            asyncio.run(asyncio.wait_for(_cancellable(_install(plan, context), context), context.remaining()))
         except failures as error:
             raise EnvironmentBuildError(f"py-rattler could not build the environment: {error}") from error
         except TimeoutError as error:
             raise EnvironmentBuildError("py-rattler did not end before the deadline: allow more build time") from error
-        _install_pip_section(plan, bench, self.uv)
+        _install_pip_section(plan, context, self.uv)
 
     def sources(self) -> str:
         """Not known: the tool's own settings choose."""
         return ""
 
-    def forget(self, packages: list[str], bench: Workbench) -> None:
+    def drop_from_cache(self, packages: list[str], context: BuildContext) -> None:
         """Remove the unpacked packages from rattler's cache."""
         for package in packages:
             for folder in (_rattler_cache() / "pkgs").glob(f"{package.replace('==', '-')}-*"):
@@ -89,27 +89,27 @@ class CondaProgramBuilder:
     brings_python: ClassVar[bool] = True
     keeps_records: ClassVar[bool] = False
 
-    def build(self, plan: BuildPlan, bench: Workbench) -> None:
+    def build(self, plan: BuildPlan, context: BuildContext) -> None:
         """``create`` with the manifest; the program installs a pip section by itself."""
         explicit = plan.manifests.of(ManifestKind.CONDA_EXPLICIT)
         create = ["create"] if explicit or self.name == "micromamba" else ["env", "create"]
-        argv = [self.program, *create, "--yes", "--prefix", str(bench.target)]
+        argv = [self.program, *create, "--yes", "--prefix", str(context.target)]
         for path in explicit or plan.manifests.of(ManifestKind.CONDA):
             argv += ["--file", str(path)]
         if not explicit and (python := _python_spec(plan)):
             argv.append(python)
-        bench.run(argv, cwd=plan.manifests.root)
+        context.run(argv, cwd=plan.manifests.root)
 
     def sources(self) -> str:
         """Not known: the tool's own settings choose."""
         return ""
 
-    def forget(self, packages: list[str], bench: Workbench) -> None:
+    def drop_from_cache(self, packages: list[str], context: BuildContext) -> None:
         """Let the program drop what it has unpacked."""
-        bench.run([self.program, "clean", "--packages", "--yes"], cwd=bench.target.parent)
+        context.run([self.program, "clean", "--packages", "--yes"], cwd=context.target.parent)
 
 
-async def _cancellable(work: Coroutine[Any, Any, None], bench: Workbench) -> None:
+async def _cancellable(work: Coroutine[Any, Any, None], context: BuildContext) -> None:
     """Await ``work``, or leave it when the command is cancelled: StartCancelledError.
 
     Downloads and a solver that waits for them end at once. A step that the library does in a thread of its own
@@ -121,28 +121,28 @@ async def _cancellable(work: Coroutine[Any, Any, None], bench: Workbench) -> Non
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(task.cancel)
 
-    with bench.cancellation.listening(leave):
+    with context.cancellation.on_request(leave):
         try:
             await task
         except asyncio.CancelledError:
-            bench.cancellation.check()
+            context.cancellation.check()
             raise
 
 
-async def _install(plan: BuildPlan, bench: Workbench) -> None:
+async def _install(plan: BuildPlan, context: BuildContext) -> None:
     import rattler
 
     explicit = plan.manifests.of(ManifestKind.CONDA_EXPLICIT)
     if explicit:
         records = [_record(url) for path in explicit for url in parse_explicit(_text(path))]
     else:
-        records = await _solve(plan, bench)
+        records = await _solve(plan, context)
     for record in sorted(records, key=lambda item: item.name.normalized):
-        bench.say(f" + {record.name.normalized} {record.version} {record.build}")
-    await rattler.install(records, target_prefix=bench.target, show_progress=False)
+        context.say(f" + {record.name.normalized} {record.version} {record.build}")
+    await rattler.install(records, target_prefix=context.target, show_progress=False)
 
 
-async def _solve(plan: BuildPlan, bench: Workbench) -> list[RepoDataRecord]:
+async def _solve(plan: BuildPlan, context: BuildContext) -> list[RepoDataRecord]:
     import rattler
 
     wanted = [parse_environment(_text(path)) for path in plan.manifests.of(ManifestKind.CONDA)]
@@ -150,7 +150,7 @@ async def _solve(plan: BuildPlan, bench: Workbench) -> list[RepoDataRecord]:
     specs = [spec for item in wanted for spec in item.specs]
     if python := _python_spec(plan):
         specs.append(python)
-    bench.say(f"solving {len(specs)} specs from {', '.join(channels)}")
+    context.say(f"solving {len(specs)} specs from {', '.join(channels)}")
     sources = [rattler.Channel(_channel_address(name, plan.manifests.root)) for name in channels]
     virtual = rattler.VirtualPackage.detect()
     return await rattler.solve(sources=sources, specs=specs, virtual_packages=virtual)
@@ -177,7 +177,7 @@ def _record(line: str) -> RepoDataRecord:
     return rattler.RepoDataRecord(record, match["file"], match["url"], match["channel"])
 
 
-def _install_pip_section(plan: BuildPlan, bench: Workbench, uv: UvBuilder | None) -> None:
+def _install_pip_section(plan: BuildPlan, context: BuildContext, uv: UvBuilder | None) -> None:
     paths = plan.manifests.of(ManifestKind.CONDA)
     lines = [line for path in paths for line in parse_environment(_text(path)).pip]
     if not lines:
@@ -185,7 +185,7 @@ def _install_pip_section(plan: BuildPlan, bench: Workbench, uv: UvBuilder | None
     if uv is None or plan.manifests.local_projects:
         raise EnvironmentBuildError("the pip section needs uv, and only packages that are not local projects")
     arguments = [word for line in lines for word in (shlex.split(line) if line.startswith("-") else [line])]
-    uv.install_into(plan, bench.target / "bin" / "python", arguments, bench, paths[0].parent)
+    uv.install_into(plan, context.target / "bin" / "python", arguments, context, paths[0].parent)
 
 
 def _python_spec(plan: BuildPlan) -> str | None:

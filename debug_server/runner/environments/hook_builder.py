@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import ClassVar
 
-from debug_server.runner.environments.plan import BuildPlan
-from debug_server.runner.environments.processes import Workbench
+from debug_server.runner.environments.build_context import BuildContext
+from debug_server.runner.environments.build_plan import BuildPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,19 +20,19 @@ class HookBuilder:
     brings_python: ClassVar[bool] = False
     keeps_records: ClassVar[bool] = False
 
-    def build(self, plan: BuildPlan, bench: Workbench) -> None:
+    def build(self, plan: BuildPlan, context: BuildContext) -> None:
         """Run the command in the project root."""
-        bench.target.mkdir(parents=True)
+        context.target.mkdir(parents=True)
         variables = {
-            "DEBUG_SERVER_ENV_PATH": str(bench.target),
+            "DEBUG_SERVER_ENV_PATH": str(context.target),
             "DEBUG_SERVER_ENV_PYTHON": plan.interpreter.path,
             "DEBUG_SERVER_ENV_MANIFESTS": os.pathsep.join(map(str, plan.manifests.all())),
         }
-        bench.run(["/bin/sh", "-c", self.command], cwd=plan.manifests.root, env=variables)
+        context.run(["/bin/sh", "-c", self.command], cwd=plan.manifests.root, env=variables)
 
     def sources(self) -> str:
         """Not known: the tool's own settings choose."""
         return ""
 
-    def forget(self, packages: list[str], bench: Workbench) -> None:
+    def drop_from_cache(self, packages: list[str], context: BuildContext) -> None:
         """Nothing to do: what the command keeps is its own affair."""

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from debug_server.runner.environments.protection import WRITING
 
 ADDED = "was added"
-_ALIKE = 3  # problems that are spelled out before the rest is only counted
+_MAX_SHOWN = 3  # problems that are spelled out before the rest is only counted
 _MISSING, _UNREADABLE = "missing", "unreadable"  # in the place of a digest
 _CHUNK = 1 << 20
 _READERS = 2  # more bring nothing: most of the files are small
@@ -104,7 +104,7 @@ def _content_differences(root: Path, inventory: Inventory, *, skip: dict[str, st
 
 def describe(wrong: dict[str, str]) -> str:
     """A short sentence about ``differences``."""
-    shown = [f"{path} {what}" for path, what in sorted(wrong.items())[:_ALIKE]]
+    shown = [f"{path} {what}" for path, what in sorted(wrong.items())[:_MAX_SHOWN]]
     rest = len(wrong) - len(shown)
     return "; ".join(shown) + (f"; and {rest} more" if rest else "")
 

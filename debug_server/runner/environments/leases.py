@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from debug_server.runner.keeper.linux import boot_id, is_alive, start_time
+
 
 @contextlib.contextmanager
 def shared(path: Path) -> Iterator[None]:
@@ -41,10 +43,10 @@ def exclusive(path: Path) -> Iterator[bool]:
 
 def assign(path: Path, pid: int) -> None:
     """Note that process ``pid`` uses the environment until it ends, whatever becomes of us."""
-    start = start_of(pid)
-    if start is not None:
+    start = start_time(pid)
+    if start is not None and is_alive(pid, start):
         note = path.with_name(f"{path.name}@{pid}")
-        note.write_text(f"{start} {boot_id()}", "utf-8")
+        note.write_text(f"{start} {this_boot()}", "utf-8")
 
 
 def _assigned(path: Path) -> bool:
@@ -60,7 +62,7 @@ def _assigned(path: Path) -> bool:
 def _is_living(note: Path) -> bool:
     try:
         start, boot = note.read_text("utf-8").split()
-        return boot == boot_id() and start_of(int(note.name.rpartition("@")[2])) == int(start)
+        return boot == this_boot() and is_alive(int(note.name.rpartition("@")[2]), int(start))
     except (OSError, ValueError):
         return False
 
@@ -78,16 +80,7 @@ def idle_seconds(path: Path) -> float:
     return time.time() - last_use(path)
 
 
-def start_of(pid: int) -> int | None:
-    """The start time of a living process, which together with its number names it for good."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in "ZX" else int(fields[19])
-
-
 @cache
-def boot_id() -> str:
-    """This boot of the machine."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+def this_boot() -> str:
+    """The id of this boot, read once."""
+    return boot_id()

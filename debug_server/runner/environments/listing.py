@@ -39,7 +39,7 @@ def list_environments(layout: Layout) -> list[InstalledEnvironment]:
     return sorted(found, key=lambda item: -item.idle_seconds)
 
 
-def note_verified(layout: Layout, seal: Seal) -> None:
+def record_verified(layout: Layout, seal: Seal) -> None:
     """The time of the list of files is that of the last check against it."""
     with suppress(FileNotFoundError):
         os.utime(inventory_path(layout, seal))

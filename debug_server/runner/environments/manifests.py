@@ -57,7 +57,7 @@ def read_manifests(request: EnvironmentRequest) -> ManifestSet:
     """Classify the manifests of ``request`` and follow their includes; nothing may leave the project root."""
     paths = [Path(os.path.abspath(path)) for path in request.manifests or ()]  # noqa: PTH100  (keeps symlinks as named)
     root = _project_root(request, paths)
-    closure = _Closure(root)
+    closure = _IncludeReader(root)
     files: dict[ManifestKind, tuple[Path, ...]] = {}
     for path in _with_neighbours(paths):
         kind = closure.add(path, label=None)
@@ -112,7 +112,7 @@ def _kind_of(path: Path, text: str) -> ManifestKind:
     return kind
 
 
-class _Closure:
+class _IncludeReader:
     """Follows includes, once each, and keeps what was found on the way."""
 
     def __init__(self, root: Path) -> None:

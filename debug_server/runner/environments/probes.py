@@ -6,12 +6,11 @@ import contextlib
 import json
 import os
 import secrets
-import signal
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from debug_server.runner.environments.processes import tool_environment
+from debug_server.runner.environments.build_context import tool_environment
+from debug_server.runner.program_probe import ask_program
 
 _PROBE_SECONDS = 20.0
 
@@ -36,9 +35,10 @@ class ProbeCache:
         known = self._load().get(key)
         if known is not None and known[0] == identity:
             return known[1]
-        answer = _run(program, argv)
+        found = ask_program((program, *argv), environ=tool_environment(), seconds=_PROBE_SECONDS)
+        answer = found.text if found.status == 0 else None
         if answer is not None and not is_script(program):
-            self._remember(key, identity, answer)
+            self._record(key, identity, answer)
         return answer
 
     def _load(self) -> dict[str, tuple[list[int], str]]:
@@ -50,7 +50,7 @@ class ProbeCache:
                 self._answers = {}
         return self._answers
 
-    def _remember(self, key: str, identity: list[int], answer: str) -> None:
+    def _record(self, key: str, identity: list[int], answer: str) -> None:
         self._answers = None  # another process may have added to the file
         answers = {**self._load(), key: (identity, answer)}
         self._answers = answers
@@ -76,27 +76,3 @@ def _identity(program: str) -> list[int] | None:
     except OSError:
         return None
     return [stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns]
-
-
-def _run(program: str, argv: Sequence[str]) -> str | None:
-    try:
-        process = subprocess.Popen(
-            [program, *argv],
-            env=tool_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except OSError:
-        return None
-    with process:
-        try:
-            said, _ = process.communicate(timeout=_PROBE_SECONDS)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            # A program that somebody named may be anything: what it started goes with it, and nothing holds its pipe.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-    return said.decode("utf-8", "replace").strip() if process.returncode == 0 else None

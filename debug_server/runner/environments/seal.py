@@ -12,7 +12,7 @@ from pathlib import Path
 
 from debug_server.runner.environments.inventory import ADDED, Inventory, describe, differences
 from debug_server.runner.environments.layout import MARKER, Layout, key_of, key_of_directory
-from debug_server.runner.environments.leases import boot_id
+from debug_server.runner.environments.leases import this_boot
 from debug_server.runner.environments.protection import protect
 
 
@@ -41,7 +41,7 @@ class Damage:
     packages: tuple[str, ...]  # to be dropped from the builder's cache, whose files may be the same ones
 
 
-def mark(directory: Path) -> None:
+def write_marker(directory: Path) -> None:
     """Write the file into an environment that says which one it is."""
     (directory / MARKER).write_text(f"{directory.name}\n", "utf-8")
 
@@ -53,7 +53,11 @@ def write_seal(layout: Layout, seal: Seal, inventory: Inventory) -> Seal:
     data = inventory.encode()
     digest = hashlib.sha256(data).hexdigest()
     sealed = replace(
-        seal, inventory=digest, total_bytes=inventory.total_bytes, packages=tuple(inventory.packages()), boot=boot_id()
+        seal,
+        inventory=digest,
+        total_bytes=inventory.total_bytes,
+        packages=tuple(inventory.packages()),
+        boot=this_boot(),
     )
     _replace(inventory_path(layout, sealed), data)
     publish(layout, sealed)
@@ -87,7 +91,7 @@ def parse_seal(path: Path) -> Seal | None:
         return None
 
 
-def is_whole(layout: Layout, seal: Seal) -> bool:
+def is_usable(layout: Layout, seal: Seal) -> bool:
     """The cheap check of every reuse: the environment is there, is the sealed one, and its interpreter exists."""
     directory = layout.environments / seal.directory
     try:
@@ -96,11 +100,11 @@ def is_whole(layout: Layout, seal: Seal) -> bool:
         Path(seal.python).stat()
     except OSError:
         return False
-    if seal.boot == boot_id():
+    if seal.boot == this_boot():
         return True
     if inspect(layout, seal, contents=False):
         return False
-    publish(layout, replace(seal, boot=boot_id()))
+    publish(layout, replace(seal, boot=this_boot()))
     return True
 
 

@@ -13,6 +13,8 @@ from typing import ClassVar
 
 from debug_server.disk import why_distrusted
 from debug_server.errors import EnvironmentBuildError
+from debug_server.runner.environments.build_context import BuildContext
+from debug_server.runner.environments.build_plan import BuildPlan
 from debug_server.runner.environments.manifests import ManifestKind
 from debug_server.runner.environments.package_index import (
     HINT,
@@ -21,8 +23,6 @@ from debug_server.runner.environments.package_index import (
     settings_variables,
     uv_variables,
 )
-from debug_server.runner.environments.plan import BuildPlan
-from debug_server.runner.environments.processes import Workbench
 from debug_server.runner.environments.requirements import without_local_projects
 
 _SOURCES = (ManifestKind.REQUIREMENTS, ManifestKind.PROJECT)
@@ -49,64 +49,66 @@ class UvBuilder:
     brings_python: ClassVar[bool] = False
     keeps_records: ClassVar[bool] = True
 
-    def build(self, plan: BuildPlan, bench: Workbench) -> None:
+    def build(self, plan: BuildPlan, context: BuildContext) -> None:
         """A virtual environment with what the manifests list, and never the project itself."""
         _refuse_workspace_above(plan)
         locks = plan.manifests.of(ManifestKind.UV_LOCK)
         for lock in locks:
-            self._sync(plan, bench, lock.parent)
+            self._sync(plan, context, lock.parent)
         if not locks:
-            self._run(bench, ["venv", "--no-project", "--python", plan.interpreter.path, str(bench.target)], plan)
+            self._run(context, ["venv", "--no-project", "--python", plan.interpreter.path, str(context.target)], plan)
         locked = {lock.parent for lock in locks}
         sources = [path for path in plan.manifests.of(*_SOURCES) if path.parent not in locked or path.suffix == ".txt"]
         if sources:
-            self._install(plan, bench, sources)
+            self._install(plan, context, sources)
 
     def sources(self) -> str:
         """The indexes that are configured on this machine."""
         return chosen_sources(os.environ, prefix=Path(sys.prefix))
 
-    def forget(self, packages: list[str], bench: Workbench) -> None:
+    def drop_from_cache(self, packages: list[str], context: BuildContext) -> None:
         """Clean these packages out of uv's cache, whose files ours are hard links to."""
-        folder = bench.target.parent
+        folder = context.target.parent
         settings = settings_variables(os.environ, folder, folder)
-        bench.run([self.program, "cache", "clean", *packages], cwd=folder, env=settings)
+        context.run([self.program, "cache", "clean", *packages], cwd=folder, env=settings)
 
-    def install_into(self, plan: BuildPlan, python: Path, arguments: list[str], bench: Workbench, cwd: Path) -> None:
+    def install_into(
+        self, plan: BuildPlan, python: Path, arguments: list[str], context: BuildContext, cwd: Path
+    ) -> None:
         """``uv pip install`` into an environment that exists."""
         argv = [self.program, "pip", "install", "--python", str(python), *arguments]
-        bench.run(argv, cwd=cwd, env=_variables(bench, plan, cwd), hint=HINT)
+        context.run(argv, cwd=cwd, env=_variables(context, plan, cwd), hint=HINT)
 
-    def _sync(self, plan: BuildPlan, bench: Workbench, folder: Path) -> None:
+    def _sync(self, plan: BuildPlan, context: BuildContext, folder: Path) -> None:
         # Local packages stay out: they would be shared with workspaces that hold other versions of them.
         argv = ["sync", "--frozen", "--no-install-project", "--no-install-workspace", "--no-install-local"]
         argv += ["--no-editable", "--inexact", "--python", plan.interpreter.path]
         argv += [word for group in plan.request.groups for word in ("--group", group)]
         argv += [word for extra in plan.request.extras for word in ("--extra", extra)]
-        variables = {**_variables(bench, plan, folder), "UV_PROJECT_ENVIRONMENT": str(bench.target)}
-        bench.run([self.program, *argv], cwd=folder, env=variables, hint=HINT)
+        variables = {**_variables(context, plan, folder), "UV_PROJECT_ENVIRONMENT": str(context.target)}
+        context.run([self.program, *argv], cwd=folder, env=variables, hint=HINT)
 
-    def _install(self, plan: BuildPlan, bench: Workbench, sources: list[Path]) -> None:
+    def _install(self, plan: BuildPlan, context: BuildContext, sources: list[Path]) -> None:
         arguments = _source_arguments(plan, sources)
-        python = bench.target / "bin" / "python"
+        python = context.target / "bin" / "python"
         if not plan.manifests.local_projects:
-            self.install_into(plan, python, arguments, bench, plan.manifests.root)
+            self.install_into(plan, python, arguments, context, plan.manifests.root)
             return
-        pins = bench.target / ".requirements.txt"
+        pins = context.target / ".requirements.txt"
         compile_ = ["pip", "compile", "--quiet", "--python", str(python), "--no-header", "--no-annotate"]
         compile_ += ["--emit-index-url", "--emit-find-links", "--output-file", str(pins)]
-        self._run(bench, [*compile_, *(word for word in arguments if word != "-r")], plan)
+        self._run(context, [*compile_, *(word for word in arguments if word != "-r")], plan)
         try:
             text = pins.read_text("utf-8")
             pins.write_text(without_local_projects(text, plan.manifests.root), "utf-8")
-            self.install_into(plan, python, ["-r", str(pins)], bench, plan.manifests.root)
+            self.install_into(plan, python, ["-r", str(pins)], context, plan.manifests.root)
         finally:
             pins.unlink()
 
-    def _run(self, bench: Workbench, argv: list[str], plan: BuildPlan) -> None:
+    def _run(self, context: BuildContext, argv: list[str], plan: BuildPlan) -> None:
         hint = "" if argv[0] == "venv" else HINT
         root = plan.manifests.root
-        bench.run([self.program, *argv], cwd=root, env=_variables(bench, plan, root), hint=hint)
+        context.run([self.program, *argv], cwd=root, env=_variables(context, plan, root), hint=hint)
 
 
 def _source_arguments(plan: BuildPlan, sources: list[Path]) -> list[str]:
@@ -136,7 +138,7 @@ def _refuse_workspace_above(plan: BuildPlan) -> None:
         )
 
 
-def _variables(bench: Workbench, plan: BuildPlan, cwd: Path) -> Mapping[str, str]:
+def _variables(context: BuildContext, plan: BuildPlan, cwd: Path) -> Mapping[str, str]:
     indexes = uv_variables(os.environ, prefix=Path(sys.prefix))
     if plan.manifests.own_index:
         indexes.pop("UV_DEFAULT_INDEX", None)
@@ -144,7 +146,7 @@ def _variables(bench: Workbench, plan: BuildPlan, cwd: Path) -> Mapping[str, str
     return {
         **indexes,
         **settings_variables(os.environ, cwd, plan.manifests.root),
-        **({"UV_NO_CACHE": "1"} if bench.past_cache else {}),
+        **({"UV_NO_CACHE": "1"} if context.bypass_cache else {}),
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_LINK_MODE": os.environ.get("UV_LINK_MODE", "hardlink"),
         "UV_NO_PROGRESS": "1",

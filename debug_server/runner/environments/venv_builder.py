@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from debug_server.errors import EnvironmentBuildError
+from debug_server.runner.environments.build_context import BuildContext
+from debug_server.runner.environments.build_plan import BuildPlan
 from debug_server.runner.environments.manifests import ManifestKind
 from debug_server.runner.environments.package_index import chosen_sources
-from debug_server.runner.environments.plan import BuildPlan
-from debug_server.runner.environments.processes import Workbench
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class VenvBuilder:
     brings_python: ClassVar[bool] = False
     keeps_records: ClassVar[bool] = True
 
-    def build(self, plan: BuildPlan, bench: Workbench) -> None:
+    def build(self, plan: BuildPlan, context: BuildContext) -> None:
         """A virtual environment with what requirements and project files list."""
         if locks := plan.manifests.of(ManifestKind.UV_LOCK):
             raise EnvironmentBuildError(f"{str(locks[0])!r} can only be installed by uv: install the uv package")
@@ -35,17 +35,17 @@ class VenvBuilder:
                 "the project itself: install the uv package, or list the dependencies"
             )
         root = plan.manifests.root
-        bench.run([plan.interpreter.path, "-I", "-m", "venv", str(bench.target)], cwd=root)
+        context.run([plan.interpreter.path, "-I", "-m", "venv", str(context.target)], cwd=root)
         if arguments := _arguments(plan):
-            pip = [str(bench.target / "bin" / "python"), "-m", "pip", "install", "--no-input", "--no-compile"]
-            pip += ["--no-cache-dir"] if bench.past_cache else []
-            bench.run([*pip, "--disable-pip-version-check", *arguments], cwd=root)
+            pip = [str(context.target / "bin" / "python"), "-m", "pip", "install", "--no-input", "--no-compile"]
+            pip += ["--no-cache-dir"] if context.bypass_cache else []
+            context.run([*pip, "--disable-pip-version-check", *arguments], cwd=root)
 
     def sources(self) -> str:
         """pip's settings that choose an index."""
         return chosen_sources(os.environ, prefix=Path(sys.prefix))
 
-    def forget(self, packages: list[str], bench: Workbench) -> None:
+    def drop_from_cache(self, packages: list[str], context: BuildContext) -> None:
         """Nothing to do: pip copies, so its cache cannot be reached through an environment."""
 
 

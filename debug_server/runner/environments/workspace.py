@@ -16,7 +16,7 @@ from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environments.handle import EnvironmentHandle
 from debug_server.runner.environments.project_metadata import describe_project
 
-_MOST_MEMBERS = 10_000  # folders that one part of a glob may name
+_MAX_MEMBERS = 10_000  # folders that one part of a glob may name
 
 
 def workspace_environment(
@@ -115,7 +115,7 @@ def _matched(workspace: Path, pattern: str) -> list[Path]:
     found = [workspace]
     for part in PurePosixPath(pattern).parts:
         step = _all_below if part == "**" else partial(_children, name=part)
-        found = list(islice(_distinct(chain.from_iterable(map(step, found))), _MOST_MEMBERS))
+        found = list(islice(_distinct(chain.from_iterable(map(step, found))), _MAX_MEMBERS))
     return found
 
 

@@ -1,9 +1,9 @@
 """The keeper: the small process that owns one command and outlives the server.
 
-Standard library only, and little of it: every keeper is a fork of a pre-warmed process and what is imported here is
-carried by each of them. The server's side is ``debug_server.runner.launcher``.
+Imports little, and only from the standard library: every keeper is a fork of a pre-warmed process, so each import costs
+every keeper memory. The server's side is ``debug_server.runner.keeper_pool``.
 
-Reading order: ``forkserver`` (makes keepers), ``spare`` (waits), ``keeper`` (owns one command), ``slot`` (starts it),
-``mounts`` (gives it mounts of its own), ``tree`` and ``group_tree`` (hold and empty it), ``deadlines`` (when its time
-is over), ``ladder`` (stops it), ``verdict`` (says how it ended), ``frames`` (the language of the socket).
+Reading order: ``forkserver`` (forks keepers), ``spare`` (an idle keeper), ``keeper`` (owns one command), ``slot``
+(starts it), ``mounts`` (its mount namespace), ``tree`` and ``group_tree`` (its processes), ``deadlines`` (its time
+limits), ``ladder`` (stops it), ``classify`` (why it ended), ``frames`` (the protocol of the socket).
 """

@@ -1,4 +1,4 @@
-"""Control groups: where ours may be made, and the files of one."""
+"""Control groups: where they can be created, and reading and writing their files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WANTED = ("memory", "pids", "cpu", "cpuacct")
 
 
 class CgroupError(Exception):
-    """This machine, or this user, cannot have control groups here."""
+    """Control groups are not available on this machine or for this user."""
 
 
 def _own_cgroups() -> dict[str, str]:
@@ -56,13 +56,13 @@ def own_directories() -> dict[str, str]:
 
 
 def read(path: str) -> str:
-    """A control file's text; by plain calls, for a keeper reads eight of them at each end."""
+    """The text of a control file; with plain calls, because a keeper reads eight of them for each command."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         text = b""
         while piece := os.read(fd, _READ):
             text += piece
-            if len(piece) < 2048:  # where there is more, the kernel gives whole records up to a page
+            if len(piece) < 2048:  # the kernel returns whole records, up to a page
                 break
         return text.decode()
     finally:
@@ -70,7 +70,7 @@ def read(path: str) -> str:
 
 
 def write(path: str, value: str) -> None:
-    """One write(2) of a control file, with the path in the error."""
+    """Write a control file with one write(2); the error has the path."""
     fd = os.open(path, os.O_WRONLY)
     try:
         os.write(fd, value.encode())
@@ -104,7 +104,7 @@ class Version1:
             raise CgroupError("no version 1 pids hierarchy is mounted")
         usable = {}
         for controller, parent in self.parents.items():
-            # The keeper enters a group to start a command there, and must be able to come back.
+            # The keeper enters a group to start a command in it, and must be able to leave it.
             if _can_make(parent, "tasks") and os.access(f"{parent}/tasks", os.W_OK):
                 usable[controller] = parent
         if "pids" not in usable:
@@ -113,7 +113,7 @@ class Version1:
         self.controllers = sorted(usable)
 
     def make(self, name: str) -> dict[str, str]:
-        """Make one group in each hierarchy: controller -> directory."""
+        """Create one group in each hierarchy: controller -> directory."""
         paths = {}
         for controller, parent in self.parents.items():
             paths[controller] = os.path.join(parent, name)
@@ -122,7 +122,7 @@ class Version1:
 
 
 class Version2:
-    """Groups below our own in the unified hierarchy, with whatever controllers are delegated to us."""
+    """Groups below our own in the unified hierarchy, with the controllers that are delegated to us."""
 
     name = "cgroup-v2"
 
@@ -132,10 +132,10 @@ class Version2:
             raise CgroupError("no version 2 hierarchy is mounted")
         self.parent = directories[""]
         self.controllers = sorted(self._enable())
-        self._probe_birth()
+        self._probe_fork()
 
     def _enable(self) -> set[str]:
-        """Hand the wanted controllers down; a group with processes cannot, so ours move to a leaf first."""
+        """Delegate the wanted controllers; a group with processes cannot, so move ours to a leaf first."""
         try:
             offered = set(read(f"{self.parent}/cgroup.controllers").split()) & {"memory", "pids", "cpu"}
         except OSError as error:
@@ -143,18 +143,18 @@ class Version2:
         if not offered:
             return set()
         try:
-            self._hand_down(offered)
+            self._delegate(offered)
         except OSError as error:
             if error.errno != errno.EBUSY:
                 return set(read(f"{self.parent}/cgroup.subtree_control").split())
             self._move_to_leaf()
             try:
-                self._hand_down(offered)
+                self._delegate(offered)
             except OSError:
                 return set()
         return offered
 
-    def _hand_down(self, controllers: set[str]) -> None:
+    def _delegate(self, controllers: set[str]) -> None:
         write(f"{self.parent}/cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(controllers)))
 
     def _move_to_leaf(self) -> None:
@@ -164,9 +164,9 @@ class Version2:
             try:
                 write(f"{leaf}/cgroup.procs", str(pid))
             except OSError:
-                continue  # not ours to move; handing down fails and says so
+                continue  # not ours to move; the delegation then fails
 
-    def _probe_birth(self) -> None:
+    def _probe_fork(self) -> None:
         path = f"{self.parent}/debug-server-probe-{os.getpid()}"
         try:
             os.mkdir(path)
@@ -189,7 +189,7 @@ class Version2:
             os.rmdir(path)
 
     def make(self, name: str) -> dict[str, str]:
-        """Make one group; every controller shares its directory."""
+        """Create one group; all controllers share its directory."""
         path = os.path.join(self.parent, name)
         os.mkdir(path)
         return {"": path}

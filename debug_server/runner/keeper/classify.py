@@ -1,4 +1,4 @@
-"""How a command ended, from what its keeper saw; pure."""
+"""Classifies how a command ended, from what its keeper observed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Stop:
 
 
 class Observations:
-    """Everything the verdict rests on."""
+    """Everything that the classification depends on."""
 
     __slots__ = ("cpu_limit", "file_size_limit", "oom_kills", "spawn_error", "status", "stop")
 
@@ -41,8 +41,8 @@ class Observations:
 def classify(seen: Observations) -> dict[str, Any]:
     """The reason, exit code, signal and sentence of an exit record.
 
-    The order is the rule: what made it impossible to start, then what the kernel's counter proves, then what we
-    did, then what the program did. A shell that returns 0 after its child was killed for memory did not succeed.
+    The order matters: a failed start, then the kernel's OOM counter, then what the keeper did, then what the program
+    did. A shell that returns 0 after its child was killed for memory did not succeed.
     """
     if seen.spawn_error is not None:
         return _record("spawn_failed", seen.spawn_error)

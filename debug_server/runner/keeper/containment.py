@@ -1,6 +1,6 @@
-"""Which mechanism holds process trees here, and the slot that it gives each command.
+"""Chooses the mechanism that contains process trees, and creates the slot of each command.
 
-Probed once by the fork server, by doing it; ``capabilities`` says what was found.
+The fork server tests the mechanisms once, at its start; ``capabilities`` has the result.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STATUS = struct.Struct("<i")
 
 
 class Containment:
-    """What the mechanisms share."""
+    """Base of the mechanisms."""
 
     name = ""
     controllers: list[str] = []  # noqa: RUF012 - replaced, never changed
@@ -47,11 +47,11 @@ class Containment:
 
     @property
     def namespaces(self) -> list[str]:
-        """Those that each command has for itself."""
+        """The namespaces that each command gets."""
         return [] if self.mounts is None else ["mount"]
 
     def capabilities(self) -> dict[str, Any]:
-        """What can be enforced with it."""
+        """What this mechanism can enforce."""
         return {
             "mechanism": self.name,
             "controllers": self.controllers,
@@ -61,22 +61,22 @@ class Containment:
         }
 
     def prepare(self, stdio: prefork.Stdio) -> Slot:
-        """Make a tree for the next command."""
+        """Create a slot for the next command."""
         raise NotImplementedError
 
-    def left_by(self, pid: int, started: int) -> list[Tree]:
-        """Trees that a dead keeper left; those that die with it need no burial."""
+    def trees_of_dead_keeper(self, pid: int, started: int) -> list[Tree]:
+        """Trees that a dead keeper left; empty for a mechanism whose trees end with the keeper."""
         return []
 
-    def sweep(self) -> None:
-        """Remove what dead keepers of earlier servers left."""
+    def remove_orphaned_trees(self) -> None:
+        """After a crash: end the trees of dead keepers of earlier servers."""
 
 
 _numbers = itertools.count(1)
 
 
 def _group_name() -> str:
-    """Named after its keeper, so that anyone can tell later whether that keeper still lives."""
+    """A group name with the keeper's pid and start time, so that others can check whether the keeper is alive."""
     return f"{GROUP_PREFIX}{os.getpid()}-{start_time(os.getpid())}-{next(_numbers)}"
 
 
@@ -91,11 +91,11 @@ class Version1Containment(Containment):
     def prepare(self, stdio: prefork.Stdio) -> Slot:
         return Version1Slot(Version1Tree(self.groups.make(_group_name())), self.groups.parents, self.mounts)
 
-    def left_by(self, pid: int, started: int) -> list[Tree]:
+    def trees_of_dead_keeper(self, pid: int, started: int) -> list[Tree]:
         names = {name for parent in self.groups.parents.values() for name in _groups_of(parent, pid, started)}
         return [self._tree(name) for name in names]
 
-    def sweep(self) -> None:
+    def remove_orphaned_trees(self) -> None:
         for parent in self.groups.parents.values():
             for name in _orphaned_groups(parent):
                 _empty_and_remove(self._tree(name))
@@ -122,24 +122,24 @@ class Version2Containment(Containment):
             os.close(fd)
         return slot
 
-    def left_by(self, pid: int, started: int) -> list[Tree]:
+    def trees_of_dead_keeper(self, pid: int, started: int) -> list[Tree]:
         parent = self.groups.parent
         return [Version2Tree(os.path.join(parent, name)) for name in _groups_of(parent, pid, started)]
 
-    def sweep(self) -> None:
+    def remove_orphaned_trees(self) -> None:
         for name in _orphaned_groups(self.groups.parent):
             _empty_and_remove(Version2Tree(os.path.join(self.groups.parent, name)))
 
 
 class NamespaceContainment(Containment):
-    """A pid namespace with a small init that reaps, reports the command's status and takes everything along."""
+    """A pid namespace with a small init that reaps, reports the command's status, and ends all processes with it."""
 
     name = "pid-namespace"
 
     def __init__(self) -> None:
         privileged = cap_sys_admin()
         self.flags = CLONE_NEWPID | (0 if privileged else CLONE_NEWUSER)
-        # Entered by the child when it has its orders: a copy that was made ahead would lack the command's workspace.
+        # The child enters it when it has its orders: an earlier copy would lack the command's workspace.
         self.mounts: Mounts | None = Mounts(proc=True, cgroups=privileged)
         self._probe()
 
@@ -152,19 +152,19 @@ class NamespaceContainment(Containment):
         try:
             pid = clone(self.flags)
         except OSError as error:
-            raise cgroup.CgroupError(f"a pid namespace cannot be made: {error.strerror}") from error
+            raise cgroup.CgroupError(f"a pid namespace cannot be created: {error.strerror}") from error
         if pid == 0:
             try:
-                self._settle(uid, gid)
+                self._map_ids(uid, gid)
                 assert self.mounts is not None
                 self.mounts.enter("/")
             except OSError:
                 os._exit(1)
             os._exit(0)
         if os.waitpid(pid, 0)[1] != 0:
-            raise cgroup.CgroupError("a pid namespace can be made but its /proc cannot be mounted")
+            raise cgroup.CgroupError("a pid namespace can be created, but its /proc cannot be mounted")
 
-    def _settle(self, uid: int, gid: int) -> None:
+    def _map_ids(self, uid: int, gid: int) -> None:
         if self.flags & CLONE_NEWUSER:
             cgroup.write("/proc/self/setgroups", "deny")
             cgroup.write("/proc/self/uid_map", f"{uid} {uid} 1")
@@ -192,7 +192,7 @@ class NamespaceContainment(Containment):
         set_parent_death_signal(signal.SIGKILL)
         set_process_name("ds-init")
         try:
-            self._settle(uid, gid)
+            self._map_ids(uid, gid)
         except OSError:
             os._exit(1)
         child = clone()
@@ -210,7 +210,7 @@ class NamespaceContainment(Containment):
 
 
 def _reap_for_ever(child: int, status_pipe: int) -> NoReturn:
-    """As init: collect everybody, report the command's own status, stay until the keeper ends the namespace."""
+    """As init: reap all processes, report the command's status, stay until the keeper ends the namespace."""
     while True:
         try:
             pid, status = os.waitpid(-1, 0)
@@ -222,7 +222,7 @@ def _reap_for_ever(child: int, status_pipe: int) -> NoReturn:
 
 
 class SessionContainment(Containment):
-    """Nothing but sessions and a subreaper."""
+    """Only sessions and a subreaper."""
 
     name = "session"
 
@@ -234,7 +234,7 @@ class SessionContainment(Containment):
 
 
 def choose(wanted: str) -> Containment:
-    """The best mechanism this machine really offers, or the one that was asked for."""
+    """The best available mechanism, or the requested one."""
     reasons = []
     for make in _ORDER[wanted]:
         try:
@@ -251,7 +251,8 @@ def _version2_with_controllers() -> Containment:
     return found
 
 
-# A version 2 group without controllers holds the tree but limits nothing: version 1 is better, a namespace is not.
+# A version 2 group without controllers contains the tree but limits nothing: worse than version 1, better than a
+# namespace.
 _CGROUPS: list[Callable[[], Containment]] = [_version2_with_controllers, Version1Containment, Version2Containment]
 _ORDER: dict[str, list[Callable[[], Containment]]] = {
     "auto": [*_CGROUPS, NamespaceContainment, SessionContainment],

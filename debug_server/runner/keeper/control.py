@@ -1,4 +1,4 @@
-"""A keeper's clients: who may speak, what they say, what they are told."""
+"""The control socket of a keeper: accepts clients, reads requests, sends answers and events."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _PEER = struct.Struct("3i")
 _MAX_CLIENTS = 64
-# What decoding a stranger's bytes and doing what they ask can raise; each is that client's fault.
-_NOT_UNDERSTOOD = (
+# What decoding and executing a request can raise because of the client.
+_CLIENT_ERRORS = (
     frames.FrameError,
     ArithmeticError,
     LookupError,
@@ -59,7 +59,7 @@ class Control:
         self._listener: socket.socket | None = None
 
     def listen(self, listener: socket.socket) -> None:
-        """Take who calls there; the mode of the socket's directory and the peer's uid guard it."""
+        """Accept clients there; protected by the directory's mode and the check of the peer's uid."""
         self._listener = listener
         self._loop.watch(listener.fileno(), self._accept)
 
@@ -69,7 +69,7 @@ class Control:
         while True:
             try:
                 connection, _ = self._listener.accept()
-            except OSError:  # nobody is there, or has left again, or no descriptor is free
+            except OSError:  # no client waits, or no descriptor is free
                 return
             if _peer_uid(connection) in (os.geteuid(), 0) and len(self.clients) < _MAX_CLIENTS:
                 self.add(connection)
@@ -103,8 +103,8 @@ class Control:
         try:
             for kind, payload in client.buffer.feed(data):
                 self._dispatch(client, kind, payload)
-        except _NOT_UNDERSTOOD as error:
-            self.send(client, {"ok": False, "error": f"not understood: {error}"})
+        except _CLIENT_ERRORS as error:
+            self.send(client, {"ok": False, "error": f"invalid request: {error}"})
             self.drop(client)
 
     def _dispatch(self, client: Client, kind: int, payload: bytes) -> None:
@@ -121,13 +121,13 @@ class Control:
         self.send_bytes(client, frames.encode_json(message))
 
     def broadcast(self, message: dict[str, Any]) -> None:
-        """Tell every client."""
+        """Send to every client."""
         data = frames.encode_json(message)
         for client in list(self.clients.values()):
             self.send_bytes(client, data)
 
     def send_bytes(self, client: Client, data: bytes) -> None:
-        """Send now what the socket takes and queue the rest."""
+        """Send what the socket accepts now and queue the rest."""
         if not client.backlog:
             try:
                 data = data[client.connection.send(data) :]
@@ -156,7 +156,7 @@ class Control:
             self._loop.change(client.number, select.EPOLLIN)
 
     def close(self, *, keep: Client) -> None:
-        """Hang up on everybody but one, and listen no more."""
+        """Disconnect all clients but one, and stop listening."""
         for client in list(self.clients.values()):
             if client is not keep:
                 self.drop(client)
@@ -164,19 +164,19 @@ class Control:
             self._loop.unwatch(self._listener.fileno())
 
     def drop(self, client: Client) -> None:
-        """Forget a client."""
+        """Disconnect a client."""
         if self.clients.pop(client.number, None) is not None:
             self._loop.unwatch(client.number)
             client.connection.close()
 
     def answer(self, client: Client, message: dict[str, Any]) -> None:
-        """Send to a client that may have left meanwhile."""
+        """Send to a client that may have disconnected."""
         if self.clients.get(client.number) is client:
             self.send(client, message)
 
     @property
-    def settled(self) -> bool:
-        """Whether every client has been sent everything."""
+    def all_sent(self) -> bool:
+        """Whether nothing is queued for any client."""
         return not any(client.backlog for client in self.clients.values())
 
 

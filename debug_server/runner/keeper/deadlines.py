@@ -1,8 +1,11 @@
-"""When a command's time is over: its wall clock, its silence, its processor time, the patience of who supervises it."""
+"""The time limits of a command: wall clock, idle time, CPU time, and time without a supervisor."""
 
 from __future__ import annotations
 
+import math
+
 from debug_server.runner.keeper.classify import Stop
+from debug_server.runner.keeper.control import Control
 from debug_server.runner.keeper.ladder import HOOK_SECONDS
 
 TYPE_CHECKING = False
@@ -11,11 +14,11 @@ if TYPE_CHECKING:
 
     from debug_server.runner.keeper.keeper import Keeper
 
-_FOR_EVER = 3600.0
+_MAX_WAIT = 3600.0
 
 
 def ends_by(orders: dict[str, Any], now: float) -> float | None:
-    """When a command that starts now has ended at the latest, if its time is bounded; the watchdog's measure."""
+    """The latest end of a command that starts now, if it has a timeout; for the watchdog."""
     wall = orders["limits"].get("wall_seconds")
     if wall is None:
         return None
@@ -24,7 +27,7 @@ def ends_by(orders: dict[str, Any], now: float) -> float | None:
 
 
 def passed(keeper: Keeper, now: float) -> Stop | None:
-    """Why it is over, as far as the keeper has heard; None when it is not, or is ending already."""
+    """The limit that has passed; None if there is none, or the command is already ending."""
     if keeper.leader_ended is not None or keeper.ladder.active:
         return None
     if keeper.orphan_timer.over(now):
@@ -36,7 +39,7 @@ def _limit_passed(keeper: Keeper, now: float) -> Stop | None:
     wall, idle, cpu = (keeper.asked(name) for name in ("wall_seconds", "idle_seconds", "cpu_seconds"))
     if wall is not None and now >= keeper.started + wall:
         return Stop("timed_out", f"ran longer than {wall:g} s", "wall_seconds")
-    if idle is not None and now >= keeper.streams.last_output + idle and not keeper.streams.deaf:
+    if idle is not None and now >= keeper.streams.last_output + idle and not keeper.streams.paused:
         return Stop("idle_timed_out", f"wrote nothing for {idle:g} s", "idle_seconds")
     if _counts_cpu(keeper) and keeper.meter.cpu_seconds() >= cpu:
         return Stop("limit_exceeded", f"used more than {cpu:g} cpu seconds", "cpu_seconds")
@@ -44,11 +47,11 @@ def _limit_passed(keeper: Keeper, now: float) -> Stop | None:
 
 
 def nearest(keeper: Keeper, now: float) -> float:
-    """When to look again."""
-    until = min(now + _FOR_EVER, keeper.orphan_timer.until)
+    """The time of the next check."""
+    until = min(now + _MAX_WAIT, keeper.orphan_timer.until)
     if (wall := keeper.asked("wall_seconds")) is not None:
         until = min(until, keeper.started + wall)
-    if (idle := keeper.asked("idle_seconds")) is not None and not keeper.streams.deaf:
+    if (idle := keeper.asked("idle_seconds")) is not None and not keeper.streams.paused:
         until = min(until, keeper.streams.last_output + idle)
     if _counts_cpu(keeper):
         until = min(until, now + keeper.meter.cpu_patience(keeper.asked("cpu_seconds")))
@@ -56,5 +59,24 @@ def nearest(keeper: Keeper, now: float) -> float:
 
 
 def _counts_cpu(keeper: Keeper) -> bool:
-    """Whether nobody but the keeper sees to it."""
+    """Whether the keeper itself enforces the CPU limit."""
     return "cpu_seconds" in keeper.limits and keeper.limits["cpu_seconds"]["by"] == "cgroup"
+
+
+class OrphanTimer:
+    """Expires when no client has been attached to a relay for too long: a worker without a supervisor must end."""
+
+    def __init__(self, control: Control, patience: float | None) -> None:
+        self._control = control
+        self._patience = patience
+        self.until = math.inf  # the expiry, as of the last check
+
+    def over(self, now: float) -> bool:
+        """Whether the time has expired."""
+        if self._patience is None:
+            return False
+        if any(client.attached for client in self._control.clients.values()):
+            self.until = math.inf
+        elif self.until == math.inf:
+            self.until = now + self._patience
+        return now >= self.until

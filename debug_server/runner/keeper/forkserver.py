@@ -1,8 +1,8 @@
-"""The fork server: makes keepers ahead of need, and ends the trees of keepers that die.
+"""The fork server: forks keepers ahead of time, and ends the trees of keepers that die.
 
-One per server. It hands each spare keeper's socket to the server and makes another when asked. It is the parent of its
-keepers and a subreaper, so it learns at once when one is killed, and what that keeper held falls to it. When the server
-goes away it stays as long as a keeper lives, and then leaves too.
+One per server. It passes the socket of each idle keeper to the server, and forks more on request. As parent of the
+keepers and subreaper it notices at once when one is killed, and inherits the keeper's processes. When the server ends,
+it stays until its last keeper has ended.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-_SWEEP_EVERY = 0.01
+_CLEAN_EVERY = 0.01
 NO_KEEPER = bytes(4)
 
 
 class ForkServer:
-    """Keepers by pid, and the trees that dead ones left."""
+    """Keepers by pid, and the trees of dead ones."""
 
     def __init__(self, connection: socket.socket, containment: Containment) -> None:
         self._connection: socket.socket | None = connection
@@ -50,11 +50,11 @@ class ForkServer:
         while self._connection is not None or self._keepers or self._dying or self._orphans:
             busy = self._dying or self._orphans
             sources = [wakeup_read] + ([self._connection.fileno()] if self._connection else [])
-            ready, _, _ = select.select(sources, [], [], _SWEEP_EVERY if busy else None)
+            ready, _, _ = select.select(sources, [], [], _CLEAN_EVERY if busy else None)
             if wakeup_read in ready:
                 _drain(wakeup_read)
             self._reap()
-            self._sweep()
+            self._clean_up()
             if self._connection is not None and self._connection.fileno() in ready:
                 self._serve(wakeup_read, wakeup_write)
 
@@ -67,7 +67,7 @@ class ForkServer:
         if not wanted:
             self._connection.close()
             self._connection = None
-            for pid in self._keepers:  # one that was stopped while it waited for work must see that none will come
+            for pid in self._keepers:  # continue stopped idle keepers, so that they notice and end
                 send(pid, signal.SIGCONT)
             return
         for _ in wanted:
@@ -78,14 +78,14 @@ class ForkServer:
         try:
             ours, theirs = socket.socketpair()
         except OSError:
-            self._say_no()
+            self._report_no_keeper()
             return
         try:
             pid = os.fork()
         except OSError:  # the limit of processes is reached: the server asks again
             ours.close()
             theirs.close()
-            self._say_no()
+            self._report_no_keeper()
             return
         if pid == 0:
             unwanted = [self._connection.fileno(), ours.fileno(), *inherited]
@@ -95,11 +95,11 @@ class ForkServer:
         try:
             socket.send_fds(self._connection, [pid.to_bytes(4, "little")], [ours.fileno()])
         except OSError:
-            pass  # the server is gone; the spare sees its socket close
+            pass  # the server is gone; the idle keeper notices its closed socket
         ours.close()
 
-    def _say_no(self) -> None:
-        """No keeper can be made now: as its pid the server gets zero, and no socket."""
+    def _report_no_keeper(self) -> None:
+        """Report that no keeper can be forked now: pid 0 and no socket."""
         assert self._connection is not None
         try:
             self._connection.sendall(NO_KEEPER)
@@ -113,23 +113,23 @@ class ForkServer:
             except ChildProcessError:
                 return
             if pid == 0:
-                self._orphans |= not self._keepers  # a child, and it is no keeper
+                self._orphans |= not self._keepers  # a child that is not a keeper
                 return
-            # Whatever a keeper did not empty itself is emptied here. Also when one that fell to us ends: the list of
-            # our children may have missed others meanwhile.
+            # End what a keeper left. Also when an inherited process ends: an earlier list of our children may have
+            # missed others.
             self._orphans = True
             if pid in self._keepers:
-                self._dying += self._containment.left_by(pid, self._keepers.pop(pid))
+                self._dying += self._containment.trees_of_dead_keeper(pid, self._keepers.pop(pid))
 
     def _adopted(self) -> list[int]:
-        """Processes that fell to us when their keeper was killed: our children that are no keepers, and all below.
+        """Processes that we inherited from killed keepers: our children that are not keepers, and their descendants.
 
-        Never "everything that no keeper holds": a command may fork between two looks.
+        Not "everything below us that no keeper has": a command may fork between two checks.
         """
         fallen = [pid for pid in children(os.getpid()) if pid not in self._keepers]
         return fallen + [pid for root in fallen for pid in descendants(root)]
 
-    def _sweep(self) -> None:
+    def _clean_up(self) -> None:
         for tree in self._dying:
             if not tree.empty():
                 tree.kill()
@@ -146,7 +146,7 @@ def _become_keeper(connection: socket.socket, unwanted: list[int], containment: 
     for fd in unwanted:
         os.close(fd)
     try:
-        spare.live(connection, containment, boot)
+        spare.serve(connection, containment, boot)
     finally:
         os._exit(1)
 
@@ -160,14 +160,14 @@ def _drain(fd: int) -> None:
 
 
 def main(connection_fd: int, wanted: str, open_files: int) -> None:
-    """Probe, say hello, serve.
+    """Choose the containment, send the hello line, serve.
 
     ``connection_fd`` is a Unix stream socket to the server, ``open_files`` the soft limit that commands inherit.
     """
     connection = socket.socket(fileno=connection_fd)
     resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     set_process_name("ds-forkserver")
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the thread that started us may block what keepers must hear
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the thread that started us may have blocked signals
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     become_subreaper()
@@ -177,11 +177,11 @@ def main(connection_fd: int, wanted: str, open_files: int) -> None:
     except CgroupError as error:
         connection.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
         return
-    containment.sweep()
+    containment.remove_orphaned_trees()
     hello = {**containment.capabilities(), "probe_seconds": round(time.monotonic() - began, 6)}
     connection.sendall(json.dumps(hello).encode() + b"\n")
     gc.collect()
-    gc.freeze()  # pages that the collector never writes to stay shared with every keeper
+    gc.freeze()  # the collector then never writes to these pages, so keepers share them
     gc.disable()
     ForkServer(connection, containment).run()
 

@@ -1,4 +1,4 @@
-"""The language of a keeper's socket: length, kind, payload.
+"""The protocol of a keeper's socket: length, kind, payload.
 
 Kind ``J`` is a JSON object, ``W`` bytes for the child's stdin under a write id, ``O`` relayed stdout at an offset.
 """
@@ -55,7 +55,7 @@ def decode_output(payload: bytes) -> tuple[int, bytes]:
 
 
 class FrameError(Exception):
-    """The peer does not speak our language."""
+    """The peer sent an invalid frame."""
 
 
 class FrameBuffer:

@@ -1,4 +1,4 @@
-"""Process trees that control groups hold, and how to make any tree again from a dead keeper's handle."""
+"""Process trees in control groups, and rebuilding any tree from a dead keeper's handle."""
 
 from __future__ import annotations
 
@@ -27,36 +27,36 @@ _FLAGS, _EXITING = 6, 4  # the field of /proc/PID/stat, and PF_EXITING in it
 
 
 class GroupTree(Tree):
-    """Members of a control group, and what has left it.
+    """Members of a control group, and processes that have left it.
 
-    A process that may write to another group can leave its own, but stays below the keeper, which is a subreaper.
+    A process with write access to another group can leave its own, but stays below the keeper, which is a subreaper.
     """
 
-    hierarchy = ""  # whose membership counts, as /proc/PID/cgroup names it
+    hierarchy = ""  # the hierarchy whose membership counts, as in /proc/PID/cgroup
 
     def __init__(self) -> None:
         self._keeper = 0
 
     def include_below(self, keeper: int) -> None:
-        self._keeper, self.beside, self.left = keeper, None, set()
+        self._keeper, self.excluded, self.left = keeper, None, set()
 
     def pids(self) -> list[int]:
         members = self.members()
         return members + [pid for pid in self._outside() if pid not in members]
 
     def members(self) -> list[int]:
-        """Who is in the group."""
+        """The pids in the group."""
         raise NotImplementedError
 
     def group(self) -> str:
-        """The group's own name, which no other one has."""
+        """The unique name of the group."""
         raise NotImplementedError
 
     def empty(self) -> bool:
         return self.group_empty() and not self._has_children()
 
     def group_empty(self) -> bool:
-        """Whether nobody is in the group."""
+        """Whether the group has no members."""
         return not self.members()
 
     def kill(self) -> None:
@@ -69,14 +69,14 @@ class GroupTree(Tree):
         raise NotImplementedError
 
     def _has_children(self) -> bool:
-        """As the kernel counts; who left the group is a child of the keeper, or becomes one."""
+        """Counted by the kernel: a process that left the group is, or becomes, a child of the keeper."""
         return bool(self._keeper) and has_children()
 
     def _outside(self) -> list[int]:
         if not self._has_children():
             return []
-        beside = set() if self.beside is None else {self.beside, *descendants(self.beside)}
-        found = [pid for pid in descendants(self._keeper) if pid not in beside and self._has_left(pid)]
+        excluded = set() if self.excluded is None else {self.excluded, *descendants(self.excluded)}
+        found = [pid for pid in descendants(self._keeper) if pid not in excluded and self._has_left(pid)]
         self.left = {*self.left, *found}
         return found
 
@@ -86,7 +86,7 @@ class GroupTree(Tree):
         except OSError:  # it has ended
             return False
         fields = stat_fields(pid)
-        if fields is None or int(fields[_FLAGS]) & _EXITING:  # version 1 shows such a one in the topmost group
+        if fields is None or int(fields[_FLAGS]) & _EXITING:  # version 1 lists an exiting process in the root group
             return False
         for line in groups.splitlines():
             _, controllers, path = line.split(":", 2)
@@ -156,11 +156,11 @@ class Version1Tree(GroupTree):
         for pid in self.members():
             send(pid, signal.SIGKILL)
 
-    def renew(self) -> bool:
-        """Make empty groups without limits as good as new; False when they are not, and others are needed.
+    def reset(self) -> bool:
+        """Reset empty groups without limits for the next command; False if new ones are needed.
 
-        To make and remove four groups costs a millisecond. What a command leaves charged to them, pages of files above
-        all, would count as the next one's; a little of that is the kernel's own batching.
+        Creating and removing four groups costs a millisecond. What a command leaves charged to them (mostly page cache)
+        would count for the next one; a small rest comes from the kernel's batching.
         """
         try:
             if any(os.stat(path).st_nlink > _NO_GROUP_BELOW for path in self.groups.values()):
@@ -193,7 +193,7 @@ def rebuild(description: dict[str, Any]) -> Tree:
 
 
 def _members(path: str) -> list[int]:
-    """Processes in a group and in the groups that the command made below it."""
+    """Processes in a group and in the groups that the command created below it."""
     found: list[int] = []
     for directory in _groups_below(path):
         try:
@@ -204,7 +204,7 @@ def _members(path: str) -> list[int]:
 
 
 def _groups_below(path: str) -> list[str]:
-    """A group and those below it, outermost first; the link count tells that there are none without a listing."""
+    """A group and those below it, outermost first; the link count avoids a listing if there are none."""
     try:
         if os.stat(path).st_nlink <= 2:
             return [path]
@@ -214,7 +214,7 @@ def _groups_below(path: str) -> list[str]:
 
 
 def _remove_below(path: str) -> bool:
-    """A group that has just been emptied may be busy for a moment."""
+    """Remove a group and those below it; one that was just emptied may be busy for a moment."""
     for directory in reversed(_groups_below(path)):
         try:
             os.rmdir(directory)

@@ -1,10 +1,8 @@
-"""The program that is run beside a command's tree just before the tree is ended."""
+"""Runs the pre-kill hook: a program beside a command's tree, just before the tree is ended."""
 
 from __future__ import annotations
 
 import os
-
-from debug_server.runner.keeper.ladder import spawn_hook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,19 +10,19 @@ if TYPE_CHECKING:
 
 
 def start(keeper: Keeper) -> int | None:
-    """Its pid; None when there is none, or it could not be started."""
+    """Start the hook and log its output; its pid, or None if there is none or it could not be started."""
     argv = keeper.orders["pre_kill"]
     if not argv:
         return None
     read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    pid = spawn_hook(argv, keeper.tree.pids(), write)
+    pid = _spawn(argv, keeper.tree.pids(), write)
     os.close(write)
     if pid is None:
         os.close(read)
         keeper.output.note(f"pre-kill hook {argv[0]!r} could not be started")
         return None
     keeper.loop.watch(read, lambda fd, _: _pump(keeper, fd))
-    keeper.tree.beside = pid
+    keeper.tree.excluded = pid
     return pid
 
 
@@ -38,3 +36,13 @@ def _pump(keeper: Keeper, fd: int) -> None:
     else:
         keeper.loop.unwatch(fd)
         os.close(fd)
+
+
+def _spawn(argv: list[str], pids: list[int], output_fd: int) -> int | None:
+    """Start the hook; its output goes to ``output_fd``."""
+    env = {"PATH": os.defpath, "DEBUG_SERVER_PIDS": " ".join(map(str, pids))}
+    actions = [(os.POSIX_SPAWN_DUP2, output_fd, 1), (os.POSIX_SPAWN_DUP2, output_fd, 2)]
+    try:
+        return os.posix_spawnp(argv[0], argv, env, file_actions=actions, setsid=True)
+    except OSError:
+        return None

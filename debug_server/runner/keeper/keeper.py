@@ -1,9 +1,9 @@
-"""One command's keeper, from its orders to its exit record.
+"""The keeper of one command, from its orders to its exit record.
 
-    orders --> handle on disk --released--> running --leader gone, tree empty, pipes at end--> record --> spare again
+    orders --> handle on disk --released--> running --leader ended, tree empty, pipes closed--> record --> idle again
 
-The handle is in its place before the command is released, and only one can be there: a recovering server can fence off
-a keeper that is late, and no command ever starts twice.
+The handle is written before the command is released, and only one can exist: recovery can fence off a late keeper, and
+no command ever starts twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from debug_server.runner.keeper.containment import STATUS
 from debug_server.runner.keeper.control import Control
 from debug_server.runner.keeper.ladder import Ladder
 from debug_server.runner.keeper.loop import Loop
-from debug_server.runner.keeper.orphan_timer import OrphanTimer
 from debug_server.runner.keeper.output import Output, RelayBuffer
 from debug_server.runner.keeper.prefork import explain
 from debug_server.runner.keeper.stdin import Stdin
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
 
     from debug_server.runner.keeper.spare import Spare
 
-_HELD_PIPE_SECONDS = 1.0  # a pipe end handed to a process outside the tree is not waited for longer
-_SLOW_CLIENT_SECONDS = 60.0  # what an ended child has left in its pipe waits so long for an attached client
-_FOR_EVER = 3600.0
-_HEARING_TURNS = 2  # a client that has just called is accepted in one turn and heard in the next
+_HELD_PIPE_SECONDS = 1.0  # how long to wait for a pipe that a process outside the tree holds open
+_SLOW_CLIENT_SECONDS = 60.0  # how long the rest of a relayed stdout waits for an attached client
+_MAX_WAIT = 3600.0
+_PENDING_TURNS = 2  # a new client is accepted in one turn and read in the next
 
 
 class Keeper:
@@ -64,7 +63,7 @@ class Keeper:
         )
         self.launcher = self.control.add(spare.connection)
         self.relay = RelayBuffer() if orders["relay"] else None
-        self.orphan_timer = OrphanTimer(self.control, orders["orphan_seconds"])
+        self.orphan_timer = deadlines.OrphanTimer(self.control, orders["orphan_seconds"])
         self.output = Output(LogWriter(orders["log_path"]), self.asked("output_bytes"), orders["disk_reserve"])
         self.streams = Streams(self.loop, self.control, self.output, self.relay, redaction.filters(orders))
         self.streams.over_cap = self._over_cap
@@ -84,25 +83,25 @@ class Keeper:
         self.wakeup = spare.wakeup
         self._run_dir, self._wanted = spare.run_dir, spare.wanted
         self.loop.watch(self.wakeup, self._reap)
-        # A handler may run in the middle of a write to the log: it only leaves a mark, and its byte wakes the loop.
+        # A handler may run during a write to the log: it only sets a flag, and the wakeup fd wakes the loop.
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "asked_to_end", True))
         if self.slot.status_pipe is not None:
             self.loop.watch(self.slot.status_pipe, self._read_status)
 
     def asked(self, name: str) -> Any:
-        """The value of a limit, None where there is none."""
+        """The value of a limit; None if it is not set."""
         return self.limits[name]["asked"] if name in self.limits else None
 
     # -- starting -------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """The whole life of the command."""
-        # Before the command is released: from here on a new server can find it.
+        """Run the command from start to end."""
+        # Before the command is released: from here on recovery can find it.
         listener = self._run_dir.take(self.orders["run_dir"], self.handle, lambda: self._wanted(self.orders["owner"]))
         self.control.listen(listener)
         self._start()
         self.control.broadcast({"event": "started", "handle": self.handle})
-        while not self._over():
+        while not self._is_over():
             now = time.monotonic()
             if self.asked_to_end:
                 self.cancel("its keeper was asked to end")
@@ -126,7 +125,7 @@ class Keeper:
         if self.streams.terminal is not None:
             for fd in (self.stdio.stdin, self.stdio.stdout, self.stdio.stderr):
                 os.close(fd)
-        elif self.stdin is None:  # not before: a preforked child has all six ends and closes the keeper's three
+        elif self.stdin is None:  # not earlier: a preforked child has all six ends and closes the keeper's three
             os.close(self.stdio.stdin)
         if self.spawn_error is not None:
             self.started = self.leader_ended = time.monotonic()
@@ -169,16 +168,16 @@ class Keeper:
         self.started = self.streams.last_output = time.monotonic()
         self.tree.include_below(os.getpid())
         self.slot.spawn(message, self.stdio)
-        limits.tighten(self.tree, self.limits)
+        limits.set_process_limit(self.tree, self.limits)
         if self.slot.orders is not None:
             self.loop.watch(self.slot.orders.fileno(), self._on_child)
 
     def _on_child(self, fd: int, _: int) -> None:
-        """The orders socket closes when exec has happened, and speaks when it could not."""
+        """The orders socket closes after exec, or has the error if exec failed."""
         assert self.slot.orders is not None
         try:
             data = self.slot.orders.recv(1 << 16)
-        except OSError:  # it ended before it had read its orders; if by a signal, that is the reason
+        except OSError:  # it ended before it read its orders; if by a signal, that is the reason
             data, self._never_started = b"", True
         if data:
             self.spawn_error = data.decode()
@@ -189,7 +188,7 @@ class Keeper:
 
     # -- running --------------------------------------------------------------------------------------------------
 
-    def _over(self) -> bool:
+    def _is_over(self) -> bool:
         if self.leader_ended is None:
             return False
         if self.ladder.gave_up:
@@ -201,25 +200,25 @@ class Keeper:
         return self.streams.done or self._pipes_held_outside()
 
     def _pipes_held_outside(self) -> bool:
-        """The tree is empty but an end of a pipe is open, and nothing comes: it was handed to somebody outside."""
+        """Whether the tree is empty, but a process outside it holds a pipe open and writes nothing."""
         heard = self.streams.last_output
         patience = _SLOW_CLIENT_SECONDS if self.streams.awaits_client else _HELD_PIPE_SECONDS
         if time.monotonic() - max(self.leader_ended or 0.0, heard) <= patience:
             return False
-        self._hear()
+        self._handle_pending_events()
         return self.streams.done or self.streams.last_output == heard
 
-    def _hear(self) -> None:
-        """Take in what has happened until now.
+    def _handle_pending_events(self) -> None:
+        """Handle events that are already pending.
 
-        A keeper that was stopped, or given no processor, finds that a time is over and has yet to see what came in it:
+        A keeper that was stopped or got no CPU may see that a limit has passed before it sees what arrived in time:
         output, the command's own end, a client.
         """
-        for _ in range(_HEARING_TURNS):
+        for _ in range(_PENDING_TURNS):
             self.loop.turn(0.0)
 
     def _patience(self, now: float) -> float:
-        until = now + _FOR_EVER
+        until = now + _MAX_WAIT
         if self.ladder.deadline is not None:
             until = min(until, self.ladder.deadline)
         if self.streams.blocked:
@@ -237,36 +236,36 @@ class Keeper:
         elif now >= self.streams.flush_at:
             self.streams.flush(idle=True)
         if deadlines.passed(self, now) is not None:
-            self._hear()
+            self._handle_pending_events()
             if (stop := deadlines.passed(self, now)) is not None:
                 self.end(stop)
 
     def _over_cap(self) -> None:
         message = f"wrote more than {self.asked('output_bytes')} bytes of output"
         self.end(Stop("limit_exceeded", message, "output_bytes"))
-        self.ladder.hurry(time.monotonic())
+        self.ladder.kill_now(time.monotonic())
 
     def end(self, stop: Stop) -> None:
-        """End the tree for a reason of ours; the first reason stands.
+        """End the tree; the first reason is kept.
 
-        A leader that has ended by itself may have written more than can be kept: that is learned only afterwards.
+        Also called after the leader has ended by itself: its remaining output may exceed the limit.
         """
         if self.stop is not None:
             return
         self.stop = stop
-        self._say_ending()
+        self._send_ending()
         self.output.note(f"{stop.reason}: {stop.message}")
         if self.leader_ended is None:
             self.evidence["processes_at_kill"] = record.describe(self.tree.pids())
             self.ladder.begin(time.monotonic(), hook=True)
 
-    def _say_ending(self) -> None:
-        """Whoever relays learns at once that it is over, not when the tree is empty."""
+    def _send_ending(self) -> None:
+        """Tell relay clients at once, not only when the tree is empty."""
         if self.relay is not None:
             self.control.broadcast({"event": "ending"})
 
     def cancel(self, message: str) -> None:
-        """Somebody asked; what has ended by itself, noticed or not, was not cancelled."""
+        """Cancel on request; a command that has already ended by itself is not cancelled."""
         self._reap(self.wakeup, 0)
         status = self.slot.status_pipe
         if self.leader_ended is None and status is not None and select.select([status], [], [], 0)[0]:
@@ -301,7 +300,7 @@ class Keeper:
                 self.ladder.hook_ended(time.monotonic())
             elif pid == self.slot.pid:
                 ended = status
-        if ended is not None:  # when all are reaped: a zombie would count as left behind
+        if ended is not None:  # only when all are reaped: a zombie would count as a leftover
             self._leader_gone(ended)
 
     def _read_status(self, fd: int, _: int) -> None:
@@ -315,7 +314,7 @@ class Keeper:
             return
         self.leader_ended = time.monotonic()
         self.status = status
-        self._say_ending()
+        self._send_ending()
         if not self.tree.empty():
             if leftovers := record.describe(self.tree.pids()):
                 self.evidence["leftovers"] = leftovers
@@ -324,17 +323,17 @@ class Keeper:
     # -- ending ---------------------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        self._bury_init()
+        self._reap_init()
         self.streams.flush(idle=False)
         if self._never_started and self.stop is None and not os.WIFSIGNALED(self.status or 0):
             self.spawn_error = "it ended before it could be started"
         exit_record = record.assemble(self, time.monotonic())
         self._publish(exit_record)
-        self._announce(exit_record)
-        self.slot.release(self.limits, spotless=not self.ladder.active and "counters" not in exit_record["evidence"])
+        self._send_exit(exit_record)
+        self.slot.release(self.limits, reusable=not self.ladder.active and "counters" not in exit_record["evidence"])
         self._reap(self.wakeup, 0)
         deadline = time.monotonic() + 1.0
-        while not self.control.settled and time.monotonic() < deadline:
+        while not self.control.all_sent and time.monotonic() < deadline:
             self.loop.turn(0.1)
         self.control.close(keep=self.launcher)
         if self.stdin is not None:
@@ -344,36 +343,36 @@ class Keeper:
             os.close(self.slot.status_pipe)
         self.loop.close()
 
-    def _bury_init(self) -> None:
-        """What a namespace's processes have used is known once its init, which waited for them, is waited for."""
+    def _reap_init(self) -> None:
+        """Reap the namespace's init: its resource usage includes that of the processes it reaped."""
         if self.slot.status_pipe is None or self.ladder.gave_up:
             return
         self.tree.remove()
         try:
             self.usage.add(os.wait4(self.slot.pid, 0)[2])
         except ChildProcessError:
-            pass  # killed with its tree, and reaped
+            pass  # already reaped with its tree
 
-    def _announce(self, exit_record: dict[str, Any]) -> None:
-        """The launcher hears last: it may answer at once, and while others are slow to listen, its words are ours."""
+    def _send_exit(self, exit_record: dict[str, Any]) -> None:
+        """Send the exit event, to the launcher last: it may send the next orders at once."""
         event = {"event": "exit", "record": exit_record, "again": False}
         for client in list(self.control.clients.values()):
             if client is not self.launcher:
                 self.control.send(client, event)
-        event["again"] = not self._last and not self.ladder.gave_up and self.control.settled
+        event["again"] = not self._last and not self.ladder.gave_up and self.control.all_sent
         self.control.answer(self.launcher, event)
 
     def _publish(self, exit_record: dict[str, Any]) -> None:
-        """A full disk is waited out, for the record is the command's only memory."""
+        """Write the exit record; on a full disk, retry until it succeeds."""
         while True:
             try:
                 self.output.end()
                 self._run_dir.publish(exit_record)
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-                    return  # the directory is gone: a server has taken the record from the socket
-                self._last = True  # the launcher learns the end now, and gets no second answer from here
-                self._announce(exit_record)
+                    return  # the directory is gone: a server has stored the record from the socket
+                self._last = True  # the launcher gets the end now, and this keeper serves no other command
+                self._send_exit(exit_record)
                 self.loop.turn(DISK_RETRY)
             else:
                 return

@@ -1,12 +1,11 @@
-"""The stop ladder: hook, TERM, grace, KILL until the tree is empty.
+"""The stop ladder, which ends a tree: hook, TERM, grace, KILL until the tree is empty.
 
-idle --begin--> hook --ended or late--> term --grace over--> kill --empty--> done
-                  (skipped when there is none)        (straight to done when TERM sufficed)
+idle --begin--> hook --ended or timed out--> term --grace over--> kill --empty--> done
+                  (skipped when there is none)        (directly to done if TERM was enough)
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -36,7 +35,7 @@ class Ladder:
         return self.state != "idle"
 
     def begin(self, now: float, *, hook: bool) -> None:
-        """Start from the top; later calls change nothing."""
+        """Start with the hook or TERM; later calls change nothing."""
         if self.active:
             return
         self._began = now
@@ -52,7 +51,7 @@ class Ladder:
         if self.state == "hook":
             self._terminate(now)
 
-    def hurry(self, now: float) -> None:
+    def kill_now(self, now: float) -> None:
         """Go to KILL at once."""
         if self.state in ("hook", "term"):
             self._kill(now)
@@ -71,11 +70,11 @@ class Ladder:
 
     @property
     def gave_up(self) -> bool:
-        """Whether the kernel does not let something of the tree die (uninterruptible, or another user's)."""
+        """Whether some process cannot be killed (uninterruptible, or of another user)."""
         return self.state == "kill" and self.deadline is None
 
     def times(self) -> dict[str, float]:
-        """Seconds until the tree was empty, from the beginning and, if it came to that, from the first KILL."""
+        """Seconds until the tree was empty, since the beginning and since the first KILL, if any."""
         now = time.monotonic()
         found = {"seconds": round(now - self._began, 6)}
         if self._killed:
@@ -96,14 +95,4 @@ class Ladder:
 
     def _end_hook(self) -> None:
         if self.hook_pid is not None:
-            send(-self.hook_pid, signal.SIGKILL)  # it leads a session: what it started goes with it
-
-
-def spawn_hook(argv: list[str], pids: list[int], output_fd: int) -> int | None:
-    """Run a program beside the tree just before it is ended; its output goes to ``output_fd``."""
-    env = {"PATH": os.defpath, "DEBUG_SERVER_PIDS": " ".join(map(str, pids))}
-    actions = [(os.POSIX_SPAWN_DUP2, output_fd, 1), (os.POSIX_SPAWN_DUP2, output_fd, 2)]
-    try:
-        return os.posix_spawnp(argv[0], argv, env, file_actions=actions, setsid=True)
-    except OSError:
-        return None
+            send(-self.hook_pid, signal.SIGKILL)  # it leads a session: kill its children too

@@ -1,7 +1,7 @@
-"""Limits put into force, and the meters that prove what happened.
+"""Applies limits to a tree, and reads the counters that prove what happened.
 
-A plan maps each limit's name to ``{"asked": value, "by": "cgroup" | "rlimit" | "affinity" | "keeper" | None}``; it was
-made by ``debug_server.runner.limits`` from what this machine can do.
+A plan maps each limit's name to ``{"asked": value, "by": "cgroup" | "rlimit" | "affinity" | "keeper" | None}``; it is
+made by ``debug_server.runner.limits`` from the capabilities of this machine.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _CPU_PERIOD = 100_000  # the kernel's default
 
 
 def rlimits(plan: Plan) -> dict[str, float]:
-    """What the preforked child sets on itself."""
+    """The limits that the preforked child sets on itself."""
     return {name: item["asked"] for name, item in plan.items() if item["by"] == "rlimit"}
 
 
 def affinity(plan: Plan) -> list[int]:
     """The processors a command with a cpu quota may see, so that ``nproc`` tells the truth.
 
-    They begin at the one the keeper runs on: moving to a busy processor costs milliseconds, and the scheduler has
-    spread the keepers already.
+    They begin at the one the keeper runs on: moving to a busy CPU costs milliseconds, and the scheduler has already
+    spread the keepers.
     """
     if "cpus" not in plan:
         return []
@@ -59,14 +59,14 @@ def _apply_version1(groups: dict[str, str], wanted: dict[str, Any]) -> None:
             cgroup.write(groups["memory"] + "/memory.memsw.limit_in_bytes", str(wanted["memory_bytes"]))
         except FileNotFoundError:
             pass  # swap is not accounted here
-    if "pids" in wanted:  # one more, for the keeper that spawns from inside; `tighten` takes it back
+    if "pids" in wanted:  # one more, for the keeper that spawns from inside; `set_process_limit` removes it
         cgroup.write(groups["pids"] + "/pids.max", str(wanted["pids"] + 1))
     if "cpus" in wanted:
         cgroup.write(groups["cpu"] + "/cpu.cfs_quota_us", str(_quota(wanted["cpus"])))
 
 
-def lift(groups: dict[str, str], plan: Plan) -> bool:
-    """Take back what ``apply`` wrote to version 1 groups; False when that cannot be done."""
+def clear(groups: dict[str, str], plan: Plan) -> bool:
+    """Undo what ``apply`` wrote to version 1 groups; False if that fails."""
     held = {name for name, item in plan.items() if item["by"] == "cgroup"}
     try:
         if "memory_bytes" in held:
@@ -82,8 +82,8 @@ def lift(groups: dict[str, str], plan: Plan) -> bool:
     return True
 
 
-def tighten(tree: Tree, plan: Plan) -> None:
-    """Once the command has started: its exact number of processes."""
+def set_process_limit(tree: Tree, plan: Plan) -> None:
+    """After the start of the command: set the exact limit of processes."""
     if isinstance(tree, Version1Tree) and "pids" in plan:
         cgroup.write(tree.groups["pids"] + "/pids.max", str(plan["pids"]["asked"]))
 
@@ -104,20 +104,20 @@ def _quota(cpus: float) -> int:
 
 
 class Usage:
-    """What the processes that a keeper reaped have used."""
+    """Resource usage of the processes that a keeper reaped."""
 
     def __init__(self) -> None:
         self.cpu_seconds = 0.0
         self.peak_memory = 0
 
     def add(self, usage: resource.struct_rusage) -> None:
-        """Count one process and what it had waited for itself."""
+        """Add one process and the children that it had reaped."""
         self.cpu_seconds += usage.ru_utime + usage.ru_stime
         self.peak_memory = max(self.peak_memory, usage.ru_maxrss * 1024)
 
 
 class Meter:
-    """Reads the counters of a tree's groups; everything is 0 where there are none."""
+    """Reads the counters of a tree's groups; all are 0 without groups."""
 
     def __init__(self, tree: Tree) -> None:
         self._v1 = tree.groups if isinstance(tree, Version1Tree) else {}
@@ -130,12 +130,12 @@ class Meter:
         return self._number("cpuacct", "cpuacct.usage") / 1e9
 
     def cpu_patience(self, budget: float) -> float:
-        """How long the budget lasts at least, with every processor busy."""
+        """The minimum time until the budget is used, with every CPU busy."""
         left = budget - self.cpu_seconds()
         return max(left / (os.cpu_count() or 1), 0.005)
 
     def peak_memory(self) -> int:
-        """The most memory the tree ever held."""
+        """The peak memory of the tree."""
         if self._v2:
             try:
                 return int(cgroup.read(self._v2 + "/memory.peak"))
@@ -152,7 +152,7 @@ class Meter:
         return 0
 
     def counters(self, plan: Plan, oom_kills: int) -> dict[str, int]:
-        """Those that say something; read only for limits that were asked."""
+        """The counters that are not 0; read only for limits that are set."""
         found = {"oom_kill": oom_kills}
         if "pids" in plan:
             found["pids_max"] = self._pids_refused()

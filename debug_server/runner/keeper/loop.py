@@ -1,4 +1,4 @@
-"""A keeper's event loop: descriptors and what to do when they are ready."""
+"""A keeper's event loop: descriptors and their handlers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Loop:
         self._epoll.register(fd, events)
 
     def change(self, fd: int, events: int) -> None:
-        """Wait for something else on a watched descriptor."""
+        """Wait for other events on a watched descriptor."""
         self._epoll.modify(fd, events)
 
     def unwatch(self, fd: int) -> None:
-        """Forget a descriptor; do so before closing it."""
+        """Stop watching a descriptor; call it before closing."""
         if self._handlers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
@@ -37,9 +37,9 @@ class Loop:
         """Wait up to ``seconds`` and handle what is ready."""
         for fd, events in self._epoll.poll(seconds):
             handler = self._handlers.get(fd)
-            if handler is not None:  # an earlier handler of this turn may have dropped it
+            if handler is not None:  # an earlier handler of this turn may have removed it
                 handler(fd, events)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the epoll descriptor."""
         self._epoll.close()

@@ -1,15 +1,15 @@
-"""Takes secrets out of what a relayed program says on stderr, before it reaches the disk."""
+"""Masks secrets in the stderr of a relayed program, before it is written to disk."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 
-MOST_LINE = 1 << 16  # a longer one is left out: half a line could hide half a secret
-_SHORTEST = 8  # of a variable's value: a shorter one is a word of every second line
+MAX_LINE = 1 << 16  # a longer line is dropped: a part of it could contain a part of a secret
+_SHORTEST = 8  # of a variable's value: a shorter one would match ordinary words
 _MASKED = b"[redacted]"
 _SECRET_NAME = re.compile(r"(?i)(^|_)(api_?)?(key|token|secret|password|passwd|credentials?|auth)$")
-_KNOWN = (
+_CREDENTIAL_FORMS = (
     rb"(?P<named>(?i:api[_-]?key|token|secret|passw(?:or)?d|authorization|credential)s?[\"']?[ \t]*[:=][ \t]*[\"']?)"
     rb"(?!\d+\b)(?:(?i:bearer|basic)[ \t]+)?[^\s\"',;}\]]{6,}",
     rb"(?P<scheme>(?i:\b(?:bearer|basic)[ \t]+))[\w.~+/=-]{8,}",
@@ -22,23 +22,22 @@ _KNOWN = (
 class Mask:
     """Bytes in, whole lines without secrets out.
 
-    Known as secret: the values of the program's variables that are named like one, and what has the form of a
-    credential.
+    Secret are: the values of variables that are named like a secret, and text that has the form of a credential.
     """
 
-    waiting = False  # a line that is not complete is held however long it takes
+    waiting = False  # an incomplete line is held without time limit
 
     def __init__(self, env: Mapping[str, str], declared: Iterable[str] = ()) -> None:
         values = set(declared) | {
             text for name, text in env.items() if _SECRET_NAME.search(name) and len(text) >= _SHORTEST
         }
         own = [re.escape(text.encode("utf-8", "surrogateescape")) for text in sorted(values, key=len, reverse=True)]
-        self._secret = re.compile(b"|".join([*own, *_KNOWN]))
-        self._held = b""  # of a line that is not complete
-        self._left_out = 0  # bytes of one that is too long
+        self._secret = re.compile(b"|".join([*own, *_CREDENTIAL_FORMS]))
+        self._held = b""  # of an incomplete line
+        self._dropped_bytes = 0  # bytes of a line that is too long
 
     def feed(self, data: bytes) -> bytes:
-        """What may be kept of the lines that ``data`` completes."""
+        """The masked lines that ``data`` completes."""
         *lines, rest = data.split(b"\n")
         if not lines:
             self._hold(rest)
@@ -48,20 +47,20 @@ class Mask:
         return self._secret.sub(_masked, b"\n".join(lines) + b"\n")
 
     def end(self) -> bytes:
-        """The last line, if it has no end."""
+        """The last line, if it is incomplete."""
         return self._secret.sub(_masked, self._complete(b""))
 
     def _hold(self, piece: bytes) -> None:
-        if self._left_out or len(self._held) + len(piece) > MOST_LINE:
-            self._left_out += len(self._held) + len(piece)
+        if self._dropped_bytes or len(self._held) + len(piece) > MAX_LINE:
+            self._dropped_bytes += len(self._held) + len(piece)
             self._held = b""
         else:
             self._held += piece
 
     def _complete(self, piece: bytes) -> bytes:
         self._hold(piece)
-        line = b"[a line of %d bytes is left out]" % self._left_out if self._left_out else self._held
-        self._held, self._left_out = b"", 0
+        line = b"[a line of %d bytes is left out]" % self._dropped_bytes if self._dropped_bytes else self._held
+        self._held, self._dropped_bytes = b"", 0
         return line
 
 

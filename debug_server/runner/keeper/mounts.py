@@ -1,8 +1,8 @@
-"""A mount namespace for each command: what a command mounts is mounted for nobody else and is gone with its processes.
+"""A mount namespace for each command: its mounts are invisible outside and end with its processes.
 
-Mounts are copied as slaves, so that whatever is mounted or unmounted outside later reaches the copy. That works only
-for mounts that are shared outside. A workspace of another session whose mount is not shared would stay in the copy
-after the server has unmounted it, and keep its files on the disk: such mounts are dropped from the copy.
+Mounts are copied as slaves, so that later changes outside reach the copy. That works only for mounts that are shared
+outside. A workspace of another session whose mount is not shared would stay in the copy after the server has unmounted
+it, and keep its files on disk: such mounts are removed from the copy.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from debug_server.runner.keeper.linux import (
     unshare,
 )
 
-WORKSPACE = b"debug-server"  # the source that the overlays of workspaces are mounted with
+WORKSPACE = b"debug-server"  # the mount source of workspace overlays
 _CGROUP_ROOT = b"/sys/fs/cgroup"
 _READ = 1 << 16
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 class Mounts:
-    """Takes the calling process into a new mount namespace, and back to where it came from."""
+    """Moves the calling process into a new mount namespace, and back."""
 
     def __init__(self, *, proc: bool, cgroups: bool) -> None:
         self._proc = proc  # mount a /proc for the pid namespace that the caller is in
@@ -42,12 +42,12 @@ class Mounts:
         self._home = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         self._list, self._reader = -1, 0  # mountinfo, and the process that opened it
         self._control_groups: list[bytes] = []
-        self._workspaces: list[bytes] = []  # those that nobody else's unmount reaches
+        self._workspaces: list[bytes] = []  # those whose unmounting outside does not reach the copy
 
     def prepare(self) -> None:
-        """Do what can be done ahead of ``enter``: read the list of mounts.
+        """Read the list of mounts ahead of ``enter``.
 
-        Each process opens it: the kernel notes on the open file whether its reader knows of the last change.
+        Each process opens it: the kernel stores with the open file whether its reader knows the last change.
         """
         if self._reader != os.getpid():
             self._list = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
@@ -55,14 +55,14 @@ class Mounts:
             self._read()
 
     def enter(self, cwd: str, *, containers: bool = False) -> None:
-        """Copy the mounts; of workspaces that are not shared only the one that holds ``cwd`` stays.
+        """Copy the mounts; of workspaces that are not shared only the one with ``cwd`` stays.
 
-        Control groups stay writable for a program that makes ``containers``.
+        Control groups stay writable for a program that creates ``containers``.
         """
         self.prepare()
         unshare(CLONE_NEWNS)
         make_slaves()
-        self._refresh()  # not before the copy: what was mounted until then is in it
+        self._refresh()  # after the copy, which has every mount until then
         here = os.fsencode(cwd)
         for point in self._workspaces:
             if here != point and not here.startswith(point + b"/"):
@@ -83,7 +83,7 @@ class Mounts:
                 remount_read_only(point)
 
     def leave(self) -> None:
-        """Go back; the working directory is then the root directory."""
+        """Go back to the original namespace; the working directory is then the root directory."""
         set_namespace(self._home, CLONE_NEWNS)
 
     def _refresh(self) -> None:
@@ -93,7 +93,7 @@ class Mounts:
             self._read()
 
     def _read(self) -> None:
-        """To format and read the list costs 0.1 ms: only when it has changed."""
+        """Reading the list costs 0.1 ms, so only when it has changed."""
         os.lseek(self._list, 0, os.SEEK_SET)
         text = b""
         while piece := os.read(self._list, _READ):
@@ -119,7 +119,7 @@ def survey(mountinfo: bytes) -> tuple[list[bytes], list[bytes]]:
 
 
 def topmost(points: list[bytes]) -> list[bytes]:
-    """Those that lie below no other one."""
+    """The points that are not below another one."""
     found: list[bytes] = []
     for point in sorted(points):
         if not any(point == top or point.startswith(top + b"/") for top in found):
@@ -133,7 +133,7 @@ def _unescape(point: bytes) -> bytes:
 
 @functools.cache
 def find_mounts() -> Mounts | None:
-    """For a process with the right to mount: found by doing it once, there and back; None where that fails."""
+    """The mounts helper if this process may mount, tested once in a child; None if that fails."""
     if not cap_sys_admin():
         return None
     mounts = Mounts(proc=False, cgroups=True)
@@ -151,5 +151,5 @@ def _works(mounts: Mounts) -> bool:
         after = os.stat("/")
     except OSError:
         return False
-    # To go back is to go to the namespace's root, which is not ours where somebody has called chroot.
+    # Going back leads to the namespace's root, which is another one after chroot.
     return (before.st_dev, before.st_ino, stat.S_IFMT(before.st_mode)) == (after.st_dev, after.st_ino, stat.S_IFDIR)

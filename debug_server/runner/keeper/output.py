@@ -1,4 +1,4 @@
-"""What the child writes: counted, capped and put into the log, or relayed."""
+"""The output of the child: counted, limited and written to the log, or relayed."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from collections import deque
 from debug_server.runner.log_format import STDERR, STDOUT, SYSTEM, LogWriter
 
 _TAIL_BYTES = 2048
-_LOOK_EVERY = 1 << 20  # bytes written between two looks at the free space
+_CHECK_EVERY = 1 << 20  # bytes written between two checks of the free space
 _SHARE = 100  # the reserve is at most this part of the disk
 
 
 class Output:
-    """The log of one command, with its counters and its cap."""
+    """The log of one command, with counters and the output limit."""
 
     def __init__(self, writer: LogWriter, cap: int | None, reserve: int = 0) -> None:
         self._writer = writer
         self._cap = cap
-        self._reserve = reserve  # bytes that must stay free: an endless writer must not take the machine down
-        self._unlooked = _LOOK_EVERY
+        self._reserve = reserve  # bytes that must stay free on the disk
+        self._unchecked_bytes = _CHECK_EVERY
         self.counts = {STDOUT: 0, STDERR: 0}
         self.dropped = 0
         self.tail = b""
         self._ended = False
 
     def append(self, stream: int, data: bytes) -> bool:
-        """Write ``data``; False when it went over the cap (what fitted was written). OSError: nothing was."""
+        """Write ``data``; False if it exceeds the limit (what fitted was written). OSError: nothing was written."""
         if self._cap is not None:
             room = self._cap - self.counts[STDOUT] - self.counts[STDERR]
             if len(data) > room:
@@ -38,35 +38,35 @@ class Output:
         return True
 
     def _write(self, stream: int, data: bytes) -> None:
-        self._unlooked += len(data)
-        if self._reserve and self._unlooked >= _LOOK_EVERY:
-            self._look()
+        self._unchecked_bytes += len(data)
+        if self._reserve and self._unchecked_bytes >= _CHECK_EVERY:
+            self._check_free_space()
         self._writer.write(stream, data)
         self.counts[stream] += len(data)
         self.tail = data[-_TAIL_BYTES:] if len(data) >= _TAIL_BYTES else (self.tail + data)[-_TAIL_BYTES:]
 
-    def _look(self) -> None:
+    def _check_free_space(self) -> None:
         disk = self._writer.disk()
         if disk.f_bavail * disk.f_frsize < min(self._reserve, disk.f_blocks * disk.f_frsize // _SHARE):
             raise OSError(errno.ENOSPC, "only the space that is kept free is left")
-        self._unlooked = 0
+        self._unchecked_bytes = 0
 
     def note(self, text: str) -> None:
-        """A line of the keeper's own, on the stream ``system``; a full disk must not stop the ending of a command."""
+        """Write a line to the stream ``system``; skipped on a full disk, which must not prevent the command's end."""
         try:
             self._writer.write(SYSTEM, f"[debug-server] {text}\n".encode())
         except OSError:
             pass
 
     def raw_note(self, data: bytes) -> None:
-        """Bytes of a hook, on the stream ``system``."""
+        """Write output of a hook to the stream ``system``."""
         try:
             self._writer.write(SYSTEM, data)
         except OSError:
             pass
 
     def end(self) -> None:
-        """Close the log for good; repeatable after a full disk."""
+        """Seal and close the log; may be repeated after a full disk."""
         if not self._ended:
             self._writer.end()
             self._writer.close()
@@ -74,10 +74,10 @@ class Output:
 
 
 class RelayBuffer:
-    """Stdout that goes to a client instead of the log, kept until the client has acknowledged it.
+    """Stdout that is sent to a client instead of the log, kept until the client acknowledges it.
 
-    Bounded: when ``full`` the keeper stops reading and the child blocks. A client that reconnects names the offset it
-    has and gets the rest, so that a dropped connection loses no byte.
+    Bounded: when it is ``full``, the keeper stops reading and the child blocks. A client that reconnects sends its
+    offset and gets the rest, so that no byte is lost.
     """
 
     CAPACITY = 1 << 20
@@ -93,7 +93,7 @@ class RelayBuffer:
         return self.end - self.acknowledged >= self.CAPACITY
 
     def add(self, data: bytes) -> tuple[int, bytes]:
-        """Keep ``data``; returns it with its offset."""
+        """Add ``data``; returns it with its offset."""
         piece = (self.end, data)
         self._pieces.append(piece)
         self.end += len(data)
@@ -106,7 +106,7 @@ class RelayBuffer:
             self._pieces.popleft()
 
     def since(self, offset: int) -> list[tuple[int, bytes]]:
-        """What a client that has everything before ``offset`` still lacks."""
+        """The pieces from ``offset`` on."""
         return [
             (max(start, offset), data[max(offset - start, 0) :])
             for start, data in self._pieces

@@ -1,7 +1,7 @@
-"""The process that becomes the command.
+"""The preforked child, which becomes the command.
 
-It is forked ahead of time, waits for its orders on a socket, enters its groups, sets its limits and calls exec. Nothing
-has to be forked when a command starts. If exec fails it sends one JSON line back; success is the closed socket.
+It is forked ahead of time, waits for its orders on a socket, enters its groups, sets its limits and calls exec. So no
+fork is needed when a command starts. If exec fails it sends the reason; on success the socket closes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ RESTORED_SIGNALS = (
 
 
 def hard_limits() -> dict[str, int]:
-    """Above which a per-process limit cannot be set here, for those that have such a bound."""
+    """The hard limits of this process, for limits that have one."""
     found = {name: resource.getrlimit(which)[1] for name, which in _RLIMITS.items()}
     return {name: hard for name, hard in found.items() if hard != resource.RLIM_INFINITY}
 
@@ -65,24 +65,24 @@ class Stdio:
         self.stdout, self.child_out = os.pipe2(os.O_CLOEXEC)
         self.stderr, self.child_err = os.pipe2(os.O_CLOEXEC)
         for fd in (self.stdout, self.stderr):
-            _widen(fd)
+            _enlarge(fd)
 
     def keep_parent_ends(self) -> None:
-        """Called in the keeper once the command has its own."""
+        """Close the child's ends; called in the keeper after the start."""
         for fd in (self.child_in, self.child_out, self.child_err):
             os.close(fd)
 
     def keep_child_ends(self) -> None:
-        """Called in the preforked child: with the keeper's ends open it would keep itself alive."""
+        """Close the keeper's ends; called in the preforked child, which would otherwise keep its own pipes open."""
         for fd in (self.stdin, self.stdout, self.stderr):
             os.close(fd)
 
 
-def _widen(pipe: int) -> None:
-    """Twice the usual room, which the keeper reads at once: a third fewer switches between it and a busy writer."""
+def _enlarge(pipe: int) -> None:
+    """Double the pipe's size, which the keeper reads at once: a third fewer context switches with a busy writer."""
     try:
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, READ_SIZE)
-    except OSError:  # this user has as much in pipes as may be
+    except OSError:  # this user's limit of pipe memory is reached
         pass
 
 
@@ -98,9 +98,9 @@ def run(orders_socket: socket.socket, stdio: Stdio, mounts: Mounts | None) -> No
         mounts.prepare()
     data = _receive_all(orders_socket)
     if not data:
-        os._exit(0)  # the keeper went away before it had anything to run
+        os._exit(0)  # the keeper ended before it sent orders
     try:
-        _become(marshal.loads(data), stdio, mounts)
+        _exec_command(marshal.loads(data), stdio, mounts)
     except OSError as error:
         orders_socket.sendall(explain(error).encode())
     except (ValueError, LookupError) as error:
@@ -109,26 +109,26 @@ def run(orders_socket: socket.socket, stdio: Stdio, mounts: Mounts | None) -> No
 
 
 def _receive_all(orders_socket: socket.socket) -> bytes:
-    """The keeper shuts its sending side down after the orders."""
+    """Read until the end of the orders: the keeper shuts down its sending side."""
     pieces = []
     while piece := orders_socket.recv(1 << 16):
         pieces.append(piece)
     return b"".join(pieces)
 
 
-def _become(orders: dict[str, Any], stdio: Stdio, mounts: Mounts | None) -> None:
+def _exec_command(orders: dict[str, Any], stdio: Stdio, mounts: Mounts | None) -> None:
     _connect_stdio(orders, stdio)
     if orders["cpus"]:
         os.sched_setaffinity(0, orders["cpus"])
     os.umask(orders["umask"])
-    for path in orders["enter"]:  # what is charged from here on belongs to the command
+    for path in orders["enter"]:  # from here on, usage is charged to the command
         cgroup.write(path, "0")
-    if mounts is not None:  # only now: a workspace that was mounted a moment ago must be in the copy
+    if mounts is not None:  # as late as possible: the copy must have the workspace's mount
         mounts.enter(orders["cwd"], containers=orders["containers"])
     os.chdir(orders["cwd"])
     for name, value in orders["rlimits"].items():
         _set_rlimit(_RLIMITS[name], value)
-    find_and(lambda path: os.execve(path, orders["argv"], orders["env"]), orders["argv"][0], orders["env"])
+    start_from_path(lambda path: os.execve(path, orders["argv"], orders["env"]), orders["argv"][0], orders["env"])
 
 
 def _connect_stdio(orders: dict[str, Any], stdio: Stdio) -> None:
@@ -142,7 +142,7 @@ def _connect_stdio(orders: dict[str, Any], stdio: Stdio) -> None:
 
 
 def _restore_signals() -> None:
-    """Handlers end with exec, ignored signals do not: Python ignores two, and whoever started us may have more."""
+    """Reset ignored signals, which survive exec: Python ignores two, and our parent may ignore more."""
     for number in RESTORED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -158,19 +158,19 @@ def _set_rlimit(which: int, value: float) -> None:
         resource.setrlimit(which, (ceiling, ceiling))
 
 
-def find_and(start: Callable[[str], int], program: str, env: dict[str, str]) -> int:
+def start_from_path(start: Callable[[str], int], program: str, env: dict[str, str]) -> int:
     """Call ``start`` with the path that a shell would find for ``program``."""
     if "/" in program:
         return start(program)
     blocked: OSError | None = None
     for directory in env.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(directory or ".", program)
-        if not os.path.exists(path):  # a failed spawn costs a fork, a look does not
+        if not os.path.exists(path):  # cheaper than a failed spawn
             continue
         try:
             return start(path)
         except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-            blocked = error  # its interpreter is missing, or it is no program: the next one may be
+            blocked = error  # its interpreter is missing, or it is not a program: try the next one
     if blocked is not None:
         raise blocked
     raise LookupError(f"program {program!r} was not found in PATH={env.get('PATH', os.defpath)}")
@@ -180,5 +180,5 @@ def explain(error: OSError) -> str:
     """One sentence for a program that could not be started."""
     where = f" {os.fsdecode(error.filename)!r}" if error.filename else ""
     if error.errno == errno.ENOENT and error.filename and os.path.isfile(error.filename):
-        return f"cannot start{where}: the interpreter that its first line names, or its loader, is not there"
+        return f"cannot start{where}: the interpreter in its first line, or its loader, does not exist"
     return f"cannot start{where}: {error.strerror}"

@@ -1,4 +1,4 @@
-"""The exit record, assembled from what was seen and measured."""
+"""Assembles the exit record from the keeper's observations and counters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LISTS = ("processes_at_kill", "leftovers", "survivors")
 
 
 def assemble(keeper: Keeper, ended: float) -> dict[str, Any]:
-    """The verdict, what was used, and what proves both."""
+    """The exit reason, resource usage and evidence."""
     oom_kills = keeper.meter.oom_kills()
     seen = Observations(
         status=keeper.status,
@@ -62,7 +62,7 @@ def _evidence(keeper: Keeper, oom_kills: int) -> dict[str, Any]:
 
 
 def describe(pids: list[int]) -> list[dict[str, Any]]:
-    """What ``ps`` would say of these processes."""
+    """Pid, state, parent and command line of these processes."""
     listed = []
     for pid in pids[:_LISTED_PROCESSES]:
         fields = stat_fields(pid)

@@ -1,4 +1,4 @@
-"""Takes declared secrets out of a command's output before it reaches the disk."""
+"""Redacts declared secrets in a command's output, before it is written to disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 REDACTED = b"[redacted]"
-_SHORTEST_LINE = 8  # of a value of several lines: a shorter one is found in any text
+_SHORTEST_LINE = 8  # of a line in a value with several lines: a shorter one would match ordinary text
 
 
 def declared(orders: Mapping[str, Any]) -> list[str]:
@@ -22,7 +22,7 @@ def declared(orders: Mapping[str, Any]) -> list[str]:
 
 
 def filters(orders: Mapping[str, Any]) -> dict[int, Mask | Redactor]:
-    """For each stream of the log what its bytes go through; none where nothing was declared."""
+    """The filter of each log stream; empty if there are no secrets."""
     values = declared(orders)
     if orders["relay"]:
         return {STDERR: Mask(orders["env"], values)}
@@ -30,7 +30,7 @@ def filters(orders: Mapping[str, Any]) -> dict[int, Mask | Redactor]:
 
 
 def forms(values: Iterable[str]) -> list[bytes]:
-    """As a program may print them: whole, with a terminal's ends of lines, and each long line of several."""
+    """The forms in which a program may print them: whole, with terminal line endings, and each long line."""
     found: set[bytes] = set()
     for value in values:
         data = value.encode("utf-8", "surrogateescape")
@@ -42,7 +42,7 @@ def forms(values: Iterable[str]) -> list[bytes]:
 
 
 class Redactor:
-    """Bytes in, the same bytes without secrets out; only what may be the beginning of a secret is held back."""
+    """Bytes in, redacted bytes out; only a possible beginning of a secret is held back."""
 
     def __init__(self, values: Iterable[str]) -> None:
         self._forms = forms(values)
@@ -50,7 +50,7 @@ class Redactor:
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """What may be kept of everything until now, but for a possible beginning of a secret."""
+        """The redacted bytes so far, without a possible beginning of a secret."""
         data = self._held + data
         beginnings = iter(self._beginnings(data))
         hold = next(beginnings, len(data))
@@ -67,25 +67,25 @@ class Redactor:
 
     @property
     def waiting(self) -> bool:
-        """Whether so little is held that it may be kept when nothing follows for a while.
+        """Whether what is held back may be written after a pause: less than half of a secret.
 
-        Half of a secret or more is held until the next byte decides, or the stream ends.
+        Half of a secret or more is held until the next byte or the end of the stream.
         """
         return bool(self._held) and not any(
             2 * len(self._held) >= len(form) and form.startswith(self._held) for form in self._forms
         )
 
     def end(self) -> bytes:
-        """What is held."""
+        """The held bytes, at the end of the stream."""
         held, self._held = self._held, b""
         return self.whole(held)
 
     def whole(self, data: bytes) -> bytes:
-        """The same for bytes that nothing follows."""
+        """Redact bytes that nothing follows."""
         return self._secret.sub(REDACTED, data)
 
     def _beginnings(self, data: bytes) -> list[int]:
-        """Where in ``data`` a secret may begin that is not complete."""
+        """Offsets in ``data`` where an incomplete secret may begin."""
         found = set()
         for form in self._forms:
             at = data.find(form[:1], max(0, len(data) - len(form) + 1))

@@ -1,10 +1,9 @@
-"""A keeper's run directory: made once, and named after each command for as long as the keeper has it.
+"""A keeper's run directory: created once, and renamed to each command while the keeper runs it.
 
     .keeper-PID-START --take--> COMMAND-ATTEMPT --give back--> .keeper-PID-START
 
-The rename decides who has a command: a recovering server puts a directory of its own there to fence off a keeper that
-is late. The files are written over instead of made anew: ext4 looks for a new file's inode past all that were freed
-within the last seconds, which cost each command milliseconds when every one made and removed five.
+The rename decides which keeper has a command: recovery puts its own directory there to fence off a late keeper. Files
+are overwritten, not created again: ext4 skips recently freed inodes, so five new files cost each command milliseconds.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ class RunDir:
 
     def __init__(self, pid: int, started: int | None) -> None:
         self._name = f"{PREFIX}{pid}-{started}"
-        self._path: str | None = None  # where it lies, under whichever name
+        self._path: str | None = None  # its current path
         self._listener: socket.socket | None = None
 
     def take(self, path: str, handle: dict[str, Any], wanted: Callable[[], bool]) -> socket.socket:
-        """Give it a command's name, with the handle inside; returns where clients will call.
+        """Rename it to the command's run directory, with the handle in it; returns the listening socket.
 
-        RefusedError when the command is not this keeper's. A fence that was there may be gone again, but whoever
-        removes one has made ``wanted`` false before.
+        RefusedError if another keeper or a fence has the command. A fence may already be removed again, but before
+        that ``wanted`` becomes false.
         """
         spare = os.path.join(os.path.dirname(path), self._name)
         try:
             if self._path != spare:
                 self._make(spare)
             _write(HANDLE, handle)
-        except FileNotFoundError:  # somebody has cleaned up here
+        except FileNotFoundError:  # it was removed from outside
             self._make(spare)
             _write(HANDLE, handle)
         try:
@@ -55,23 +54,23 @@ class RunDir:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            raise RefusedError(_whose(path)) from error
+            raise RefusedError(_why_taken(path)) from error
         self._path = path
         if not wanted():
             self.give_back(path)
-            raise RefusedError("nobody waits for the command any more")
+            raise RefusedError("the command is no longer wanted")
         assert self._listener is not None
         return self._listener
 
     def publish(self, record: dict[str, Any]) -> None:
-        """Put the exit record there, whole or not at all; repeatable after a full disk."""
+        """Write the exit record atomically; may be repeated after a full disk."""
         _write(_DRAFT, record)
         os.rename(_DRAFT, EXIT)
 
     def give_back(self, path: str) -> None:
-        """The command is over and stored, or was never ours: its name is free again."""
+        """Rename it back: the command's end is stored, or the command was never ours."""
         spare = os.path.join(os.path.dirname(path), self._name)
-        self._path = None  # a directory that cannot be had back is left to recovery, and the next command gets another
+        self._path = None  # if it cannot be renamed, recovery removes it, and the next command gets a new one
         try:
             if os.path.exists(EXIT):
                 os.rename(EXIT, _DRAFT)
@@ -79,10 +78,10 @@ class RunDir:
             self._path = spare
         except OSError:
             pass
-        self._refuse_callers()
+        self._drop_waiting_clients()
 
     def report(self, text: str) -> None:
-        """Keep the traceback of a bug of ours for whoever mends it."""
+        """Write the traceback of a bug, for its diagnosis."""
         try:
             with open(CRASH, "w") as file:
                 file.write(text)
@@ -90,18 +89,18 @@ class RunDir:
             pass
 
     def leave(self) -> None:
-        """Remove it, unless it still bears a command's name: then a server wants its record."""
+        """Remove it, unless it has a command's name: then a server still needs its record."""
         if self._path is None or os.path.basename(self._path) != self._name:
             return
         try:
             for name in os.listdir(self._path):
                 os.unlink(os.path.join(self._path, name))
             os.rmdir(self._path)
-        except OSError:  # somebody else has removed it, or recovery will
+        except OSError:  # already removed, or recovery will remove it
             pass
 
     def _make(self, path: str) -> None:
-        self.leave()  # it may lie elsewhere
+        self.leave()  # it may exist elsewhere
         os.mkdir(path, 0o700)
         os.chdir(path)
         self._path = path
@@ -112,21 +111,21 @@ class RunDir:
         self._listener.bind(SOCKET)
         self._listener.listen(16)
 
-    def _refuse_callers(self) -> None:
-        """Who called while the directory bore the command's name does not mean the next one.
+    def _drop_waiting_clients(self) -> None:
+        """Disconnect clients that connected for the previous command.
 
-        Who calls from now on finds by the name that it came too late.
+        Later clients check the directory's name after they have connected.
         """
         assert self._listener is not None
         try:
             while True:
                 self._listener.accept()[0].close()
-        except OSError:  # nobody is there
+        except OSError:  # no client waits
             return
 
 
 def _write(name: str, value: dict[str, Any]) -> None:
-    """Over what the file held before; nobody reads it under this name."""
+    """Overwrite a file that nothing reads under this name."""
     data = json.dumps(value).encode()
     fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -137,7 +136,7 @@ def _write(name: str, value: dict[str, Any]) -> None:
         os.close(fd)
 
 
-def _whose(path: str) -> str:
+def _why_taken(path: str) -> str:
     try:
         with open(os.path.join(path, HANDLE), encoding="utf-8") as file:
             fenced = "fenced" in json.load(file)
@@ -145,4 +144,4 @@ def _whose(path: str) -> str:
         fenced = False
     if fenced:
         return "another server took the command over before it was started"
-    return f"{path} exists already: another store uses this artifacts folder, or an old one did; remove it"
+    return f"{path} already exists: another store uses, or has used, this artifacts folder; remove it"

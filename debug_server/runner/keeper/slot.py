@@ -1,8 +1,8 @@
 """A slot: a prepared process tree for one command, and the two ways to start a program inside it.
 
-An *prefork* is forked ahead of time, inside its namespace or group, and calls exec when its orders come. Where the
-keeper itself can step into the groups (version 1), nothing is forked ahead: the keeper enters, spawns and leaves, which
-costs a third (0.9 ms against 2.9 ms for a start); a terminal or a per-process limit still takes a preforked child.
+A preforked child is forked ahead of time, inside its namespace or group, and calls exec when it gets its orders. Where
+the keeper can enter the groups itself (version 1), it enters, spawns and leaves, which is three times as fast (0.9 ms
+instead of 2.9 ms for a start); a terminal or a per-process limit still needs a preforked child.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ class Slot:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self.spent = False  # it was used, and not renewed
-        self.pid = 0  # of the process whose end is the command's end, or of the namespace's init
-        self.orders: socket.socket | None = None  # closes when exec has happened, speaks when it could not
-        self.status_pipe: int | None = None  # in a namespace: where the command's wait status comes from
+        self.spent = False  # it was used and cannot be used again
+        self.pid = 0  # the command's first process, or the namespace's init
+        self.orders: socket.socket | None = None  # closes after exec, has the error if exec failed
+        self.status_pipe: int | None = None  # in a namespace: the pipe for the command's wait status
 
     def spawn(self, orders: dict[str, Any], stdio: prefork.Stdio) -> None:
-        """Start the command; an OSError or LookupError says why it could not be."""
+        """Start the command; OSError or LookupError with the reason if that fails."""
         assert self.orders is not None
         self.spent = True
         self.orders.sendall(marshal.dumps(orders))
         self.orders.shutdown(socket.SHUT_WR)
 
-    def release(self, plan: limits.Plan, *, spotless: bool) -> None:
-        """The command is over and its tree empty: give that back."""
+    def release(self, plan: limits.Plan, *, reusable: bool) -> None:
+        """Remove the tree after the end of the command."""
         self.tree.remove()
 
     def abandon(self) -> None:
-        """End whatever there is of the tree, and the tree."""
+        """End all processes of the tree, and remove it."""
         if self.orders is not None:
             self.orders.close()
         while not self.tree.empty():
@@ -70,7 +70,7 @@ def fork_child(
             stdio.keep_child_ends()
             prefork.run(theirs, stdio, mounts)
         finally:
-            os._exit(127)  # whatever goes wrong, it must not go on as a second keeper
+            os._exit(127)  # it must never continue as a second keeper
     theirs.close()
     return pid, ours
 
@@ -83,12 +83,12 @@ class Version1Slot(Slot):
     def __init__(self, tree: Version1Tree, parents: dict[str, str], mounts: Mounts | None) -> None:
         super().__init__(tree)
         self._mounts = mounts
-        # The count of processes last: from then on until `limits.tighten` there is room in it for one too many.
+        # `pids` last: from then on until `limits.set_process_limit` its limit is one too high.
         self._leave = [f"{parents[name]}/tasks" for name in sorted(parents, key="pids".__eq__)]
 
-    def release(self, plan: limits.Plan, *, spotless: bool) -> None:
-        """The next command has the groups, where nothing of this one shows in them."""
-        self.spent = not (spotless and limits.lift(self.tree.groups, plan) and self.tree.renew())
+    def release(self, plan: limits.Plan, *, reusable: bool) -> None:
+        """Reset the groups for the next command, if nothing of this one is left in them."""
+        self.spent = not (reusable and limits.clear(self.tree.groups, plan) and self.tree.reset())
         if self.spent:
             self.tree.remove()
 
@@ -150,4 +150,4 @@ def _spawn(orders: dict[str, Any], stdio: prefork.Stdio) -> int:
             setsigdef=prefork.RESTORED_SIGNALS,
         )
 
-    return prefork.find_and(start, orders["argv"][0], orders["env"])
+    return prefork.start_from_path(start, orders["argv"][0], orders["env"])

@@ -1,4 +1,4 @@
-"""A keeper between commands: waiting, with everything done that needs no orders."""
+"""An idle keeper: waits for the next command, with everything prepared that needs no orders."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ _COMMANDS_PER_KEEPER = 200
 
 
 class Spare:
-    """What a keeper carries from one command to the next, and what it has ready for the next one.
+    """The state of a keeper between commands, and what is prepared for the next one.
 
-    A keeper serves one command at a time and several after each other: its pages are warm by then, which a fresh fork's
-    are not (0.8 ms of page faults a command here).
+    A keeper serves several commands, one after the other: a new fork costs 0.8 ms of page faults for each command.
     """
 
     def __init__(self, connection: socket.socket, containment: Containment, boot: str) -> None:
@@ -37,7 +36,7 @@ class Spare:
         self._containment = containment
         self.namespaces = containment.namespaces
         self._last: Slot | None = None
-        self.slot: Slot  # of the next command, once ``prepare`` has made one
+        self.slot: Slot  # for the next command, after ``prepare``
         self._buffer = frames.FrameBuffer()
         own = os.getpid()
         self.identity = {"pid": own, "start_time": start_time(own), "boot_id": boot}
@@ -47,18 +46,18 @@ class Spare:
         signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
 
     def prepare(self) -> OSError | None:
-        """Make pipes and a tree for the next command; returns why that is not possible now, or None."""
+        """Create pipes and a slot for the next command; returns the error if that fails now, else None."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         last = self._last
         try:
             self.stdio = Stdio()
             self.slot = self._last = self._containment.prepare(self.stdio) if last is None or last.spent else last
-        except OSError as error:  # no process can be created, or no file opened: perhaps when the command comes
+        except OSError as error:  # out of processes or descriptors: tried again when the command comes
             return error
         return None
 
     def await_orders(self) -> dict[str, Any] | None:
-        """Block until the server has a command; None when it went away."""
+        """Wait for a command; None when the server has disconnected."""
         while received := _receive(self.connection, self._buffer):
             for kind, payload in received:
                 message: dict[str, Any] = json.loads(payload) if kind == frames.JSON else {}
@@ -69,32 +68,32 @@ class Spare:
         return None
 
     def wanted(self, owner: str | None) -> bool:
-        """Whether the server that gave the orders still wants them carried out.
+        """Whether the server that sent the orders still wants the command to start.
 
-        One that gives up hangs up before it removes its fence. Of a dead one a recovery removes the file ``owner``
-        before it looks for the handle, whenever the kernel closes its sockets.
+        A server that gives up disconnects before it removes its fence. For a dead server, recovery removes the file
+        ``owner`` before it checks for the handle.
         """
         try:
             connected = bool(self.connection.recv(1, socket.MSG_PEEK))
-        except BlockingIOError:  # silent, and there
+        except BlockingIOError:  # connected, without data
             connected = True
         except OSError:
             connected = False
         return connected and (owner is None or os.path.exists(owner))
 
     def leave(self) -> None:
-        """End what was prepared and is not used."""
+        """Remove what was prepared and not used."""
         if self._last is not None and not self._last.spent:
             self._last.abandon()
         self.run_dir.leave()
 
     def give_up(self, message: str) -> None:
-        """End whatever there is of the command, and tell the server that it was not started here."""
+        """End the processes of the slot, and tell the server that the command was not started."""
         self.slot.abandon()
         self.refuse(message)
 
     def refuse(self, message: str) -> None:
-        """Tell the server that its command does not start here."""
+        """Tell the server that its command was not started."""
         try:
             self.connection.setblocking(True)
             self.connection.sendall(frames.encode_json({"event": "refused", "message": message}))
@@ -110,8 +109,8 @@ def _receive(connection: socket.socket, buffer: frames.FrameBuffer) -> list[tupl
         return None
 
 
-def live(connection: socket.socket, containment: Containment, boot: str) -> NoReturn:
-    """Serve commands on ``connection`` until the server goes away, then exit."""
+def serve(connection: socket.socket, containment: Containment, boot: str) -> NoReturn:
+    """Serve commands on ``connection`` until the server disconnects, then exit."""
     spare = Spare(connection, containment, boot)
     for left in reversed(range(_COMMANDS_PER_KEEPER)):
         failure = spare.prepare()
@@ -119,7 +118,7 @@ def live(connection: socket.socket, containment: Containment, boot: str) -> NoRe
         if orders is None:
             break
         if failure is not None and (failure := spare.prepare()) is not None:
-            spare.refuse(f"nothing could be prepared for the command: {failure}")
+            spare.refuse(f"the command could not be prepared: {failure}")
             break
         try:
             Keeper(spare, orders, last=left == 0).run()
@@ -134,7 +133,7 @@ def live(connection: socket.socket, containment: Containment, boot: str) -> NoRe
 
 
 def _report(spare: Spare, error: BaseException) -> None:
-    """A full disk or a file in the way is the server's to tell; the traceback stays for whoever mends a bug of ours."""
+    """Send the error to the server, and keep the traceback in the run directory."""
     import traceback
 
     spare.run_dir.report(traceback.format_exc())

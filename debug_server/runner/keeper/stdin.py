@@ -11,7 +11,7 @@ from debug_server.runner.keeper.loop import Loop
 
 _REMEMBERED = 1024
 _CAPACITY = 1 << 20
-_END_OF_FILE = b"\x04"  # as a terminal says it
+_END_OF_FILE = b"\x04"  # the end of input of a terminal
 
 
 class Stdin:
@@ -26,7 +26,7 @@ class Stdin:
         self._queue: deque[tuple[Client | None, str, bytes]] = deque()
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._closing = False
-        self._line_begun = False  # a terminal hears the end of input only at the start of a line
+        self._line_begun = False  # a terminal accepts the end of input only at the start of a line
 
     def write(self, client: Client, write_id: str, data: bytes) -> None:
         """Queue ``data`` unless this id has been applied before."""
@@ -44,12 +44,12 @@ class Stdin:
             self.pump()
 
     def feed(self, data: bytes) -> None:
-        """All that the child will ever read."""
+        """Write all of the child's input, then close."""
         self._queue.append((None, "", data))
         self.close()
 
     def pump(self) -> None:
-        """Write what the child takes."""
+        """Write what the pipe accepts."""
         while self._fd is not None and self._queue:
             client, write_id, data = self._queue[0]
             try:
@@ -73,7 +73,7 @@ class Stdin:
             self._close()
 
     def _want(self, wanted: bool) -> None:
-        """Wait for room. A terminal is one descriptor both ways and is watched for its output already."""
+        """Wait until the pipe accepts more. A terminal has one descriptor, which is already watched for output."""
         fd = self._fd
         if fd is None:
             return
@@ -111,12 +111,12 @@ class Stdin:
             return
         if not self._terminal:
             os.close(self._fd)
-        elif not self._say_end(self._fd):
+        elif not self._send_end_of_file(self._fd):
             return
         self._fd = None
 
-    def _say_end(self, terminal: int) -> bool:
-        """On a begun line the first ^D only sends the line; False when there is no room yet."""
+    def _send_end_of_file(self, terminal: int) -> bool:
+        """Within a line the first ^D only sends the line; False if the terminal accepts no more yet."""
         try:
             if self._line_begun:
                 os.write(terminal, _END_OF_FILE)
@@ -126,5 +126,5 @@ class Stdin:
             self._want(True)
             return False
         except OSError:
-            pass  # the terminal has nobody on its other side
+            pass  # no process has the other side of the terminal open
         return True

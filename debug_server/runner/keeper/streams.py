@@ -1,4 +1,4 @@
-"""The child's stdout and stderr: read by 128 KiB and put into the log, or relayed; a full disk blocks the child."""
+"""Reads the child's stdout and stderr in pieces of 128 KiB into the log or the relay; a full disk blocks the child."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from debug_server.runner.keeper.masking import Mask
     from debug_server.runner.keeper.redaction import Redactor
 
-_READS_PER_TURN = 8  # then timers and clients get their turn
+_READS_PER_TURN = 8  # then handle timers and clients
 _HELD_SECONDS = 1.0
 DISK_RETRY, _DISK_PATIENCE = 0.2, 10.0
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
 class Streams:
-    """The open pipes and where their bytes go."""
+    """The open pipes and the destination of their bytes."""
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class Streams:
         filters: Mapping[int, Mask | Redactor],
     ) -> None:
         self._loop, self._control, self._output, self._relay = loop, control, output, relay
-        self._filters = filters  # what a stream's bytes go through on their way to the log
+        self._filters = filters  # the redaction of each stream
         self._pipes: dict[int, int] = {}  # fd -> stream, while open
         self._held: tuple[int, bytes] | None = None  # read but not yet on disk
         self._disk_full_since: float | None = None
         self._relayed_fd = -1
         self.terminal: int | None = None
-        self.on_writable: Callable[[], None] | None = None  # a terminal's other direction
+        self.on_writable: Callable[[], None] | None = None  # for a terminal: writes queued input
         self.over_cap: Callable[[], None] = lambda: None
         self.over_disk: Callable[[str], None] = lambda _: None
         self.last_output = time.monotonic()
@@ -60,7 +60,7 @@ class Streams:
 
     @property
     def done(self) -> bool:
-        """Whether every pipe has come to its end and every byte is on disk."""
+        """Whether every pipe has ended and every byte is in the log."""
         return not self._pipes and self._held is None
 
     @property
@@ -69,8 +69,8 @@ class Streams:
         return self._held is not None
 
     @property
-    def deaf(self) -> bool:
-        """Whether it is we who do not read, so that the child's silence says nothing of it."""
+    def paused(self) -> bool:
+        """Whether the keeper does not read, so that the idle time does not count."""
         return self.blocked or self._relay_waits
 
     @property
@@ -79,7 +79,7 @@ class Streams:
 
     @property
     def awaits_client(self) -> bool:
-        """Whether relayed stdout waits for a client that is there."""
+        """Whether relayed stdout waits for an attached client."""
         return self._relay_waits and any(client.attached for client in self._control.clients.values())
 
     def _ready(self, fd: int, events: int) -> None:
@@ -113,18 +113,18 @@ class Streams:
         if safe and not self._store(stream, safe):
             return False
         if self._relay is not None:
-            self._tell_attached(frames.encode_json({"event": "logged", "stream": "stderr", "bytes": len(data)}))
+            self._send_attached(frames.encode_json({"event": "logged", "stream": "stderr", "bytes": len(data)}))
         return True
 
     @property
     def flush_at(self) -> float:
-        """When the little that is held back, because it may be the beginning of a secret, is kept after all."""
+        """When held bytes, which may be the beginning of a secret, are written after a pause."""
         if not any(kept.waiting for kept in self._filters.values()):
             return math.inf
         return self.last_output + _HELD_SECONDS
 
     def flush(self, *, idle: bool) -> None:
-        """Keep what is held back; when only ``idle``, nothing that is half of a secret or more."""
+        """Write held bytes; if ``idle``, not half of a secret or more."""
         for stream, kept in self._filters.items():
             if self._held is None and (kept.waiting or not idle) and (data := kept.end()):
                 self._store(stream, data)
@@ -141,14 +141,14 @@ class Streams:
         return True
 
     def _hold(self, stream: int, data: bytes) -> None:
-        """Stop reading, so that the child blocks and nothing is lost, and try again later."""
+        """Stop reading, so that the child blocks and nothing is lost; retry later."""
         self._held = (stream, data)
         self._disk_full_since = time.monotonic()
         for fd in self._pipes:
             self._loop.unwatch(fd)
 
     def retry_disk(self, now: float, *, patient: bool) -> None:
-        """Try what is held again; give up after a while, or at once when not ``patient``."""
+        """Retry the write; give up after 10 s, or at once if not ``patient``."""
         assert self._held is not None and self._disk_full_since is not None
         stream, data = self._held
         try:
@@ -160,13 +160,13 @@ class Streams:
             self._output.dropped += len(data)
             self.over_disk(f"its log could not be written for {_DISK_PATIENCE:g} s: {error.strerror}")
         self._held = self._disk_full_since = None
-        self.last_output = now  # until now it was we who did not listen
+        self.last_output = now  # until now the keeper did not read
         for fd in self._pipes:
-            if not self._loop.watches(fd):  # a client that took relayed output may have seen to that
+            if not self._loop.watches(fd):  # pace_relay() may have done that
                 self._loop.watch(fd, self._ready)
 
     def close(self) -> None:
-        """Close what somebody outside the tree still holds, and the terminal."""
+        """Close the pipes that a process outside the tree holds open, and the terminal."""
         for fd in list(self._pipes):
             self._close(fd)
         if self.terminal is not None:
@@ -182,33 +182,33 @@ class Streams:
         assert self._relay is not None
         offset, piece = self._relay.add(data)
         self._output.counts[STDOUT] += len(data)
-        self._tell_attached(frames.encode_output(offset, piece))
+        self._send_attached(frames.encode_output(offset, piece))
         self.pace_relay()
 
-    def _tell_attached(self, frame: bytes) -> None:
+    def _send_attached(self, frame: bytes) -> None:
         for client in list(self._control.clients.values()):
             if client.attached:
                 self._control.send_bytes(client, frame)
 
     def pace_relay(self) -> None:
-        """Read the relayed stdout only while there is room for it."""
+        """Read relayed stdout only while the relay buffer is not full."""
         fd = self._relayed_fd
         if self._relay is None or fd not in self._pipes:
             return
         if self._relay.full:
             self._loop.unwatch(fd)
         elif not self._loop.watches(fd):
-            self.last_output = time.monotonic()  # until now it was we who did not listen
+            self.last_output = time.monotonic()  # until now the keeper did not read
             self._loop.watch(fd, self._ready)
 
 
 def _read(fd: int) -> bytes | None:
-    """None: nothing there yet. Empty: the end."""
+    """None if there is no data yet, empty at the end."""
     try:
         return os.read(fd, READ_SIZE)
     except BlockingIOError:
         return None
     except OSError as error:
-        if error.errno == errno.EIO:  # a terminal whose last holder is gone
+        if error.errno == errno.EIO:  # a terminal that no process has open
             return b""
         raise

@@ -1,8 +1,8 @@
-"""A command's process tree: who is in it, how to end all of it, whether it is empty.
+"""A command's process tree: lists its processes, ends all of them, and checks whether it is empty.
 
-Four mechanisms, best first: a version 2 cgroup (``cgroup.kill``), version 1 cgroups (no fork can escape a group whose
-``pids.max`` is 0, so killing what is listed converges), a pid namespace (its init takes everything along), and a
-session below a subreaper (stop everything that is seen until nothing new appears, then kill).
+Four mechanisms, best first: a version 2 cgroup (``cgroup.kill``), version 1 cgroups (with ``pids.max`` 0 no process can
+fork, so killing the listed ones converges), a pid namespace (killing its init kills all), and a session below a
+subreaper (stop all listed processes until no new one appears, then kill).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STOP_PASSES = 10
 
 
 def send(pid: int, number: int) -> None:
-    """Signal a process that may be gone, or that a setuid program made somebody else's."""
+    """Signal a process; ignored if it is gone, or belongs to another user after setuid."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -31,10 +31,10 @@ def send(pid: int, number: int) -> None:
 
 
 def signal_member(tree: Tree, pid: int, number: int) -> None:
-    """Signal a process only while it belongs to ``tree``; ProcessLookupError when it does not any more.
+    """Signal a process only if it belongs to ``tree``; ProcessLookupError otherwise.
 
-    The descriptor is opened before the look: if the number was given to another process in between, either that one is
-    no member, or the descriptor's process is gone.
+    The pidfd is opened before the check: if the pid is reused in between, either the new process is not a member, or
+    the pidfd's process is gone.
     """
     process = os.pidfd_open(pid)
     try:
@@ -57,7 +57,7 @@ def descendants(root: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """The children of a process, zombies too; may miss some while others of them end."""
+    """The children of a process, zombies too; may miss some while others end."""
     result: list[int] = []
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
@@ -78,14 +78,14 @@ def _is_zombie(pid: int) -> bool:
 
 
 class Tree:
-    """What the four mechanisms share."""
+    """Base of the four mechanisms."""
 
     mechanism = ""
-    beside: int | None = None  # a process below the keeper that is none of the command's
-    left: frozenset[int] | set[int] = frozenset()  # processes that were seen outside of their control group
+    excluded: int | None = None  # a process below the keeper that does not belong to the command (the hook)
+    left: frozenset[int] | set[int] = frozenset()  # processes that were found outside their control group
 
     def include_below(self, keeper: int) -> None:
-        """From now on everything below ``keeper``, the calling process, belongs to the tree."""
+        """From now on all processes below ``keeper``, the calling process, belong to the tree."""
 
     def pids(self) -> list[int]:
         """The live members."""
@@ -96,13 +96,13 @@ class Tree:
         raise NotImplementedError
 
     def terminate(self) -> None:
-        """Ask every member to end; a stopped one must be continued to hear it."""
+        """Send TERM to every member, and CONT, so that stopped ones receive it."""
         for pid in self.pids():
             send(pid, signal.SIGTERM)
             send(pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """One pass of ending everything at once; repeat until ``empty``."""
+        """Kill all members once; repeat until ``empty``."""
         raise NotImplementedError
 
     def empty(self) -> bool:
@@ -110,7 +110,7 @@ class Tree:
         return not self.pids()
 
     def remove(self) -> bool:
-        """Give back what the tree occupied; call when empty. False when something is left to remove later."""
+        """Remove groups and namespaces; call it when the tree is empty. False if something is left to remove later."""
         return True
 
 
@@ -124,7 +124,7 @@ def has_children() -> bool:
 
 
 class NamespaceTree(Tree):
-    """Everything in one pid namespace, by its init."""
+    """All processes in one pid namespace, by its init."""
 
     mechanism = "pid-namespace"
 
@@ -147,7 +147,7 @@ class NamespaceTree(Tree):
 
 
 class SessionTree(Tree):
-    """Everything below one subreaper."""
+    """All processes below one subreaper."""
 
     mechanism = "session"
 
@@ -158,7 +158,7 @@ class SessionTree(Tree):
         return descendants(self.reaper)
 
     def empty(self) -> bool:
-        """As the kernel counts: a list may miss a process that is never the same for longer than a moment."""
+        """Counted by the kernel: a list may miss processes that fork and exit quickly."""
         return not (self.pids() if self.reaper != os.getpid() else has_children())
 
     def describe(self) -> dict[str, Any]:
@@ -169,7 +169,7 @@ class SessionTree(Tree):
 
 
 class MarkedTree(Tree):
-    """What is left of a session whose keeper is dead: the processes that carry its mark in their environment."""
+    """The rest of a session whose keeper is dead: processes with its marker in their environment."""
 
     mechanism = "session"
 
@@ -191,7 +191,7 @@ class MarkedTree(Tree):
 
 
 def stop_then_kill(listing: Callable[[], list[int]]) -> None:
-    """Kill what ``listing()`` gives, after stopping it: a stopped process cannot fork away from the list."""
+    """Stop all processes of ``listing()``, which then cannot fork, and kill them."""
     stopped: set[int] = set()
     for _ in range(_STOP_PASSES):
         fresh = set(listing()) - stopped

@@ -1,4 +1,4 @@
-"""What a client may ask of a keeper."""
+"""The requests that a keeper answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Reply = dict[str, "Any"]
 
 
 def answer(keeper: Keeper, client: Client, message: dict[str, Any]) -> Reply:
-    """Do one verb."""
+    """Execute one request."""
     verb = _VERBS.get(message["op"])
     if verb is None:
         return _refused(f"unknown verb {message['op']!r}")
@@ -31,7 +31,7 @@ def answer(keeper: Keeper, client: Client, message: dict[str, Any]) -> Reply:
 
 
 def write_stdin(keeper: Keeper, client: Client, write_id: str, data: bytes) -> None:
-    """A frame of input for the child."""
+    """Write a frame of input to the child."""
     if keeper.stdin is None:
         keeper.control.answer(client, {"ok": False, "write": write_id, "error": "the command has no stdin"})
     else:
@@ -70,7 +70,7 @@ def _signal(keeper: Keeper, _: Client, message: dict[str, Any]) -> Reply:
         try:
             signal_member(keeper.tree, pid, number)
         except ProcessLookupError:
-            if not everyone:  # of many, some may end meanwhile
+            if not everyone:  # others may end meanwhile
                 return _refused("the command has ended")
         except OSError as error:
             return _refused(f"signal {number}: {error.strerror}")
@@ -92,8 +92,8 @@ def _resize(keeper: Keeper, _: Client, message: dict[str, Any]) -> Reply:
 
 def _attach(keeper: Keeper, client: Client, message: dict[str, Any]) -> Reply:
     if keeper.relay is None:
-        return _refused("this keeper logs, it does not relay")
-    # A supervisor that found the worker does not know what its predecessor had.
+        return _refused("this keeper does not relay: stdout is in the log")
+    # A new supervisor does not know the offset of its predecessor.
     offset = keeper.relay.acknowledged if message.get("offset") is None else int(message["offset"])
     keeper.relay.acknowledge(offset)
     client.attached = True

@@ -1,6 +1,6 @@
-"""How a worker says that it is ready, and later that it still answers: one file for each kind, one port for all."""
+"""Readiness probes of workers: one module for each kind, with one interface."""
 
 from debug_server.workers.readiness.probe import Probe, ProbeContext, ProbeFailedError
-from debug_server.workers.readiness.table import open_probe
+from debug_server.workers.readiness.probe_classes import open_probe
 
 __all__ = ["Probe", "ProbeFailedError", "ProbeContext", "open_probe"]

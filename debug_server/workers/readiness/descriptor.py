@@ -1,4 +1,4 @@
-"""Ready by a newline on a descriptor: a named pipe that a shell opens for the worker before it becomes it."""
+"""Ready by a newline on a descriptor: a named pipe that a shell opens before it execs the worker."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _VARIABLE = "DEBUG_SERVER_READY_PIPE"
 
 
 class FdProbe(Probe):
-    """Holds both ends, so that the pipe has no end of file and opening it never blocks."""
+    """Keeps both ends open, so that opening the pipe never blocks and it has no end of file."""
 
     _fd = -1
 
     @property
     def env(self) -> Mapping[str, str]:
-        """Where the pipe lies."""
+        """The path of the pipe."""
         return {_VARIABLE: str(self._context.folder / "ready.pipe")}
 
     @property
     def wrapper(self) -> Sequence[str]:
-        """Opens the descriptor and becomes the worker: the pid stays the same."""
+        """A shell that opens the descriptor and execs the worker, so that the pid stays the same."""
         readiness = self._context.spec.readiness
         assert isinstance(readiness, FdReadiness)
         return ("/bin/sh", "-c", f'exec "$0" "$@" {readiness.fd}>"${_VARIABLE}"')
 
     def open(self) -> None:
-        """A pipe of this run alone: nothing of an earlier one is in it."""
+        """Create a new pipe for this run."""
         path = self._context.folder / "ready.pipe"
         path.unlink(missing_ok=True)
         os.mkfifo(path, 0o600)

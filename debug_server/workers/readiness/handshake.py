@@ -11,10 +11,10 @@ from debug_server.workers.spec import HandshakeReadiness
 
 
 class HandshakeProbe(Probe):
-    """The conversation that the handshake makes reads stdout, and is asked by the watchdog."""
+    """Ready by a handshake; its conversation reads stdout and answers the watchdog."""
 
     async def listen(self, channel: WorkerChannel) -> None:
-        """Nothing: the conversation does."""
+        """Does nothing: the conversation reads stdout."""
 
     async def ready(self, channel: WorkerChannel) -> Mapping[str, Any]:
         """Shake hands."""
@@ -23,11 +23,11 @@ class HandshakeProbe(Probe):
         handshake = self._context.handshakes.get(readiness.protocol)
         if handshake is None:
             known = ", ".join(sorted(self._context.handshakes)) or "none is known here"
-            raise ProbeFailedError(f"nobody speaks the protocol {readiness.protocol!r}: use one of {known}")
+            raise ProbeFailedError(f"unknown protocol {readiness.protocol!r}: use one of {known}")
         self.conversation = await handshake(channel)
         return self.conversation.details
 
     async def check(self) -> None:
-        """Ask over the conversation."""
+        """Ping over the conversation."""
         if self.conversation is not None:
             await self.conversation.ping()

@@ -1,9 +1,8 @@
-"""Ready by NOTIFY_SOCKET, as systemd's services know it: READY=1, WATCHDOG=1, STATUS=….
+"""Ready by NOTIFY_SOCKET, as for systemd services: READY=1, WATCHDOG=1, STATUS=….
 
-The socket is a file in the instance's private folder: no other user can send to it or take its name, and the next
-supervisor binds it again to hear an adopted worker. A path that does not fit into an address is replaced by an abstract
-name, which is random because anybody on the machine could bind a name that can be foretold. Whose message it is, the
-kernel says.
+The socket is a file in the instance's private folder, where no other user can send to it or take its name. The next
+supervisor binds it again for an adopted worker. If the path is too long, an abstract name is used, which is random:
+another user could bind a predictable one. The kernel verifies the sender of each message.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ class NotifyProbe(Probe):
     _socket: socket.socket | None = None
     _address = ""
     _status = ""
-    _alive = True  # a sign came since the watchdog last looked
+    _alive = True  # a message came since the last check
 
     @property
     def env(self) -> Mapping[str, str]:
-        """Where to send, and how often."""
+        """The socket's address and the watchdog interval."""
         found = {"NOTIFY_SOCKET": self._address}
         if (interval := self._context.spec.timing.watchdog_interval) is not None:
             found["WATCHDOG_USEC"] = str(round(interval * 1_000_000))
         return found
 
     def open(self) -> None:
-        """Bind."""
+        """Bind the socket."""
         self._address = self._choose_address()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -59,7 +58,7 @@ class NotifyProbe(Probe):
         asyncio.get_running_loop().add_reader(self._socket, self._read)
 
     def _choose_address(self) -> str:
-        path = (self._context.folder / "notify.sock").absolute()  # a worker has a working directory of its own
+        path = (self._context.folder / "notify.sock").absolute()  # absolute: a worker has another working directory
         if len(os.fsencode(path)) <= _MAX_PATH:
             return str(path)
         kept = self._context.folder / "notify.name"
@@ -83,18 +82,18 @@ class NotifyProbe(Probe):
                 self._signal.set()
 
     async def ready(self, channel: WorkerChannel) -> Mapping[str, Any]:
-        """With the status line that came along."""
+        """Wait for READY=1; the details are the status line."""
         await self._signal.wait()
         return {"status": self._status} if self._status else {}
 
     async def check(self) -> None:
-        """It must have sent WATCHDOG=1 since the last look."""
+        """ProbeFailedError without a WATCHDOG=1 since the last check."""
         if not self._alive:
             raise ProbeFailedError("it sent no WATCHDOG=1 in time")
         self._alive = False
 
     def close(self) -> None:
-        """Unbind."""
+        """Close and remove the socket."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()

@@ -1,4 +1,4 @@
-"""Ready by asking again and again: an address that answers, or a program that ends well."""
+"""Ready by polling: an address that answers 2xx, or a program that ends with status 0."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any
 from debug_server.disk import remove_tree
 from debug_server.model import ExitReason, ExitRecord, Limits
 from debug_server.runner import child_environment
-from debug_server.runner.launch import LaunchOrder, RunningCommand, launch
+from debug_server.runner.launch import LaunchOrder, launch
 from debug_server.runner.limits import plan_limits
+from debug_server.runner.running_command import RunningCommand
 from debug_server.workers.interface import WorkerChannel
 from debug_server.workers.readiness.probe import Probe, ProbeFailedError
 from debug_server.workers.spec import ExecReadiness, HttpReadiness
@@ -22,12 +23,12 @@ _OUTPUT_BYTES = 64 << 10
 
 
 class _PollingProbe(Probe):
-    """Asks until the answer is yes."""
+    """Repeats a check until it succeeds."""
 
     _interval = 0.2
 
     async def ready(self, channel: WorkerChannel) -> Mapping[str, Any]:
-        """What was asked, and how often."""
+        """Poll; the details are the number of tries."""
         for tries in itertools.count(1):
             with contextlib.suppress(ProbeFailedError):
                 await self.check()
@@ -40,7 +41,7 @@ class HttpProbe(_PollingProbe):
     """GET an address."""
 
     def open(self) -> None:
-        """Its interval."""
+        """Set the interval."""
         self._interval = self._readiness.interval
 
     @property
@@ -50,8 +51,8 @@ class HttpProbe(_PollingProbe):
         return readiness
 
     async def check(self) -> None:
-        """2xx is yes."""
-        import httpx  # costs a tenth of a second, and few workers are asked so
+        """ProbeFailedError unless the answer is 2xx."""
+        import httpx  # imported late: costs 0.1 s, and few workers use it
 
         url = self._readiness.url
         try:
@@ -64,12 +65,12 @@ class HttpProbe(_PollingProbe):
 
 
 class ExecProbe(_PollingProbe):
-    """Runs a program under a keeper of its own: whatever it leaves behind is ended with it."""
+    """Runs a program under its own keeper, which ends its child processes too."""
 
     _numbers = itertools.count(1)
 
     def open(self) -> None:
-        """Its interval; what a killed server's probe left is removed."""
+        """Set the interval, and remove what the probe of a killed server left."""
         self._interval = self._readiness.interval
         remove_tree(self._folder)
 
@@ -84,7 +85,7 @@ class ExecProbe(_PollingProbe):
         return self._context.folder / "probes"
 
     async def check(self) -> None:
-        """Status 0 is yes."""
+        """ProbeFailedError unless the program ends with status 0."""
         started: list[RunningCommand] = []
         asking = asyncio.ensure_future(asyncio.to_thread(self._run, started))
         try:
@@ -96,7 +97,7 @@ class ExecProbe(_PollingProbe):
             raise
         if record.reason is not ExitReason.EXITED:
             what = record.message or f"status {record.exit_code}"
-            raise ProbeFailedError(f"the probe {self._readiness.argv[0]!r} says no: {what}")
+            raise ProbeFailedError(f"the probe {self._readiness.argv[0]!r} failed: {what}")
 
     def _run(self, started: list[RunningCommand]) -> ExitRecord:
         context = self._context

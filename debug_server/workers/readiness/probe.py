@@ -1,4 +1,4 @@
-"""The port of all readiness kinds, and what most of them share."""
+"""The base class of readiness probes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from debug_server.workers.spec import WorkerSpec
 
 
 class ProbeFailedError(Exception):
-    """A worker is not ready, or does not answer any more; the sentence says how that was seen."""
+    """A worker is not ready, or no longer answers; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,22 +24,22 @@ class ProbeContext:
     runner: WorkerSupervisor
     spec: WorkerSpec
     instance: int
-    folder: Path  # of this instance alone; lasts as long as its declaration
+    folder: Path  # private to this instance; kept between runs
     handshakes: Mapping[str, Handshake]
     adopted: bool = False  # the worker was started by an earlier supervisor
 
 
 class Probe:
-    """Of one run; the base reads stdout away and finds nothing in it."""
+    """A probe of one run; the base class reads stdout and ignores it."""
 
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
-        self._signal = asyncio.Event()  # given by whatever the worker does to say that it is ready
+        self._signal = asyncio.Event()  # set when the worker says that it is ready
         self.conversation: Conversation | None = None
 
     @property
     def env(self) -> Mapping[str, str]:
-        """Variables that tell the worker how to say it."""
+        """Variables for the worker."""
         return {}
 
     @property
@@ -48,7 +48,7 @@ class Probe:
         return ()
 
     def open(self) -> None:
-        """Begin to listen; before the worker is started."""
+        """Start listening; called before the worker is started."""
 
     async def listen(self, channel: WorkerChannel) -> None:
         """Read the worker's stdout to its end."""
@@ -59,15 +59,15 @@ class Probe:
         """A piece of stdout."""
 
     async def ready(self, channel: WorkerChannel) -> Mapping[str, Any]:
-        """Return once it is ready, with what there is to say of it; ProbeFailedError when it never will be."""
+        """Wait until it is ready; returns details. ProbeFailedError if it never will be."""
         await self._signal.wait()
         return {}
 
     async def check(self) -> None:
-        """Return if it still answers; ProbeFailedError if not. Kinds that cannot ask are content."""
+        """ProbeFailedError if it no longer answers; does nothing for kinds that cannot check."""
 
     def was_ready(self) -> None:
-        """It had said so to the process that supervised it before."""
+        """Mark it as ready: it was ready under its previous supervisor."""
         self._signal.set()
 
     def close(self) -> None:

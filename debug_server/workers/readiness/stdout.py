@@ -7,26 +7,26 @@ import json
 from debug_server.workers.readiness.probe import Probe
 from debug_server.workers.spec import StdoutReadiness
 
-_MAX_LINE = 64 << 10  # of a longer line only the beginning is looked at
+_MAX_LINE = 64 << 10  # only the beginning of a longer line is checked
 _WORDS = ("ready", "listening", "healthy")
 
 
 class StdoutProbe(Probe):
-    """Looks at each line until one says it."""
+    """Checks each line until one says ready."""
 
     _partial = b""
 
     def feed(self, piece: bytes) -> None:
-        """A piece of stdout; lines may be cut anywhere and have any length."""
+        """Add a piece of stdout; it may end within a line."""
         if self._signal.is_set():
             return
         *lines, rest = piece.split(b"\n")
         for line in lines:
-            self._look(self._partial + line[: _MAX_LINE - len(self._partial)])
+            self._check_line(self._partial + line[: _MAX_LINE - len(self._partial)])
             self._partial = b""
         self._partial += rest[: _MAX_LINE - len(self._partial)]
 
-    def _look(self, line: bytes) -> None:
+    def _check_line(self, line: bytes) -> None:
         readiness = self._context.spec.readiness
         assert isinstance(readiness, StdoutReadiness)
         if readiness.line.encode() in line if readiness.line is not None else says_ready(line):

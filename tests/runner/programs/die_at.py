@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.engine import LocalEngine
-from debug_server.runner import launch
-from debug_server.runner.launcher import KeeperConnection, KeeperPool
+from debug_server.runner.keeper_connection import KeeperConnection
+from debug_server.runner.keeper_pool import KeeperPool
 from debug_server.runner.pipeline import Pipeline
+from debug_server.runner.running_command import RunningCommand
 from debug_server.runner.spec import CommandSpec
 from debug_server.store.commands import Commands
 from tests.running import Bench
@@ -45,14 +46,14 @@ def arm(point: str) -> None:
     elif point == "ordered":
         KeeperConnection.wait_for = die  # type: ignore[method-assign]
     elif point == "launched":
-        launch.RunningCommand.ends_within = die  # type: ignore[method-assign]
+        RunningCommand.ends_within = die  # type: ignore[method-assign]
     elif point == "started":
-        launch.RunningCommand.ends_within = lambda *_: None  # type: ignore[method-assign]
+        RunningCommand.ends_within = lambda *_: None  # type: ignore[method-assign]
         Pipeline._record_start = after(Pipeline._record_start)  # type: ignore[method-assign]
     elif point == "ended":
         Commands.finish = die  # type: ignore[method-assign]
     elif point == "finished":
-        launch.RunningCommand.clean = die  # type: ignore[method-assign]
+        RunningCommand.clean = die  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -14,13 +14,16 @@ from types import FrameType
 from typing import Any
 
 from debug_server import runner
-from debug_server.runner.interrupts import await_readable
-from debug_server.runner.launch import RunningCommand
+from debug_server.runner.deferred_signals import await_readable
+from debug_server.runner.running_command import RunningCommand
 from tests.running import Bench, carrying
 
 WATCHED = tuple(
     f"{Path(runner.__file__).parent}/{name}.py"
-    for name in ("worker", "pipeline", "launch", "launcher", "interrupts", "preparation")
+    for name in (
+        *("worker", "pipeline", "launch", "running_command", "run_dirs", "keeper_pool", "keeper_connection"),
+        *("deferred_signals", "preparation"),
+    )
 )
 LINES = 3000  # a bound: there are some hundreds
 LOOK_EVERY = 0.005

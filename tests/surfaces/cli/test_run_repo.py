@@ -17,7 +17,7 @@ import pytest
 from debug_server.app import Local
 from debug_server.model import ArtifactKind, Session, SessionStatus, WorktreeStatus
 from debug_server.runner.keeper.rundir import EXIT
-from debug_server.runner.launch import run_dir_for
+from debug_server.runner.run_dirs import run_dir_for
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from tests.client.serving import unmount_below
 from tests.runner.environment_support import make_wheel

@@ -17,8 +17,9 @@ from debug_server.engine import probe
 from debug_server.model import Command
 from debug_server.runner import pipeline
 from debug_server.runner.keeper.rundir import HANDLE
-from debug_server.runner.launch import launch, read_json, run_dir_for
-from debug_server.runner.launcher import KeeperConnection
+from debug_server.runner.keeper_connection import KeeperConnection
+from debug_server.runner.launch import launch
+from debug_server.runner.run_dirs import read_json, run_dir_for
 from debug_server.runner.watchdog import Watchdog
 from debug_server.service import stdin
 from debug_server.service.commands import CommandVerbs

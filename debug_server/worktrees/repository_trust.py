@@ -1,0 +1,119 @@
+"""Whose repositories on this machine may be used: those of the server's own user, and those that an operator lists.
+
+git runs programs that a repository's configuration names, so the owner of every part that git reads is checked.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.errors import InvalidInputError
+from debug_server.worktrees.git_dirs import find_git_dirs
+from debug_server.worktrees.patch_text import unquote_name
+
+_CHECKED_PARTS = ("HEAD", "config", "objects", "refs", "objects/info/alternates")
+_MAX_ALTERNATES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """The owners and paths that are trusted."""
+
+    listed: tuple[str, ...] = ()  # absolute paths, user names, user ids
+
+    def check(self, repository: Path) -> None:
+        """InvalidInputError unless every part of the repository belongs to a trusted user or path."""
+        self._check_parts(repository, _parts(repository))
+
+    def _check_parts(self, repository: Path, parts: Iterable[Path]) -> None:
+        paths = [Path(os.path.realpath(item)) for item in self.listed if item.startswith("/")]
+        owners = _own_users() | {uid for item in self.listed if (uid := _uid(item)) is not None}
+        for part in parts:
+            found = {part.lstat().st_uid, part.stat().st_uid}
+            if not found <= owners and not any(Path(os.path.realpath(part)).is_relative_to(path) for path in paths):
+                raise InvalidInputError(self._refusal(repository, part, min(found - owners)))
+
+    def check_folder(self, folder: Path) -> None:
+        """The same check for a folder that need not be a repository."""
+        if (folder / ".git").exists() or (folder / "objects").is_dir():
+            self.check(folder)
+        else:
+            self._check_parts(folder, [folder])
+
+    def _refusal(self, repository: Path, part: Path, uid: int) -> str:
+        line = ", ".join(f'"{item}"' for item in (*self.listed, os.path.realpath(repository)))
+        return (
+            f"repository {repository} belongs to another user: {part} is owned by {_name(uid)} and this server runs as "
+            f"{_name(os.geteuid())}. An operator who trusts it adds to [workspaces] in config/runner.toml: "
+            f"trusted_repositories = [{line}]"
+        )
+
+
+OWN_USER_ONLY = Trust()
+
+
+def _parts(repository: Path) -> Iterator[Path]:
+    """Every file and folder that decides what git reads and runs; a bundle is one file."""
+    yield repository
+    if repository.is_file():
+        return
+    dirs = find_git_dirs(repository)
+    candidates = (repository / ".git", dirs.git_dir, dirs.common, *(dirs.common / name for name in _CHECKED_PARTS))
+    yield from dict.fromkeys(path for path in candidates if path.exists())
+    yield from _alternate_folders(dirs.common / "objects")
+
+
+def _alternate_folders(objects: Path) -> Iterator[Path]:
+    """Object folders that a repository borrows from (``git clone --shared``), and the files that name more."""
+    waiting, seen = [objects], {os.path.realpath(objects)}
+    while waiting:
+        folder = waiting.pop()
+        for line in _alternates(folder):
+            borrowed = folder / line
+            if not borrowed.is_dir() or os.path.realpath(borrowed) in seen:  # git ignores a missing one
+                continue
+            seen.add(os.path.realpath(borrowed))
+            if len(seen) > _MAX_ALTERNATES:
+                raise InvalidInputError(f"{objects} borrows from more than {_MAX_ALTERNATES} other object folders")
+            yield borrowed
+            if (more := borrowed / "info" / "alternates").exists():
+                yield more
+            waiting.append(borrowed)
+
+
+def _alternates(objects: Path) -> list[str]:
+    try:
+        text = (objects / "info" / "alternates").read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise InvalidInputError(f"{objects}/info/alternates cannot be read: {error.strerror}") from error
+    return [unquote_name(line) for line in text.split(b"\n") if line and not line.startswith(b"#")]
+
+
+def _own_users() -> set[int]:
+    """As in git: our user and, for root under sudo, the user who called sudo."""
+    found = {os.geteuid()}
+    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdigit():
+        found.add(int(os.environ["SUDO_UID"]))
+    return found
+
+
+def _uid(item: str) -> int | None:
+    if item.isdigit():
+        return int(item)
+    try:
+        return pwd.getpwnam(item).pw_uid
+    except KeyError:
+        return None
+
+
+def _name(uid: int) -> str:
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} ({uid})"
+    except KeyError:
+        return f"user {uid}"
