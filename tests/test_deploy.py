@@ -19,8 +19,9 @@ import yaml
 from debug_server.client import DebugServerClient
 from debug_server.config.declare import settings_of
 from debug_server.config.runner import RunnerConfig
-from tests.client.serving import ServerProcess, make_repository, serving
+from tests.repositories import make_repository
 from tests.running import ROOT, eventually, lasting_port
+from tests.servers import ServerProcess, serving
 
 DEPLOY = ROOT / "deploy"
 SECONDS = 60

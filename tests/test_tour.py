@@ -19,8 +19,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.client.serving import unmount_below
 from tests.running import ROOT, eventually
+from tests.servers import unmount_below
 from tests.surfaces.mcp.peers import call
 from tests.test_docs import FENCE, execute, program, wheels
 

@@ -10,7 +10,8 @@ import pytest
 
 from debug_server.client import DebugServerClient
 from tests.acceptance.ways import SECONDS, WAYS, Way
-from tests.client.serving import ServerProcess, make_repository, serving
+from tests.repositories import make_repository
+from tests.servers import ServerProcess, serving
 from tests.store.postgres_cluster import ClusterUnavailableError, running_cluster
 
 PATCH = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-hello\n+patched\n"

@@ -22,8 +22,8 @@ from mcp.client.streamable_http import streamable_http_client
 from websockets.asyncio.client import connect
 
 from debug_server.client import AsyncDebugServerClient, DebugServerClient
-from tests.client.serving import ServerProcess
 from tests.running import ROOT
+from tests.servers import ServerProcess
 from tests.surfaces.grpc.serving import Client as GrpcClient
 from tests.surfaces.mcp.peers import call
 

@@ -15,8 +15,9 @@ from typing import IO, Any
 
 import httpx
 
-from tests.client.serving import ServerProcess, make_repository, unmount_below
+from tests.repositories import make_repository
 from tests.running import ROOT, TAG, rooted_in
+from tests.servers import ServerProcess, unmount_below
 
 _SYSTEM_PYTHON = "/usr/bin/python3"
 

@@ -12,7 +12,7 @@ from debug_server.engine import LocalEngine
 from debug_server.model import CommandStatus, QueuedRun, SessionPlan, SessionStatus
 from debug_server.runner.log_reader import LogReader
 from debug_server.runner.spec import CommandSpec
-from tests.home import plain_git
+from tests.repositories import make_repository
 from tests.running import MECHANISMS, Bench, eventually, missing_mechanism
 
 MakeBench = Callable[..., Bench]
@@ -48,12 +48,7 @@ def test_stdin_is_there_from_the_start(make_bench: MakeBench, mechanism: str) ->
 
 def test_a_workspace_is_leased_when_the_turn_comes(bench: Bench, tmp_path: Path) -> None:
     """A run in a repository waits without a workspace, runs in a private checkout, and gives it back."""
-    source = tmp_path / "source"
-    git = ["git", "-C", str(source), "-c", "user.name=t", "-c", "user.email=t@example.invalid"]
-    subprocess.run(["git", "init", "-q", "-b", "main", str(source)], env=plain_git(), check=True)
-    (source / "file").write_text("content\n")
-    subprocess.run([*git, "add", "."], env=plain_git(), check=True)
-    subprocess.run([*git, "commit", "-qm", "one"], env=plain_git(), check=True)
+    source = make_repository(tmp_path / "source", {"file": "content\n"})
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
     repository = bench.store.repositories.create("source", str(source))
     spec = CommandSpec(["sh", "-c", "cat file && echo changed > file"])

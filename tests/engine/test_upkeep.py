@@ -18,8 +18,8 @@ from debug_server.errors import EnvironmentBuildError
 from debug_server.model import SessionPlan
 from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest, workspace_environment
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
-from debug_server.worktrees.mount import detach, list_mounts
 from tests.runner.environment_support import environments, hook
+from tests.servers import unmount_below
 from tests.worktrees.places import Remote, make_remote
 
 
@@ -43,8 +43,7 @@ def local(tmp_path: Path) -> Iterator[Local]:
     )
     with Local(settings, str(tmp_path / "store.db")) as local:
         yield local
-    for mount in reversed(list_mounts(tmp_path)):
-        detach(mount.target)
+    unmount_below(tmp_path)
 
 
 @contextmanager

@@ -21,8 +21,8 @@ from debug_server.runner.spec import CommandSpec
 from debug_server.service import messages as m
 from debug_server.service.caller import Caller
 from debug_server.store import open_store
-from debug_server.worktrees.mount import detach, list_mounts
 from tests.running import Workspace, eventually
+from tests.servers import unmount_below
 from tests.store.away import away
 from tests.worktrees.places import make_remote
 
@@ -85,8 +85,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     made = Machine(tmp_path)
     with made.local:
         yield made
-    for mount in reversed(list_mounts(tmp_path)):
-        detach(mount.target)
+    unmount_below(tmp_path)
 
 
 def _verbs(machine: Machine) -> dict[str, Callable[[Session, Command], Awaitable[object]]]:

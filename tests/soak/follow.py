@@ -32,7 +32,8 @@ from websockets.exceptions import WebSocketException
 
 from debug_server.client import AsyncDebugServerClient, DebugServerClient
 from debug_server.errors import UnavailableError
-from tests.client.serving import ServerProcess, make_repository, serving
+from tests.repositories import make_repository
+from tests.servers import ServerProcess, serving
 from tests.surfaces.grpc.serving import Client as GrpcClient
 from tests.surfaces.mcp.peers import ToolFailed, call
 

@@ -13,7 +13,8 @@ from typing import Any
 from debug_server.app import Local
 from debug_server.model import WorktreeStatus
 from debug_server.runner.environments.layout import Layout
-from debug_server.worktrees.mount import detach, list_mounts
+from debug_server.worktrees.mount import list_mounts
+from tests.servers import unmount_below
 from tests.soak.check import Result
 from tests.soak.nursery import LAST_TENANT, TENANT, Nursery
 from tests.soak.workplace import Workplace
@@ -81,8 +82,7 @@ class Tenancy:
         """End what is left of the campaign itself."""
         self._nursery.close()
         self._nursery.groups.remove()
-        for mount in reversed(list_mounts(self._place.root)):
-            detach(mount.target)
+        unmount_below(self._place.root)
 
     def _deeds(self) -> Counter[str]:
         return Counter(self._place.deeds.read_text().split())

@@ -22,7 +22,7 @@ from debug_server.surfaces.http.routes import ROUTES, Route
 from debug_server.surfaces.mcp.refusal import ERROR_KEY
 from debug_server.surfaces.mcp.resources import RESOURCES
 from debug_server.surfaces.mcp.tools import TOOLS, Tool
-from tests.client.serving import ServerProcess
+from tests.servers import ServerProcess
 
 OK = "ok"
 SECONDS = 60.0

@@ -13,8 +13,8 @@ import pytest
 from grpc import aio
 
 from debug_server.client import DebugServerClient
-from tests.client.serving import ServerProcess, serving
 from tests.running import eventually
+from tests.servers import ServerProcess, serving
 from tests.surfaces.grpc.serving import Client
 
 MANY = 4

@@ -15,8 +15,9 @@ import httpx
 import pytest
 
 from debug_server.store import open_store
-from tests.client.serving import ServerProcess, make_repository, serving
+from tests.repositories import make_repository
 from tests.running import ROOT, eventually
+from tests.servers import ServerProcess, serving
 
 NOBODY = 65534
 CALLER = Path(__file__).parent / "programs/caller.py"

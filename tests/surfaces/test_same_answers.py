@@ -13,7 +13,7 @@ from grpc import aio
 
 from debug_server.client import DebugServerClient
 from debug_server.errors import ConfigurationError
-from tests.client.serving import ServerProcess, serving
+from tests.servers import ServerProcess, serving
 from tests.surfaces.cli.conftest import Terminal
 from tests.surfaces.grpc.serving import Client
 from tests.surfaces.http.serving import Process

@@ -10,7 +10,8 @@ from websockets.sync.client import connect
 from debug_server.client import DebugServerClient
 from debug_server.service import OPERATIONS
 from debug_server.service.caller import ADMIN, SCOPES
-from tests.client.serving import ServerProcess, make_repository, serving
+from tests.repositories import make_repository
+from tests.servers import ServerProcess, serving
 from tests.surfaces.doors import DOORS, NOBODYS, SECONDS, Door, Ids, Server
 
 PLAIN = tuple(scope for scope in SCOPES if scope != ADMIN)

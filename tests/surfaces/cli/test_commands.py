@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.client.serving import ServerProcess
+from tests.servers import ServerProcess
 from tests.surfaces.cli.conftest import Terminal
 
 PATCH = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-hello\n+patched\n"

@@ -15,7 +15,7 @@ from debug_server.service.errors_table import ERRORS
 from debug_server.service.operations import OPERATIONS
 from debug_server.surfaces import cli
 from debug_server.surfaces.cli.main import COMMANDS, EXIT_STATUSES
-from tests.client.serving import make_repository
+from tests.repositories import make_repository
 from tests.running import ROOT
 from tests.surfaces.cli.conftest import Terminal
 

@@ -19,9 +19,9 @@ from debug_server.model import ArtifactKind, Session, SessionStatus, WorktreeSta
 from debug_server.runner.keeper.rundir import EXIT
 from debug_server.runner.launch import run_dir_for
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
-from tests.client.serving import unmount_below
 from tests.runner.environment_support import make_wheel
 from tests.running import DATA_HERE, eventually
+from tests.servers import unmount_below
 from tests.worktrees.places import make_remote
 
 PROGRAM = Path(sys.executable).with_name("debug-server")

@@ -13,8 +13,8 @@ import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.client.serving import unmount_below
 from tests.running import eventually, lasting_port
+from tests.servers import unmount_below
 from tests.surfaces.http.serving import SECONDS, Process, answered, open_local
 
 FILES = 256

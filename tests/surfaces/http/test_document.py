@@ -20,7 +20,7 @@ from debug_server.service import OPERATIONS
 from debug_server.surfaces.http.openapi import SPECIALS, document
 from debug_server.surfaces.http.routes import ROUTES
 from debug_server.surfaces.http.tasks import TasksPart
-from tests.client.serving import unmount_below
+from tests.servers import unmount_below
 from tests.surfaces.http.serving import Served, answered
 
 EXAMPLES = 8
