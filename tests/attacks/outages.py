@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import subprocess
 import time
@@ -21,6 +20,7 @@ from tests.attacks.requests import (
 )
 from tests.attacks.victim import Arena, victim
 from tests.running import eventually
+from tests.small_disk import free_bytes
 
 
 @contextlib.contextmanager
@@ -55,11 +55,6 @@ def store_away(arena: Arena) -> Iterator[str]:
             yield "no command runs after the store came back"
 
 
-def _free(folder: Path) -> int:
-    space = os.statvfs(folder)
-    return space.f_bavail * space.f_frsize
-
-
 def full_disk(arena: Arena) -> Iterator[str]:
     """A command that fills the disk ends, callers are answered meanwhile, and the next command works."""
     folder = arena.root / "small"
@@ -80,7 +75,7 @@ def full_disk(arena: Arena) -> Iterator[str]:
             if ended["exit_code"] != 7 and ended["exit_reason"] != "limit_exceeded":
                 yield f"the command that filled the disk ended as {ended}"
             client.delete(f"/sessions/{session}").raise_for_status()
-            eventually(lambda: _free(folder) > 16 << 20, what="the session's files to be removed")
+            eventually(lambda: free_bytes(folder) > 16 << 20, what="the session's files to be removed")
             again = open_session(client)
             ended = wait_ended(client, submit(client, again, ["true"])["id"], 60)
             if ended["exit_code"] != 0:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +13,7 @@ from debug_server.model import Command, CommandStatus
 from debug_server.runner.spec import CommandSpec
 from debug_server.store.reserve import Reserve
 from tests.running import Bench, eventually
+from tests.small_disk import fill_up, free_bytes, small_disk
 
 MakeBench = Callable[..., Bench]
 FILL = "until [ -e go ]; do sleep 0.02; done; cat /dev/zero > ballast 2> /dev/null; touch full; exit 7"
@@ -23,34 +22,12 @@ FILL = "until [ -e go ]; do sleep 0.02; done; cat /dev/zero > ballast 2> /dev/nu
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 48 MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=48m,mode=755", "tmpfs", str(place)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("a small file system can only be mounted by root")
-    try:
+    with small_disk(tmp_path / "disk", mebibytes=48) as place:
         yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 def _reserve(bench: Bench) -> Path:
     return bench.root / "data" / "metadata.db-reserve"
-
-
-def _free(place: Path) -> int:
-    space = os.statvfs(place)
-    return space.f_bavail * space.f_frsize
-
-
-def _fill_up(place: Path) -> None:
-    """Take what a failed write of many bytes has left."""
-    with (place / "rest").open("ab", buffering=0) as rest:
-        try:
-            while True:
-                rest.write(bytes(4096))
-        except OSError:
-            return
 
 
 def _await_running(bench: Bench, commands: list[Command]) -> None:
@@ -82,9 +59,9 @@ def test_ends_are_recorded_on_a_full_disk(disk: Path, make_bench: MakeBench) -> 
         (bench.workspace / "go").touch()
         ended = engine.wait(filling.id, 60.0)
         assert ended.exit_code == 7
-        _fill_up(disk)
+        fill_up(disk)
         assert [engine.wait(command.id, 60.0).exit_code for command in beside] == [5] * 4
-        assert _free(disk) < 1 << 20, "the disk is still full"
+        assert free_bytes(disk) < 1 << 20, "the disk is still full"
         (bench.workspace / "ballast").unlink()
         (disk / "rest").unlink()
         bench.store.keep_reserve()
@@ -97,7 +74,7 @@ def test_a_full_disk_costs_the_store_its_reserve_and_nothing_else(disk: Path, ma
     """A commit that finds no space fails once; the next one has the reserve."""
     bench = make_bench(root=disk / "bench")
     bench.store.keep_reserve()
-    _fill_up(disk)
+    fill_up(disk)
     failures = 0
     for number in range(60):
         try:
@@ -111,6 +88,6 @@ def test_a_full_disk_costs_the_store_its_reserve_and_nothing_else(disk: Path, ma
 
 def test_a_reserve_is_not_made_on_a_disk_that_is_nearly_full(disk: Path) -> None:
     """It would be the thing that fills it."""
-    (disk / "ballast").write_bytes(bytes(_free(disk) - (1 << 20)))
+    (disk / "ballast").write_bytes(bytes(free_bytes(disk) - (1 << 20)))
     Reserve(disk / "x.db").make()
     assert not (disk / "x.db-reserve").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from debug_server.model import CommandStatus, SessionPlan
 from debug_server.store import open_store
+from tests.small_disk import fill_up, free_bytes
 from tests.soak import nursery
 from tests.soak.check import Result
 from tests.soak.nursery import Nursery
@@ -49,8 +49,8 @@ class FullDisk:
                 self._submit(_WRITE)
             filling = self._submit(_FILL)
             self._await(lambda: self.store.commands.get(filling).status is not CommandStatus.PENDING)  # noqa: B023
-            self._await(lambda: self._free() < 1 << 20)
-            self._fill_up()
+            self._await(lambda: free_bytes(self._root) < 1 << 20)
+            fill_up(self._workspace)
             time.sleep(self._draw.uniform(0.2, 1.0))
             if number % 2:
                 self._nursery.kill_server()
@@ -99,19 +99,6 @@ class FullDisk:
         deadline = time.monotonic() + _END_SECONDS
         while not found() and time.monotonic() < deadline:
             time.sleep(0.01)
-
-    def _free(self) -> int:
-        space = os.statvfs(self._root)
-        return space.f_bavail * space.f_frsize
-
-    def _fill_up(self) -> None:
-        """Take what a failed write of many bytes has left."""
-        with (self._workspace / "rest").open("ab", buffering=0) as rest:
-            try:
-                while True:
-                    rest.write(bytes(4096))
-            except OSError:
-                return
 
     def _unfinished(self) -> list[int]:
         return [number for number in self._submitted if not self.store.commands.get(number).status.terminal]

@@ -6,7 +6,7 @@ import contextlib
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -17,6 +17,7 @@ from debug_server.service.audit import Notes
 from debug_server.surfaces.http.connections import Connection, ConnectionLimits, Connections, Phase
 from tests.running import eventually
 from tests.surfaces.http.serving import SECONDS, Process, answered, open_local
+from tests.surfaces.silent_connections import silent_connections
 from tests.worktrees.places import small_remote
 
 Processes = Callable[..., Process]
@@ -45,18 +46,6 @@ def client_of(process: Process, secret: str) -> httpx.Client:
     return httpx.Client(base_url=process.url, headers={"Authorization": f"Bearer {secret}"}, timeout=SECONDS)
 
 
-@contextlib.contextmanager
-def crowd(port: int, count: int, first: bytes) -> Iterator[list[socket.socket]]:
-    """Connections that send ``first`` and then nothing."""
-    found: list[socket.socket] = []
-    with contextlib.ExitStack() as stack:
-        for _ in range(count):
-            found.append(stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=SECONDS)))
-            with contextlib.suppress(OSError):  # it was closed already
-                found[-1].sendall(first)
-        yield found
-
-
 @pytest.mark.usefixtures("nothing_left")
 def test_a_crowd_keeps_nobody_out(processes: Processes, base: Path, secret: str) -> None:
     """With 256 files, 400 connections that send nothing, half a head or half a body stop neither requests over new
@@ -65,7 +54,7 @@ def test_a_crowd_keeps_nobody_out(processes: Processes, base: Path, secret: str)
     run = {"repository": "repo", "commit": "HEAD", "argv": ["true"]}
     with client_of(process, secret) as client:
         for first in (SILENT, HALF_HEAD, HALF_BODY):
-            with crowd(process.port, 400, first):
+            with silent_connections(process.port, 400, first):
                 for _ in range(10):
                     assert answered(client.get("/whoami"), 200)["name"] == "tester"
                     with client_of(process, secret) as fresh:

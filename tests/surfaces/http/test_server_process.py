@@ -6,7 +6,6 @@ import gc
 import re
 import socket as sockets
 import ssl
-import subprocess
 import sys
 import threading
 import time
@@ -19,6 +18,7 @@ import pytest
 
 from debug_server.app.server import ServeOptions, serve
 from debug_server.errors import ConfigurationError
+from tests.certificates import self_signed
 from tests.running import eventually, lasting_port
 from tests.surfaces.http.serving import SECONDS, Process, answered, open_local, refused
 from tests.surfaces.http.test_disconnects import TRANSPORTS, WRITER
@@ -178,16 +178,11 @@ def test_open_doors_are_refused(base: Path) -> None:
 
 def test_tls(processes: Processes, base: Path, secret: str) -> None:
     """With a certificate the server speaks TLS, on any address."""
-    cert, key = base / "cert.pem", base / "key.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    make += ["-keyout", str(key), "-out", str(cert), "-days", "2", "-subj", "/CN=localhost"]
-    make += ["-addext", "subjectAltName=IP:127.0.0.1"]
-    if subprocess.run(make, capture_output=True, check=False).returncode:
-        pytest.skip("openssl makes no certificate here")
-    process = processes(options=f'{{"tls_cert": "{cert}", "tls_key": "{key}", "host": "0.0.0.0"}}').started()
+    made = self_signed(base)
+    process = processes(options=f'{{"tls_cert": "{made.cert}", "tls_key": "{made.key}", "host": "0.0.0.0"}}').started()
     assert process.url.startswith("https://")
     address = f"https://127.0.0.1:{process.port}"
-    trusted = ssl.create_default_context(cafile=str(cert))
+    trusted = ssl.create_default_context(cafile=str(made.cert))
     assert httpx.get(f"{address}/health", verify=trusted, timeout=SECONDS).json() == {"status": "ok"}
     process.terminate()
     assert process.output()[0] == 0
