@@ -60,7 +60,7 @@ class ServerProcess:
         argv += ["--grpc-port", str(self.grpc_port)] if self._grpc else ["--no-grpc"]
         with out.open("wb") as target, self.log.open("wb") as errors:
             self._process = self._spawn(argv, target, errors)
-        text = eventually(lambda: self._said(out), 60.0, "a serving server")
+        text = eventually(lambda: self._said(out), what="a serving server")
         self.port = int(_SERVING.findall(text)[0])
         if found := _GRPC.search(text):
             self.grpc_port = int(found[1])
@@ -101,7 +101,7 @@ class ServerProcess:
     def _signal(self, number: int) -> None:
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(60)
+            self._process.wait(100)
             self._process = None
 
 

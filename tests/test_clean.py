@@ -21,7 +21,7 @@ from tests.running import ROOT, TAG, carrying, eventually, new_mark, rooted_in
 NOBODY = 65534
 SECONDS = 120
 TARGETS_MAKE = (".cache", ".demo", ".mypy_cache", ".pytest_cache", "dist", "package/__pycache__")
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

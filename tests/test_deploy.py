@@ -25,7 +25,7 @@ from tests.running import ROOT, eventually, lasting_port
 from tests.servers import ServerProcess, serving
 
 DEPLOY = ROOT / "deploy"
-SECONDS = 60
+SECONDS = 100
 
 
 def help_of(*words: str) -> str:

@@ -24,7 +24,7 @@ from tests.test_docs import blocks
 
 SECONDS = 240
 SDK = ("httpx", "httpcore", "h11", "anyio", "certifi", "idna", "typing_extensions")
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

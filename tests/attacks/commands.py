@@ -73,7 +73,7 @@ def leaving_the_group(arena: Arena) -> Iterator[str]:
                 client.post(f"/commands/{command}/cancel").raise_for_status()
             wait_ended(client, command, 60)
             with contextlib.suppress(AssertionError):
-                eventually(partial(_gone, mark), 10)
+                eventually(partial(_gone, mark))
             if left := carrying(mark):
                 yield f"after {how}, processes {left} go on"
 

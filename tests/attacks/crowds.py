@@ -40,7 +40,7 @@ def leaked_leases(arena: Arena) -> Iterator[str]:
                     thread.join(30)
             server.start()
         with server.client(timeout=60) as client:
-            eventually(lambda: not _unfinished(client), 60, "the ends of all commands")
+            eventually(lambda: not _unfinished(client), what="the ends of all commands")
             opened: list[int] = []
             for _ in range(16):
                 answer = client.post("/sessions", json=COMMIT)

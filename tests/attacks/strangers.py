@@ -21,7 +21,7 @@ from tests.running import eventually
 _HTTP = """
 import http.client, json, sys
 port, path, body = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+connection = http.client.HTTPConnection("127.0.0.1", port, timeout=50)
 method = "POST" if body else "GET"
 connection.request(method, path, body or None, {"Content-Type": "application/json"} if body else {})
 answer = connection.getresponse()
@@ -42,7 +42,7 @@ calls = {
 for path, message in calls.items():
     call = channel.unary_unary(path, request_serializer=lambda m: m.SerializeToString())
     try:
-        call(message, timeout=20)
+        call(message, timeout=50)
         print(path, "OK")
     except grpc.RpcError as error:
         print(path, error.code().name)
@@ -94,7 +94,7 @@ def another_user(arena: Arena) -> Iterator[str]:
             yield f"another user can list the data folder: {done.stdout}"
         if (server.home / ".ssh").exists():
             yield "another user wrote into the home of the server's user"
-        eventually(partial(_settled, server), 30)
+        eventually(partial(_settled, server))
         if mark.exists():
             yield "a program of another user's repository ran"
         yield from _own_user_is_served(arena, server)

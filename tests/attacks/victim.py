@@ -77,7 +77,7 @@ class Victim(ServerProcess):
             descriptors=self._descriptors,
         )
 
-    def client(self, *, timeout: float = 30.0) -> httpx.Client:
+    def client(self, *, timeout: float = 60.0) -> httpx.Client:
         """An HTTP client with the admin token."""
         headers = {"Authorization": f"Bearer {self.token}"}
         return httpx.Client(base_url=self.base_url, headers=headers, timeout=timeout)
@@ -154,7 +154,7 @@ class Attacker:
         os.chown(home, arena.other, arena.other)
         return cls(arena=arena, uid=arena.other, home=home)
 
-    def python(self, text: str, *arguments: object, seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
+    def python(self, text: str, *arguments: object, seconds: float = 200.0) -> subprocess.CompletedProcess[str]:
         """Run a few lines of Python as the attacker."""
         argv = [self.arena.python, "-c", text, *map(str, arguments)]
         env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(self.home)}

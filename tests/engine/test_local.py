@@ -42,7 +42,7 @@ def _submit(engine: LocalEngine, bench: Bench, text: str, **options: object) -> 
 
 
 def _await(engine: LocalEngine, *commands: Command) -> list[Command]:
-    ended = [engine.wait(command.id, 30.0) for command in commands]
+    ended = [engine.wait(command.id, 100.0) for command in commands]
     assert all(command.status.terminal for command in ended)
     return ended
 

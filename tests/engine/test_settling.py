@@ -14,7 +14,7 @@ from tests.running import Bench, eventually
 from tests.store.away import away
 
 MakeBench = Callable[..., Bench]
-BUSY = 0.1  # seconds that a writer waits for a locked database
+BUSY = 1.0  # seconds that a writer waits for a locked database, and more than another thread's commit takes
 WAITING = "echo begun; until [ -e go ]; do sleep 0.02; done; echo result > out.txt; exit 3"
 
 

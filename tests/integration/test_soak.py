@@ -13,7 +13,7 @@ from tests.soak.check import check
 from tests.soak.full_disk import FullDisk
 from tests.soak.workspace_campaign import WorkspaceCampaign
 
-pytestmark = pytest.mark.timeout(300)  # dozens of processes, on a machine that may be busy
+pytestmark = pytest.mark.timeout(600)  # dozens of processes, on a machine that may be busy
 SEED = 2024
 SERVER_KILLS, KEEPER_KILLS, WORKSPACE_USER_KILLS = 50, 25, 12
 OUTAGES, OUTAGE_SECONDS = 3, 1.5

@@ -24,7 +24,7 @@ _IN_FLIGHT = 32  # enough that every kill meets some, few enough that two proces
 _LONG_LIFE_EVERY = 10  # servers that live longer, so that what waits gets its turn
 _TRIES_PER_KILL = 20
 _DRAIN_SECONDS = 120.0
-_START_SECONDS = 30.0
+_START_SECONDS = 100.0
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import contextlib
 import socket
 from collections.abc import Iterator
 
-SECONDS = 60.0
+SECONDS = 100.0
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ def called(uid: int, *calls: list[Any]) -> list[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=250,
     )
     assert done.returncode == 0, done.stderr
     found: list[str] = json.loads(done.stdout)
@@ -204,6 +204,6 @@ def test_a_callback_is_not_the_user_s_own_request(process: ServerProcess) -> Non
         aim = {"status_callback_url": f"{process.base_url}/tasks/victim/cancel"}
         http.post("/tasks/submit", json={**body, "task_id": "aimed", "prompt": "0", **aim}).raise_for_status()
         log = process.root / "serve-1.err"
-        eventually(lambda: "callback_postponed" in log.read_text(), 60, "a refused callback")
+        eventually(lambda: "callback_postponed" in log.read_text(), what="a refused callback")
         assert http.get("/tasks/victim").json()["status"] in ("queued", "running")
         http.post("/tasks/victim/cancel").raise_for_status()

@@ -25,7 +25,7 @@ from tests.running import DATA_HERE, ROOT
 from tests.servers import ServerProcess, serving, unmount_below
 
 PROGRAM = [sys.executable, "-m", "debug_server"]
-SECONDS = 60
+SECONDS = 100
 
 for name in ("app", "client.sync", "surfaces.cli.local_backend", "surfaces.cli.remote_backend"):
     import_module(f"debug_server.{name}")

@@ -42,7 +42,7 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env=_env(folder),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=200,
         check=False,
     )
 
@@ -91,7 +91,7 @@ def _on_terminal(folder: Path, *arguments: str) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=theirs,
-            timeout=60,
+            timeout=200,
             check=False,
         )
     finally:

@@ -19,7 +19,7 @@ from debug_server.service.messages import Page, SessionId
 from debug_server.surfaces.grpc import build_server
 from debug_server.surfaces.grpc.schema import rpc
 
-SECONDS = 60.0
+SECONDS = 100.0
 
 
 class Client:

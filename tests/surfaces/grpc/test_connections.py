@@ -27,7 +27,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0
 @contextlib.contextmanager
 def _serving(root: Path, port: int) -> Iterator[Process]:
     """A server that may open few files and ends idle connections soon."""
-    bounds = {"head_timeout": 1.0, "keep_alive": 1.0}
+    bounds = {"head_timeout": 3.0, "keep_alive": 3.0}
     options = {"open_files": [FILES, FILES], "log": str(root / "server.log"), "server": bounds, "grpc_port": port}
     process = Process(root, options=json.dumps(options))
     try:

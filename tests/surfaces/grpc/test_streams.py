@@ -88,7 +88,7 @@ def test_no_room_and_no_token_are_told(play: Play) -> None:
         await served.admin.ask("RevokeToken", token_id=made.id)
         found, told = await refusal(stream.read())
         assert (found, told["code"]) == (grpc.StatusCode.UNAUTHENTICATED, "unauthorized")
-        assert served.service.audience.size == 0
+        await until(lambda: served.service.audience.size == 0)
 
     play(scene)
 

@@ -49,7 +49,7 @@ def test_a_command_about_to_start_is_waited_for(served: Served, monkeypatch: pyt
     error = refused(served.admin.post(f"/commands/{second}/stdin", json=LINE), 409, "keeper_error")
     assert "is pending: it does not run" in error["message"]
     answered(served.admin.post(f"/commands/{first}/stdin", json=LINE), 200)
-    answered(served.admin.get(f"/commands/{first}/wait"), 200)
+    answered(served.admin.get(f"/commands/{first}/wait?timeout=100"), 200)
     assert served.admin.get(f"/commands/{first}/log").text == "hello\n"
 
 
@@ -90,7 +90,7 @@ def test_input_that_nobody_reads(served: Served, monkeypatch: pytest.MonkeyPatch
     assert "did not read for 0.5 s" in refused(served.admin.post(path, json=lines), 409, "keeper_error")["message"]
     (served.root / "go").touch()
     answered(served.admin.post(path, json={**lines, "close": True}), 200)
-    answered(served.admin.get(f"/commands/{command}/wait"), 200)
+    answered(served.admin.get(f"/commands/{command}/wait?timeout=100"), 200)
     assert served.admin.get(f"/commands/{command}/log").text.strip() == "300000"
 
 

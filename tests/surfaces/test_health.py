@@ -1,4 +1,4 @@
-"""What every way in says alike: whether the server is well, part by part; and why a certificate is not taken."""
+"""Health is the same through every surface; an unknown certificate is explained by client and command line."""
 
 from __future__ import annotations
 
