@@ -17,7 +17,7 @@ import uv
 
 import debug_server
 from debug_server.model.extras import install_command
-from tests.attacks.victim import owned_repository
+from tests.other_users import owned_repository
 from tests.running import ROOT
 from tests.servers import serving
 from tests.test_docs import blocks

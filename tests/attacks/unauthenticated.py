@@ -15,7 +15,8 @@ from tests.attacks.requests import (
     governing,
     run,
 )
-from tests.attacks.victim import Arena, Attacker, Victim, owned_repository
+from tests.attacks.target import Attacker, AttackSetup, Target
+from tests.other_users import owned_repository
 from tests.running import eventually
 
 _HTTP = """
@@ -58,12 +59,12 @@ for top in sys.argv[1:]:
 """
 
 
-def another_user(arena: Arena) -> Iterator[str]:
+def another_user(setup: AttackSetup) -> Iterator[str]:
     """Without a token, another uid runs nothing, reads nothing and writes nothing."""
-    attacker = Attacker.of(arena)
-    mark = attacker.home / "smudged"
+    attacker = Attacker.of(setup)
+    mark = attacker.home / "written"
     repository = _hostile_repository(attacker, mark)
-    with governing(arena, "another-user") as server:
+    with governing(setup, "another-user") as server:
         place = {"project_root": str(repository), "worktree_path": f"{attacker.home}/wt", "git_branch": "b"}
         asked = {"task_id": "t", "run_id": "r", "prompt": "x", "execution_mode": "isolated-worktree"}
         task = json.dumps({**asked, "workspace": {"project_id": 1, **place}})
@@ -97,19 +98,19 @@ def another_user(arena: Arena) -> Iterator[str]:
         eventually(partial(_settled, server))
         if mark.exists():
             yield "a program of another user's repository ran"
-        yield from _own_user_is_served(arena, server)
+        yield from _own_user_is_served(setup, server)
 
 
-def _settled(server: Victim) -> bool:
+def _settled(server: Target) -> bool:
     """Whether no task that got through is still under way."""
     with server.client() as client:
         tasks = client.get("/tasks").json()["items"]
     return all(task["status"] not in ("queued", "running") for task in tasks)
 
 
-def _own_user_is_served(arena: Arena, server: Victim) -> Iterator[str]:
+def _own_user_is_served(setup: AttackSetup, server: Target) -> Iterator[str]:
     """The control: what is refused to others works for the server's own user."""
-    if arena.uid == os.geteuid():
+    if setup.uid == os.geteuid():
         status = httpx.get(f"{server.base_url}/tasks").status_code
         if status != 200:
             yield f"the server's own user is answered with {status}"
@@ -130,11 +131,11 @@ def _hostile_repository(attacker: Attacker, mark: Path) -> Path:
     return path
 
 
-def own_commands(arena: Arena) -> Iterator[str]:
+def own_commands(setup: AttackSetup) -> Iterator[str]:
     """A command of the server's, which runs as its user, is nobody without a token."""
-    with governing(arena, "own-commands") as server, server.client() as client:
+    with governing(setup, "own-commands") as server, server.client() as client:
         for port, path in ((server.port, "/tasks"), (server.port, "/metrics"), (server.port, "/v1/models")):
-            argv = [arena.python, "-c", _HTTP, str(port), path, ""]
+            argv = [setup.python, "-c", _HTTP, str(port), path, ""]
             command = run(server, client, argv, wall_seconds=60)
             said = client.get(f"/commands/{command['id']}/log").text.strip()
             if not said.startswith(("401", "403")):
