@@ -29,11 +29,6 @@ class AttackSetup:
     short: bool = True
     say: Callable[[str], None] = print
 
-    @property
-    def privileged(self) -> bool:
-        """Whether the server runs as root."""
-        return self.uid == 0
-
 
 class Target(ServerProcess):
     """A server that the campaign's user runs below one folder, with an environment and a home of its own."""

@@ -16,7 +16,7 @@ from debug_server.engine.upkeep import Upkeep
 from debug_server.errors import CapacityExhaustedError
 from debug_server.model import CommandStatus, SessionStatus, Worktree, WorktreeStatus
 from debug_server.worktrees.opening import build_pool_from_repository
-from tests.engine.places import open_local
+from tests.engine.engines import open_local
 from tests.running import ROOT, eventually
 from tests.servers import unmount_below
 from tests.worktrees.places import Remote, make_remote

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from debug_server.engine import LocalEngine
-from debug_server.model import Command, CommandStatus
+from debug_server.model import CommandStatus
 from debug_server.runner.spec import CommandSpec
 from debug_server.store.reserve import Reserve
-from tests.running import Bench, eventually
+from tests.engine.engines import await_running, running_engine
+from tests.running import Bench
 from tests.small_disk import fill_up, free_bytes, small_disk
 
 MakeBench = Callable[..., Bench]
@@ -30,21 +29,11 @@ def _reserve(bench: Bench) -> Path:
     return bench.root / "data" / "metadata.db-reserve"
 
 
-def _await_running(bench: Bench, commands: list[Command]) -> None:
-    def running() -> bool:
-        return all(bench.store.commands.get(row.id).status is CommandStatus.RUNNING for row in commands)
-
-    eventually(running, what="running commands")
-
-
 def test_ends_are_recorded_on_a_full_disk(disk: Path, make_bench: MakeBench) -> None:
     """Database, logs and workspace share the disk that a command fills: it and those that ran beside it have their
     ends while the disk is full, and the reserve is made again when there is room."""
     bench = make_bench(root=disk / "bench")
-    with ExitStack() as stack:
-        engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
-        engine.start()
-        stack.callback(engine.stop)
+    with running_engine(bench) as engine:
         assert _reserve(bench).exists()
         beside = [
             engine.submit(
@@ -55,7 +44,7 @@ def test_ends_are_recorded_on_a_full_disk(disk: Path, make_bench: MakeBench) -> 
             for number in range(4)
         ]
         filling = engine.submit(session_id=bench.session.id, spec=CommandSpec(["sh", "-c", FILL]), queue_key="fill")
-        _await_running(bench, [*beside, filling])
+        await_running(bench, [*beside, filling])
         (bench.workspace / "go").touch()
         ended = engine.wait(filling.id, 60.0)
         assert ended.exit_code == 7

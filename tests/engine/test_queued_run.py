@@ -12,6 +12,7 @@ from debug_server.engine import LocalEngine
 from debug_server.model import CommandStatus, QueuedRun, SessionPlan, SessionStatus
 from debug_server.runner.log_reader import LogReader
 from debug_server.runner.spec import CommandSpec
+from tests.engine.engines import running_engine
 from tests.repositories import make_repository
 from tests.running import MECHANISMS, Bench, eventually, missing_mechanism
 
@@ -25,9 +26,7 @@ def test_stdin_is_there_from_the_start(make_bench: MakeBench, mechanism: str) ->
         pytest.skip(reason)
     bench = make_bench(containment=mechanism)
     text = "ä\0line\n" * 40_000
-    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
-    engine.start()
-    try:
+    with running_engine(bench) as engine:
         run = QueuedRun(
             spec=CommandSpec(["md5sum"], stdin_text=text), place=SessionPlan(directory=str(bench.workspace))
         )
@@ -37,8 +36,6 @@ def test_stdin_is_there_from_the_start(make_bench: MakeBench, mechanism: str) ->
         )
         ended = engine.wait(command.id, 60.0)
         assert engine.wait(ignored.id, 60.0).status is CommandStatus.SUCCEEDED
-    finally:
-        engine.stop()
     assert ended.status is CommandStatus.SUCCEEDED and ended.log_path is not None
     expected = subprocess.run(["md5sum"], input=text.encode(), capture_output=True, check=True).stdout
     with LogReader(ended.log_path) as reader:

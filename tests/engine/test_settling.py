@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from debug_server.engine import LocalEngine
 from debug_server.model import ArtifactKind, Command, CommandStatus, ExitReason, QueuedRun, SessionPlan, SessionStatus
 from debug_server.runner.launch import run_dir_for
 from debug_server.runner.spec import CommandSpec
+from tests.engine.engines import await_running, running_engine
 from tests.running import Bench, eventually
 from tests.store.away import away
 
@@ -18,29 +18,12 @@ BUSY = 1.0  # seconds that a writer waits for a locked database, and more than a
 WAITING = "echo begun; until [ -e go ]; do sleep 0.02; done; echo result > out.txt; exit 3"
 
 
-@contextmanager
-def _running(bench: Bench) -> Iterator[LocalEngine]:
-    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
-    engine.start()
-    try:
-        yield engine
-    finally:
-        engine.stop()
-
-
 def _queue(engine: LocalEngine, bench: Bench, text: str) -> Command:
     """A command in a session of its own, which is closed at its end, with a file to keep."""
     run = QueuedRun(
         spec=CommandSpec(["sh", "-c", text]), place=SessionPlan(directory=str(bench.workspace)), artifacts=["out.txt"]
     )
     return engine.queue_run(run)
-
-
-def _await_running(bench: Bench, commands: list[Command]) -> None:
-    def running() -> bool:
-        return all(bench.store.commands.get(row.id).status is CommandStatus.RUNNING for row in commands)
-
-    eventually(running, what="running commands")
 
 
 def _exit_record(bench: Bench, command: Command) -> Path:
@@ -59,9 +42,9 @@ def test_ends_are_recorded_when_the_store_is_back(database_url: str, make_bench:
     """Commands end while the store is away: their places are free at once; when it is back each has its end, once,
     with its files, and its session is closed."""
     bench = make_bench(database_url=database_url, busy_seconds=BUSY)
-    with _running(bench) as engine:
+    with running_engine(bench) as engine:
         commands = [_queue(engine, bench, WAITING) for _ in range(3)]
-        _await_running(bench, commands)
+        await_running(bench, commands)
         with away(database_url):
             (bench.workspace / "go").touch()
             eventually(lambda: len(bench.supervisor.pipeline.unsettled) == 3, what="three ends that are kept")
@@ -82,16 +65,16 @@ def test_ends_are_recorded_when_the_store_is_back(database_url: str, make_bench:
 def test_ends_of_a_server_that_left_meanwhile(make_bench: MakeBench) -> None:
     """The store comes back after the server has gone: the next one records the end."""
     bench = make_bench(busy_seconds=BUSY)
-    with _running(bench) as engine:
+    with running_engine(bench) as engine:
         command = _queue(engine, bench, WAITING)
-        _await_running(bench, [command])
+        await_running(bench, [command])
         with away(bench.database_url):
             (bench.workspace / "go").touch()
             eventually(lambda: bench.supervisor.pipeline.unsettled, what="an end that is kept")
             engine.stop()
             bench.supervisor.close()
     bench.supervisor = bench.new_supervisor()
-    with _running(bench) as engine:
+    with running_engine(bench) as engine:
         ended = engine.wait(command.id, 60.0)
     assert (ended.status, ended.exit_code) == (CommandStatus.FAILED, 3)
     assert bench.store.sessions.get(command.session_id).status is SessionStatus.FAILED

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from debug_server.model import SessionPlan
 from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest, workspace_environment
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from tests.runner.environment_support import environments, hook
+from tests.running import eventually
 from tests.servers import unmount_below
 from tests.worktrees.places import Remote, make_remote
 
@@ -95,14 +95,20 @@ def test_expired_leases_come_back_without_an_acquirer(local: Local, remote: Remo
     repository = local.sessions.reach(str(remote.path))
     pool = local.sessions.pool(repository)
     lease = pool.acquire_worktree(commit_sha="main", owner="gone", environment_hash=None)
-    time.sleep(0.1)  # the lease's own time
     upkeep = Upkeep(store=local.store, sessions=local.sessions, supervisor=local.supervisor)
-    upkeep.recover_leases()
-    assert [row["status"] for row in pool.describe()] == ["idle"]
+
+    def taken_back() -> bool:
+        upkeep.recover_leases()
+        return [row["status"] for row in pool.describe()] == ["idle"]
+
+    eventually(taken_back, what="the end of the lease's time")
     fetched = remote.commit({"note": "two\n"})
-    time.sleep(0.05)
-    upkeep.sweep()
-    assert not lease.path.exists()
+
+    def removed() -> bool:
+        upkeep.sweep()
+        return not lease.path.exists()
+
+    eventually(removed, what="a workspace that was idle for long enough")
     assert pool.mirror.ancestors(fetched)[0] == fetched
 
 
@@ -113,10 +119,13 @@ def test_damaged_environments_are_found_and_used_ones_stay(local: Local, tmp_pat
     bad = manager.ensure(hook("echo x > $DEBUG_SERVER_ENV_PATH/file", name="bad", root=tmp_path))
     good = manager.ensure(hook("echo y > $DEBUG_SERVER_ENV_PATH/file", name="good", root=tmp_path))
     (bad.path / "file").write_text("tampered")
-    time.sleep(0.05)
     upkeep = Upkeep(store=local.store, sessions=local.sessions, supervisor=local.supervisor)
-    upkeep.sweep()
-    assert [item.fingerprint for item in manager.installed()] == [good.fingerprint]
+
+    def withdrawn() -> bool:
+        upkeep.sweep()
+        return [item.fingerprint for item in manager.installed()] == [good.fingerprint]
+
+    eventually(withdrawn, what="the check of every environment")
     with good.hold():
         (item,) = manager.installed()
         assert item.in_use and item.names == ("good",)
