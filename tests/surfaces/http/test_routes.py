@@ -160,14 +160,14 @@ def test_cancel_signal_and_stdin(served: Served) -> None:
     assert "reached" in answered(served.admin.post(f"/commands/{reader}/stdin", json=write), 200)["message"]
     answered(served.admin.get(f"/commands/{reader}/wait?timeout=100"), 200)
     assert served.admin.get(f"/commands/{reader}/log").text == "hé\n"
-    sleeper = served.submit(session, "sleep", "60")
+    sleeper = served.submit(session, "sleep", "600")
     wait_running(served, sleeper)
     answered(served.admin.post(f"/commands/{sleeper}/signal", json={"signal": 15}), 200)
     assert answered(served.admin.get(f"/commands/{sleeper}/wait?timeout=100"), 200)["exit_reason"] == "signaled"
     refused(served.admin.post(f"/commands/{sleeper}/signal", json={"signal": 15}), 409, "conflict")
     late = {"write_id": "late", "data": "x"}
     refused(served.admin.post(f"/commands/{sleeper}/stdin", json=late), 409, "conflict")
-    cancelled = served.submit(session, "sleep", "60")
+    cancelled = served.submit(session, "sleep", "600")
     assert answered(served.admin.post(f"/commands/{cancelled}/cancel"), 200)["status"] == "cancelled"
     assert answered(served.admin.post(f"/commands/{cancelled}/cancel"), 200)["status"] == "cancelled"
 
