@@ -9,7 +9,6 @@ import pytest
 
 from debug_server.model import CommandStatus
 from debug_server.runner.spec import CommandSpec
-from debug_server.store.reserve import Reserve
 from tests.engine.engines import await_running, running_engine
 from tests.running import Bench
 from tests.small_disk import fill_up, free_bytes, small_disk
@@ -57,26 +56,3 @@ def test_ends_are_recorded_on_a_full_disk(disk: Path, make_bench: MakeBench) -> 
         assert _reserve(bench).exists()
         again = engine.submit(session_id=bench.session.id, spec=CommandSpec(["true"]))
         assert engine.wait(again.id, 60.0).status is CommandStatus.SUCCEEDED
-
-
-def test_a_full_disk_costs_the_store_its_reserve_and_nothing_else(disk: Path, make_bench: MakeBench) -> None:
-    """A commit that finds no space fails once; the next one has the reserve."""
-    bench = make_bench(root=disk / "bench")
-    bench.store.keep_reserve()
-    fill_up(disk)
-    failures = 0
-    for number in range(60):
-        try:
-            bench.store.events.append(f"event.{number}", data={"text": "x" * 1000})
-        except Exception:  # noqa: BLE001 - counted
-            failures += 1
-    assert failures <= 1
-    assert not _reserve(bench).exists()
-    (disk / "rest").unlink()
-
-
-def test_a_reserve_is_not_made_on_a_disk_that_is_nearly_full(disk: Path) -> None:
-    """It would be the thing that fills it."""
-    (disk / "ballast").write_bytes(bytes(free_bytes(disk) - (1 << 20)))
-    Reserve(disk / "x.db").make()
-    assert not (disk / "x.db-reserve").exists()

@@ -13,9 +13,7 @@ import pytest
 from debug_server.app import Local
 from debug_server.config import EnvironmentsConfig, WorkspacesConfig
 from debug_server.engine.upkeep import Upkeep
-from debug_server.errors import EnvironmentBuildError
 from debug_server.model import SessionPlan
-from debug_server.runner.environment import EnvironmentManager, EnvironmentRequest, workspace_environment
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from tests.runner.environment_support import environments, hook
 from tests.running import eventually
@@ -134,21 +132,3 @@ def test_damaged_environments_are_found_and_used_ones_stay(local: Local, tmp_pat
     good.assign(os.getpid())
     manager.collect_garbage(max_idle=0, max_bytes=0, grace=0)
     assert environments(manager) == [good.path.name]
-
-
-def test_a_misspelt_key_is_refused(tmp_path: Path) -> None:
-    """A name that nearly means something is told apart from one that means nothing on purpose."""
-    manager = EnvironmentManager(tmp_path / "envs")
-    for name in ("pyhton", "Python", "python_version", "bulider", "hooks"):
-        with pytest.raises(EnvironmentBuildError, match=f"metadata '{name}' means nothing: write"):
-            manager.plan_fingerprint(EnvironmentRequest("x", metadata={name: "3.11"}))
-    manager.plan_fingerprint(EnvironmentRequest("x", metadata={"variant": "a"}))
-
-
-def test_a_colon_in_a_path_is_refused(tmp_path: Path) -> None:
-    """It would end a name in PATH and PYTHONPATH in the middle: the error names the path."""
-    manager = EnvironmentManager(tmp_path / "envs")
-    handle = manager.ensure(hook("true", root=tmp_path))
-    (tmp_path / "a:b").mkdir()
-    with pytest.raises(EnvironmentBuildError, match="a:b"):
-        workspace_environment(handle, tmp_path / "a:b")
