@@ -63,7 +63,7 @@ def _unfinished(client: httpx.Client) -> list[int]:
 
 
 def many_connections(setup: AttackSetup) -> Iterator[str]:
-    """Silent and half-sent requests of strangers do not stop the service, and are not complained of at length."""
+    """Silent and half-sent requests without a token do not stop the service or fill its log."""
     count = 400
     with target(setup, "many-connections", descriptors=256) as server:
         before = server.log.stat().st_size

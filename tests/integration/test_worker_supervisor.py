@@ -271,5 +271,6 @@ def test_a_dry_run_makes_nothing(place: Path) -> None:
 
 def test_a_dry_run_needs_a_command(place: Path) -> None:
     """One line, status 2."""
-    _supervisor(place, "--dry-run", status=2)
-    _supervisor(place, status=2)
+    for arguments in (["--dry-run"], []):
+        said, aside = _supervisor(place, *arguments, status=2)
+        assert said == b"" and len(aside.splitlines()) == 1

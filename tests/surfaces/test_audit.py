@@ -1,4 +1,4 @@
-"""The audit log: every request under its token's name, whatever became of it, through every way in."""
+"""The audit log: every request, refused or not, through every surface, under the name of its token."""
 
 from __future__ import annotations
 

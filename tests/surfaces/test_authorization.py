@@ -65,14 +65,14 @@ def test_every_operation_has_an_entry_point(surface: str) -> None:
 @pytest.mark.parametrize("surface", ENTRY_POINTS)
 def test_every_operation_and_every_scope(server: Connections, admin: DebugServerClient, surface: str) -> None:
     """Without a valid token: unauthorized. With any scope of the operation missing: forbidden. With all: allowed."""
-    strangers = {"nobody": None, "unknown": "nonsense"}
+    without = {"nobody": None, "unknown": "nonsense"}
     singles = {scope: holding(admin, scope) for scope in SCOPES}
     lacking = {scope: holding(admin, *(other for other in PLAIN if other != scope)) for scope in PLAIN}
     full = holding(admin, *PLAIN)
     wrong = []
     for entry in ENTRY_POINTS[surface]():
         needed = entry.scopes
-        for name, token in strangers.items():
+        for name, token in without.items():
             wrong += _differs(server, entry, name, token, "unauthorized" if needed is not None else None)
         for name, token in singles.items():
             allowed = needed is None or name == ADMIN or needed <= {name}

@@ -64,7 +64,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]
 
 
 def attacks(process: ServerProcess, host: str = "127.0.0.1", target: str | None = None) -> list[list[Any]]:
-    """Every way in that once was open to the whole machine."""
+    """A call to each part that needs no token from the server's own user."""
     target = target or f"{host}:{process.grpc_port}"
     return [
         ["http", host, process.port, "GET", "/tasks"],
@@ -129,7 +129,7 @@ def test_another_user_needs_a_token(process: ServerProcess) -> None:
 
 
 @needs_root
-def test_the_attacks_of_another_user(process: ServerProcess, tmp_path: Path) -> None:
+def test_another_user_s_attacks_change_nothing(process: ServerProcess, tmp_path: Path) -> None:
     """A worktree task in a repository of one's own, and a file in the server user's home: refused, nothing happens."""
     repository = make_repository(tmp_path / "mine")
     home = tmp_path / "home"

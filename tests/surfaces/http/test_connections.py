@@ -177,8 +177,8 @@ class Seen:
 
 
 def test_who_makes_room() -> None:
-    """First the oldest idle stranger, then the oldest that is idle, then a stranger that is served for long; a known
-    caller that is being served never: then the new one is refused."""
+    """The order: the oldest idle connection without a token, the oldest idle one, one without a token that is served
+    for long; one with a token that is served never: then the new one is refused."""
     seen = Seen(most=4)
     served = seen.connected(Phase.SERVING, known=True)
     kept = seen.connected(Phase.IDLE, known=True)

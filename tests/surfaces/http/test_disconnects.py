@@ -167,7 +167,7 @@ def test_no_more_followers_than_there_is_room_for(shared: Served, monkeypatch: p
         body = {"write_id": "1", "data": "hello\n"}
         answered(shared.admin.post(f"/commands/{command}/stdin", json=body), 200)
         assert [json.loads(str(item.recv(timeout=SECONDS)))["text"] for item in (first, second)] == ["hello\n"] * 2
-    eventually(lambda: shared.local.service.audience.size == 0, what="an empty house")
+    eventually(lambda: shared.local.service.audience.size == 0, what="no followers")
 
 
 @pytest.mark.parametrize("end", ["revoked", "revoked by another process", "expired"])

@@ -263,7 +263,7 @@ def test_a_command_that_never_started_has_an_empty_log(shared: Served) -> None:
 
 
 def test_a_log_that_is_gone_is_not_an_empty_one(shared: Served) -> None:
-    """A command that said something, whose file is not there: not_found by every way in."""
+    """A command that said something, whose file is not there: not_found by every transport."""
     command = shared.run(shared.session(), "echo", "hello")
     Path(str(shared.local.store.commands.get(command).log_path)).unlink()
     for path in ("log", "log?follow=1", "log.ndjson", "log.ndjson?follow=1", "log/events"):

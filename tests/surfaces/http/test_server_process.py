@@ -170,8 +170,8 @@ def test_a_second_server_is_refused(processes: Processes) -> None:
     processes().started().terminate()
 
 
-def test_open_doors_are_refused(base: Path) -> None:
-    """Without a token or TLS only loopback is served; a taken port and bad TLS files are told by name, and
+def test_options_that_cannot_be_served_are_refused(base: Path) -> None:
+    """Without a token or TLS only loopback is served; a taken port and bad TLS files are named, and
     no token is made for a server that did not start."""
     (base / "no.pem").write_text("nothing")
     with sockets.create_server(("127.0.0.1", 0)) as taken:

@@ -54,9 +54,9 @@ async def _scene(there: Path, here: Path) -> None:
             assert isinstance(log, TextResourceContents) and log.text == "hello\n"
             assert await _refusal(client, "session_info", session_id=999) == ("not_found", False)
             await call(client, "revoke_token", token_id=me["token_id"])
-            with pytest.raises(MCPError) as stranger:
+            with pytest.raises(MCPError) as refused:
                 await client.call_tool("who_am_i", {})
-            assert stranger.value.data["code"] == "unauthorized"
+            assert refused.value.data["code"] == "unauthorized"
             life.close()
             assert await _refusal(client, "who_am_i") == ("draining", True)
 

@@ -1,4 +1,4 @@
-"""What the surface refuses: strangers, missing scopes, other people's things, wrong arguments, malformed messages."""
+"""What the surface refuses: calls without a token or scope, other people's things, wrong arguments, broken messages."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def test_the_sdk_is_not_loaded_before_it_is_wanted() -> None:
     assert done.stdout.strip() == b"False"
 
 
-def test_strangers_and_scopes(tmp_path: Path, nothing_left: None) -> None:
+def test_tokens_and_scopes(tmp_path: Path, nothing_left: None) -> None:
     """No token is 401, a missing scope is `forbidden`, another's session looks as if it did not exist."""
-    asyncio.run(_strangers(tmp_path))
+    asyncio.run(_tokens_and_scopes(tmp_path))
 
 
-async def _strangers(folder: Path) -> None:
+async def _tokens_and_scopes(folder: Path) -> None:
     origin = remote(folder)
     with http_server(folder) as server:
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic eA=="}):
