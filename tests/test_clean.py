@@ -19,7 +19,7 @@ from tests.runner.environment_support import make_wheel
 from tests.running import ROOT, TAG, carrying, eventually, new_mark, rooted_in
 
 NOBODY = 65534
-SECONDS = 120
+SECONDS = 250
 TARGETS_MAKE = (".cache", ".demo", ".mypy_cache", ".pytest_cache", "dist", "package/__pycache__")
 pytestmark = pytest.mark.timeout(600)
 

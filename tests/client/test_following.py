@@ -67,7 +67,7 @@ class CuttingProxy:
     def _serve(self, client: socket.socket) -> None:
         with client:
             try:
-                backend = socket.create_connection(("127.0.0.1", self._server.port), timeout=60)
+                backend = socket.create_connection(("127.0.0.1", self._server.port), timeout=100)
             except OSError:
                 return  # the server is away: the client sees a connection that closes
             with backend, contextlib.suppress(OSError):

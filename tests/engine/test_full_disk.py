@@ -45,14 +45,14 @@ def test_ends_are_recorded_on_a_full_disk(disk: Path, make_bench: MakeBench) -> 
         filling = engine.submit(session_id=bench.session.id, spec=CommandSpec(["sh", "-c", FILL]), queue_key="fill")
         await_running(bench, [*beside, filling])
         (bench.workspace / "go").touch()
-        ended = engine.wait(filling.id, 60.0)
+        ended = engine.wait(filling.id, 100.0)
         assert ended.exit_code == 7
         fill_up(disk)
-        assert [engine.wait(command.id, 60.0).exit_code for command in beside] == [5] * 4
+        assert [engine.wait(command.id, 100.0).exit_code for command in beside] == [5] * 4
         assert free_bytes(disk) < 1 << 20, "the disk is still full"
         (bench.workspace / "ballast").unlink()
         (disk / "rest").unlink()
         bench.store.keep_reserve()
         assert _reserve(bench).exists()
         again = engine.submit(session_id=bench.session.id, spec=CommandSpec(["true"]))
-        assert engine.wait(again.id, 60.0).status is CommandStatus.SUCCEEDED
+        assert engine.wait(again.id, 100.0).status is CommandStatus.SUCCEEDED

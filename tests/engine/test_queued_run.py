@@ -34,8 +34,8 @@ def test_stdin_is_there_from_the_start(make_bench: MakeBench, mechanism: str) ->
         ignored = engine.queue_run(
             QueuedRun(spec=CommandSpec(["true"], stdin_text=text), place=SessionPlan(directory=str(bench.workspace)))
         )
-        ended = engine.wait(command.id, 60.0)
-        assert engine.wait(ignored.id, 60.0).status is CommandStatus.SUCCEEDED
+        ended = engine.wait(command.id, 100.0)
+        assert engine.wait(ignored.id, 100.0).status is CommandStatus.SUCCEEDED
     assert ended.status is CommandStatus.SUCCEEDED and ended.log_path is not None
     expected = subprocess.run(["md5sum"], input=text.encode(), capture_output=True, check=True).stdout
     with LogReader(ended.log_path) as reader:
@@ -53,7 +53,7 @@ def test_a_workspace_is_leased_when_the_turn_comes(bench: Bench, tmp_path: Path)
     assert bench.store.sessions.get(command.session_id).worktree_id is None
     engine.start()
     try:
-        assert engine.wait(command.id, 60.0).status is CommandStatus.SUCCEEDED
+        assert engine.wait(command.id, 100.0).status is CommandStatus.SUCCEEDED
         eventually(lambda: bench.store.sessions.get(command.session_id).status is SessionStatus.COMPLETED)
     finally:
         engine.stop()

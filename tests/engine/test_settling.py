@@ -50,7 +50,7 @@ def test_ends_are_recorded_when_the_store_is_back(database_url: str, make_bench:
             eventually(lambda: len(bench.supervisor.pipeline.unsettled) == 3, what="three ends that are kept")
             assert all(_exit_record(bench, command).exists() for command in commands)
             eventually(lambda: not engine._at_work, what="free places")
-        ended = [engine.wait(command.id, 60.0) for command in commands]
+        ended = [engine.wait(command.id, 100.0) for command in commands]
         for command in ended:
             assert (command.status, command.exit_code) == (CommandStatus.FAILED, 3)
             assert bench.log(command)["stdout"] == b"begun\n"
@@ -75,7 +75,7 @@ def test_ends_of_a_server_that_left_meanwhile(make_bench: MakeBench) -> None:
             bench.supervisor.close()
     bench.supervisor = bench.new_supervisor()
     with running_engine(bench) as engine:
-        ended = engine.wait(command.id, 60.0)
+        ended = engine.wait(command.id, 100.0)
     assert (ended.status, ended.exit_code) == (CommandStatus.FAILED, 3)
     assert bench.store.sessions.get(command.session_id).status is SessionStatus.FAILED
     names = {item.name for item in bench.store.artifacts.in_session(command.session_id, kind=ArtifactKind.CUSTOM)}
@@ -94,7 +94,7 @@ def test_a_refusal_is_recorded_when_the_store_is_back(make_bench: MakeBench) -> 
         engine._work(engine._run, claimed, claimed.id)
         assert bench.supervisor.pipeline.unsettled == [command.id]
     engine.start()
-    ended = engine.wait(command.id, 60.0)
+    ended = engine.wait(command.id, 100.0)
     engine.stop()
     assert ended.exit_reason is ExitReason.SPAWN_FAILED
     assert bench.store.sessions.get(command.session_id).status is SessionStatus.FAILED
@@ -108,7 +108,7 @@ def test_what_this_process_claimed_and_forgot_is_begun_anew(bench: Bench) -> Non
     engine.start()
     for _ in range(2):
         engine._look_around()
-    ended = engine.wait(command.id, 60.0)
+    ended = engine.wait(command.id, 100.0)
     engine.stop()
     assert (ended.status, ended.attempt) == (CommandStatus.SUCCEEDED, 2)
     assert (bench.workspace / "order").read_text() == "once\n"

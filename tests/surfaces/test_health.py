@@ -37,7 +37,7 @@ async def _asked(server: ServerProcess) -> list[dict[str, str]]:
 
 def test_health_is_the_same_everywhere(server: ServerProcess) -> None:
     """REST, gRPC, MCP and the client name the same checks, the server's parts among them."""
-    checks = httpx.get(f"{server.base_url}/readyz", timeout=60).json()["checks"]
+    checks = httpx.get(f"{server.base_url}/readyz", timeout=100).json()["checks"]
     assert {"store", "disk", "keepers", "tasks", "workers"} <= checks.keys()
     with DebugServerClient(base_url=server.base_url, token=server.token) as client:
         assert client.health().checks == checks

@@ -186,7 +186,7 @@ def test_a_command_of_the_server_needs_a_token(process: ServerProcess) -> None:
         "try: print(urllib.request.urlopen(asked).status)\n"
         "except urllib.error.HTTPError as error: print(error.code, error.read().decode())\n"
     )
-    with httpx.Client(base_url=process.base_url, timeout=60) as http:
+    with httpx.Client(base_url=process.base_url, timeout=100) as http:
         for task, headers in (("bare", {}), ("token", {"Authorization": f"Bearer {process.token}"})):
             prompt = ask.replace("HEADERS", repr(headers))
             http.post("/tasks/submit", json={"task_id": task, "run_id": "1", "prompt": prompt}).raise_for_status()
@@ -198,7 +198,7 @@ def test_a_command_of_the_server_needs_a_token(process: ServerProcess) -> None:
 
 def test_a_callback_is_not_the_user_s_own_request(process: ServerProcess) -> None:
     """The server's own callback cannot be aimed at its routes for the user: another's task is not cancelled by it."""
-    with httpx.Client(base_url=process.base_url, timeout=60) as http:
+    with httpx.Client(base_url=process.base_url, timeout=100) as http:
         body = {"run_id": "1", "prompt": "import time; time.sleep(600)"}
         http.post("/tasks/submit", json={**body, "task_id": "victim"}).raise_for_status()
         aim = {"status_callback_url": f"{process.base_url}/tasks/victim/cancel"}

@@ -53,7 +53,7 @@ def _modules_after(*arguments: str, folder: Path) -> set[str]:
             env={**os.environ, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_HOME": str(folder)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=60,
+            timeout=100,
             check=False,
         )
     return set(json.loads(target.read_text()))

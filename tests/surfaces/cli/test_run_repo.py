@@ -125,7 +125,7 @@ def _killed_run(folder: Path) -> Iterator[None]:
         assert process.stdout is not None
         process.stdout.readline()
         process.kill()
-        process.wait(60)
+        process.wait(100)
     try:
         yield
     finally:

@@ -38,7 +38,7 @@ def test_a_command_about_to_start_is_waited_for(served: Served, monkeypatch: pyt
         return await begun_by(verbs, command, deadline)
 
     def late(*arguments: Any) -> Any:
-        assert asked.wait(60)
+        assert asked.wait(100)
         return launch(*arguments)
 
     monkeypatch.setattr(CommandVerbs, "_begun_by", look)

@@ -19,7 +19,7 @@ def bridged(server: Http, folder: Path) -> Client:
     variables = {"DEBUG_SERVER_URL": server.url.removesuffix("/mcp"), "DEBUG_SERVER_TOKEN": server.token}
     own = {**environment(), **variables, "DEBUG_SERVER_HOME": str(folder / "home")}
     child = StdioServerParameters(command=sys.executable, args=["-m", "debug_server", "mcp"], env=own, cwd=folder)
-    return Client(child, read_timeout_seconds=60)
+    return Client(child, read_timeout_seconds=100)
 
 
 def test_everything_is_asked_of_the_server(tmp_path: Path, nothing_left: None) -> None:
