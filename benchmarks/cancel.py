@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 
+from benchmarks.command_setup import CommandSetup, TextObserver, open_command_setup
 from benchmarks.figures import Figure, Result, Samples, Size, at_most, milliseconds
-from benchmarks.workplace import Mark, Workplace, open_workplace
 from debug_server.runner.spec import CommandSpec
 
 _ROUNDS = {Size.FULL: 20, Size.QUICK: 4, Size.SMALLEST: 1}
@@ -41,9 +41,9 @@ stay()
 
 def measure(size: Size) -> list[Result]:
     """How long after the KILL the tree is empty, by the exit record's evidence."""
-    with open_workplace(kill_grace=0.05) as place:
-        _cancel(place, _PROCESSES[size])
-        ladders = [_cancel(place, _PROCESSES[size]) for _ in range(_ROUNDS[size])]
+    with open_command_setup(kill_grace=0.05) as setup:
+        _cancel(setup, _PROCESSES[size])
+        ladders = [_cancel(setup, _PROCESSES[size]) for _ in range(_ROUNDS[size])]
     after = Samples.of([ladder["seconds_after_kill"] for ladder in ladders])
     whole = Samples.of([ladder["seconds"] for ladder in ladders])
     facts = {"processes": _PROCESSES[size]} | after.facts("after_kill") | whole.facts("from_cancel")
@@ -53,18 +53,18 @@ def measure(size: Size) -> list[Result]:
     ]
 
 
-def _cancel(place: Workplace, processes: int) -> dict[str, float]:
-    grown = Mark("grown")
+def _cancel(setup: CommandSetup, processes: int) -> dict[str, float]:
+    grown = TextObserver("grown")
     # Zombies of double forks are reaped by the keeper; the program itself never waits.
     spec = CommandSpec([sys.executable, "-S", "-c", _TREE, str(processes)])
-    canceller = threading.Thread(target=_cancel_when, args=(place, grown))
+    canceller = threading.Thread(target=_cancel_when, args=(setup, grown))
     canceller.start()
-    result = place.run(spec, observers=[grown])
+    result = setup.run(spec, observers=[grown])
     canceller.join()
     found: dict[str, float] = result.exit.evidence["ladder"]
     return found
 
 
-def _cancel_when(place: Workplace, grown: Mark) -> None:
+def _cancel_when(setup: CommandSetup, grown: TextObserver) -> None:
     grown.wait(_GROWN_SECONDS)
-    place.supervisor.pipeline.cancel_all()
+    setup.supervisor.pipeline.cancel_all()

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.command_setup import CommandSetup, open_command_setup
 from benchmarks.figures import Figure, Result, Samples, Size, at_most, interleaved, milliseconds
-from benchmarks.workplace import Workplace, open_workplace
 from debug_server.runner.log_follow import follow
 from debug_server.runner.spec import CommandSpec
 
@@ -68,24 +68,24 @@ _AMOUNTS = {
 def measure(size: Size) -> list[Result]:
     """Latency of one follower, cost of many."""
     amounts = _AMOUNTS[size]
-    with open_workplace() as place:
+    with open_command_setup() as setup:
         return [
-            *_latency(place, amounts),
-            _cost(place, "cost_while_working", [_LINES, str(amounts.lines)], amounts),
-            _cost(place, "cost_at_full_speed", [_BURST, str(amounts.blocks)], amounts),
+            *_latency(setup, amounts),
+            _cost(setup, "cost_while_working", [_LINES, str(amounts.lines)], amounts),
+            _cost(setup, "cost_at_full_speed", [_BURST, str(amounts.blocks)], amounts),
         ]
 
 
-def _latency(place: Workplace, amounts: _Amounts) -> list[Result]:
+def _latency(setup: CommandSetup, amounts: _Amounts) -> list[Result]:
     followed: list[float] = []
     piped: list[float] = []
 
     def ours() -> float:
-        followed.extend(values := _followed(place, amounts.stamps))
+        followed.extend(values := _followed(setup, amounts.stamps))
         return sum(values)
 
     def peer() -> float:
-        piped.extend(values := _piped(place, amounts.stamps))
+        piped.extend(values := _piped(setup, amounts.stamps))
         return sum(values)
 
     interleaved(ours, peer, rounds=amounts.rounds, warm_up=0)
@@ -101,27 +101,27 @@ _numbers = itertools.count()
 
 
 @contextmanager
-def _start_signal(place: Workplace) -> Iterator[Path]:
+def _start_signal(setup: CommandSetup) -> Iterator[Path]:
     """A file that the child waits for, so that nobody joins late."""
-    path = place.folder / f"go-{next(_numbers)}"
+    path = setup.folder / f"go-{next(_numbers)}"
     try:
         yield path
     finally:
         path.unlink(missing_ok=True)
 
 
-def _followed(place: Workplace, stamps: int) -> list[float]:
-    with _start_signal(place) as go:
+def _followed(setup: CommandSetup, stamps: int) -> list[float]:
+    with _start_signal(setup) as go:
         spec = CommandSpec([sys.executable, "-S", "-c", _STAMPS, str(go), str(stamps)])
-        with place.running(spec) as (logs, _):
+        with setup.running(spec) as (logs, _):
             (path,) = logs.values()
             with follow(path) as follower:
                 go.touch()
                 return [_age(segment.data) for segment in follower]
 
 
-def _piped(place: Workplace, stamps: int) -> list[float]:
-    with _start_signal(place) as go:
+def _piped(setup: CommandSetup, stamps: int) -> list[float]:
+    with _start_signal(setup) as go:
         argv = [sys.executable, "-S", "-c", _STAMPS, str(go), str(stamps)]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, bufsize=0) as child:
             assert child.stdout is not None
@@ -137,22 +137,22 @@ def _age(data: bytes) -> float:
     return (time.monotonic_ns() - int(data.split(b"\n", 1)[0])) / 1e9
 
 
-def _cost(place: Workplace, name: str, program: list[str], amounts: _Amounts) -> Result:
+def _cost(setup: CommandSetup, name: str, program: list[str], amounts: _Amounts) -> Result:
     watched, alone = interleaved(
-        lambda: _with_followers(place, program, amounts.followers),
-        lambda: _with_followers(place, program, 0),
+        lambda: _with_followers(setup, program, amounts.followers),
+        lambda: _with_followers(setup, program, 0),
         rounds=amounts.rounds,
     )
     facts = {"followers": amounts.followers} | watched.facts("watched") | alone.facts("alone")
     return Figure(name=name, value=round((watched.p50 / alone.p50 - 1) * 100, 2), unit="%", bar=at_most(5), facts=facts)
 
 
-def _with_followers(place: Workplace, program: list[str], count: int) -> float:
+def _with_followers(setup: CommandSetup, program: list[str], count: int) -> float:
     """The seconds that the command itself saw."""
-    with _start_signal(place) as go:
+    with _start_signal(setup) as go:
         code, amount = program
         spec = CommandSpec([sys.executable, "-S", "-c", code, str(go), amount])
-        with place.running(spec) as (logs, (result,)):
+        with setup.running(spec) as (logs, (result,)):
             (path,) = logs.values()
             ready = threading.Barrier(count + 1)
             threads = [threading.Thread(target=_follow_to_the_end, args=(path, ready)) for _ in range(count)]

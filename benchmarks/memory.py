@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from benchmarks import processes
+from benchmarks.command_setup import open_command_setup
 from benchmarks.figures import Figure, Result, Size, Skipped, at_most
-from benchmarks.workplace import open_workplace
 from debug_server.runner.spec import CommandSpec
 
 _MIB = 1 << 20
@@ -14,8 +14,8 @@ _KEEPERS = {Size.FULL: 50, Size.QUICK: 10, Size.SMALLEST: 2}
 def measure(size: Size) -> list[Result]:
     """Private memory of each keeper, the largest counting."""
     with (
-        open_workplace(kill_grace=0.1) as place,
-        place.running(CommandSpec(["sleep", "600"]), _KEEPERS[size]),
+        open_command_setup(kill_grace=0.1) as setup,
+        setup.running(CommandSpec(["sleep", "600"]), _KEEPERS[size]),
     ):
         pids = processes.keepers(_KEEPERS[size])
         try:

@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from benchmarks.command_setup import LIMITS, open_command_setup
 from benchmarks.figures import Bar, Figure, Result, Size, at_least, interleaved, timed
-from benchmarks.workplace import LIMITS, open_workplace
 from debug_server.model import Limits
 
 _IN_FLIGHT = 8
@@ -28,8 +28,8 @@ def _rate(
     name: str, size: Size, *, limits: Limits | None = None, spare_keepers: int | None = None, bar: Bar | None = None
 ) -> Result:
     count = _PER_BLOCK[size]
-    with open_workplace(spare_keepers=spare_keepers) as place, ThreadPoolExecutor(_IN_FLIGHT) as threads:
-        run = place.argv("true", limits=limits)
+    with open_command_setup(spare_keepers=spare_keepers) as setup, ThreadPoolExecutor(_IN_FLIGHT) as threads:
+        run = setup.argv("true", limits=limits)
         ours, peer = interleaved(
             lambda: timed(lambda: _all(threads, run, count)),
             lambda: timed(lambda: _all(threads, lambda: subprocess.run(["true"], check=True), count)),

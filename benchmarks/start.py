@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
+from benchmarks.command_setup import LIMITS, open_command_setup
 from benchmarks.figures import Fact, Figure, Result, Size, added, at_most, interleaved, milliseconds, timed
-from benchmarks.workplace import LIMITS, open_workplace
 from debug_server.model import ExitRecord
 
 _ROUNDS = {Size.FULL: 2000, Size.QUICK: 200, Size.SMALLEST: 2}
@@ -14,8 +14,8 @@ _WARM_UP = {Size.FULL: 100, Size.QUICK: 20, Size.SMALLEST: 1}
 
 def measure(size: Size) -> list[Result]:
     """The time that a supervised start adds."""
-    with open_workplace() as place:
-        run = place.argv("true", limits=LIMITS)
+    with open_command_setup() as setup:
+        run = setup.argv("true", limits=LIMITS)
         ours, peer = interleaved(
             lambda: timed(run),
             lambda: timed(lambda: subprocess.run(["true"], check=True)),

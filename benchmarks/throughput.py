@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from benchmarks import processes
+from benchmarks.command_setup import CommandSetup, open_command_setup
 from benchmarks.figures import Fact, Figure, Result, Samples, Size, at_least, at_most, interleaved, timed
-from benchmarks.workplace import Workplace, open_workplace
 
 _BLOCK = 1 << 16
 _MIB = 1 << 20
@@ -20,9 +20,9 @@ _SMALL = {Size.FULL: 256 * _MIB, Size.QUICK: 32 * _MIB, Size.SMALLEST: _MIB}
 
 def measure(size: Size) -> list[Result]:
     """Speed in large blocks and in small writes, and what it costs in memory."""
-    with open_workplace() as place:
-        place.argv("true")()  # what a first command loads is no growth
-        race = _Race(place, _ROUNDS[size])
+    with open_command_setup() as setup:
+        setup.argv("true")()  # what a first command loads is no growth
+        race = _Race(setup, _ROUNDS[size])
         results = [
             race.run("blocks_of_64k", total=_LARGE[size], write=_BLOCK),
             race.run("writes_of_100", total=_SMALL[size], write=100),
@@ -38,8 +38,8 @@ def measure(size: Size) -> list[Result]:
 class _Race:
     """The supervisor against the bare loop over one child."""
 
-    def __init__(self, place: Workplace, rounds: int) -> None:
-        self._place, self._rounds = place, rounds
+    def __init__(self, setup: CommandSetup, rounds: int) -> None:
+        self._place, self._rounds = setup, rounds
         self.growth = 0  # of this process, at most, while the supervisor ran
 
     def run(self, name: str, *, total: int, write: int) -> Result:

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from benchmarks.command_setup import CommandSetup, open_command_setup
 from benchmarks.figures import Fact, Figure, Result, Samples, Size, Skipped, at_most, milliseconds
-from benchmarks.workplace import Workplace, open_workplace
 from debug_server.workers.backoff import JITTER
 from debug_server.workers.spec import StdoutReadiness, WorkerSpec, WorkerTiming
 from debug_server.workers.workers import Workers
@@ -44,11 +44,11 @@ stderr_logfile = NONE
 """
 
 
-class Births:
+class StartNotices:
     """A pipe on which each new worker writes its pid."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "births"
+        self.path = folder / "notices"
         os.mkfifo(self.path)
         self._fd = os.open(self.path, os.O_RDWR | os.O_NONBLOCK)
 
@@ -66,10 +66,10 @@ class Births:
 
 def measure(size: Size) -> list[Result]:
     """Ours, and supervisord's in the same minute."""
-    with open_workplace() as place:
-        births = Births(place.folder)
-        signs, starts = asyncio.run(_ours(place, births, _ROUNDS[size]))
-        births.close()
+    with open_command_setup() as setup:
+        notices = StartNotices(setup.folder)
+        signs, starts = asyncio.run(_ours(setup, notices, _ROUNDS[size]))
+        notices.close()
     facts = {**signs.facts("not_ready"), **starts.facts("ours")}
     return [
         Figure(name="death_to_not_ready_p50", value=milliseconds(signs.p50), unit="ms", bar=at_most(100), facts=facts),
@@ -79,22 +79,22 @@ def measure(size: Size) -> list[Result]:
     ]
 
 
-async def _ours(place: Workplace, births: Births, rounds: int) -> tuple[Samples, Samples]:
+async def _ours(setup: CommandSetup, notices: StartNotices, rounds: int) -> tuple[Samples, Samples]:
     spec = WorkerSpec(
         name="bench",
-        argv=["/bin/sh", "-c", _SCRIPT, "worker", str(births.path)],
+        argv=["/bin/sh", "-c", _SCRIPT, "worker", str(notices.path)],
         readiness=StdoutReadiness(line="up"),
-        cwd=place.folder,
+        cwd=setup.folder,
         timing=WorkerTiming(backoff_initial=_WAIT, backoff_maximum=_WAIT, restart_max=rounds + 10),
     )
-    workers = Workers(runner=place.supervisor, store=place.store, specs=[spec])
+    workers = Workers(runner=setup.supervisor, store=setup.store, specs=[spec])
     signs, starts = [], []
     async with workers.running():
         worker = workers.pick("bench")
-        pid, _ = await asyncio.to_thread(births.next)
+        pid, _ = await asyncio.to_thread(notices.next)
         for _ in range(rounds + 1):
             await worker.wait_for_ready(_SECONDS)
-            heard = asyncio.ensure_future(asyncio.to_thread(births.next))
+            heard = asyncio.ensure_future(asyncio.to_thread(notices.next))
             with worker.borrow() as generation:
                 began = time.monotonic()
                 os.kill(pid, signal.SIGKILL)
@@ -112,18 +112,18 @@ def _peer(rounds: int) -> Result:
         found = version("supervisor")
     except PackageNotFoundError:
         return Skipped(name=name, reason="supervisor is not installed: make setup")
-    with open_workplace() as place:
-        births = Births(place.folder)
-        with _supervisord(place.folder, births.path):
-            pid, _ = births.next()
+    with open_command_setup() as setup:
+        notices = StartNotices(setup.folder)
+        with _supervisord(setup.folder, notices.path):
+            pid, _ = notices.next()
             took = []
             for _ in range(min(rounds, 20)):
                 time.sleep(0.05)
                 began = time.monotonic()
                 os.kill(pid, signal.SIGKILL)
-                pid, at = births.next()
+                pid, at = notices.next()
                 took.append(at - began)
-        births.close()
+        notices.close()
     samples = Samples.of(took)
     facts: dict[str, Fact] = {"version": found, **samples.facts("supervisord")}
     return Figure(name=name, value=milliseconds(samples.p50), unit="ms", facts=facts)

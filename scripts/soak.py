@@ -20,7 +20,7 @@ from debug_server.disk import remove_tree
 from tests.soak.campaign import Campaign
 from tests.soak.check import Result, check
 from tests.soak.full_disk import FullDisk
-from tests.soak.tenancy import Tenancy
+from tests.soak.workspace_campaign import WorkspaceCampaign
 
 _SHOWN = 50
 
@@ -31,7 +31,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=1000, help="servers to kill (default: %(default)s)")
     parser.add_argument("--keeper-kills", type=int, default=200, help="keepers to kill (default: %(default)s)")
     parser.add_argument(
-        "--tenant-kills", type=int, default=300, help="users of workspaces and environments to kill (%(default)s)"
+        "--workspace-user-kills",
+        "--tenant-kills",
+        type=int,
+        default=300,
+        help="users of workspaces and environments to kill (%(default)s)",
     )
     parser.add_argument("--outages", type=int, default=1, help="times that the database is locked (%(default)s)")
     parser.add_argument("--outage-seconds", type=float, default=75.0, help="length of each (default: %(default)s)")
@@ -48,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     root.mkdir(parents=True, exist_ok=True)
     print(
         f"soak: seed {seed}, {options.kills} server kills, {options.keeper_kills} keeper kills, "
-        f"{options.tenant_kills} tenant kills, {options.outages} outages of the store, in {root}",
+        f"{options.workspace_user_kills} workspace user kills, {options.outages} outages of the store, in {root}",
         flush=True,
     )
     began = time.monotonic()
@@ -71,8 +75,8 @@ def run(root: Path, seed: int, options: argparse.Namespace) -> Result:
     results = []
     if options.kills or options.keeper_kills or options.outages:
         results.append(run_commands(root / "commands", seed, options, say))
-    if options.tenant_kills:
-        results.append(run_tenants(root / "workspaces", seed, options, say))
+    if options.workspace_user_kills:
+        results.append(run_workspace_users(root / "workspaces", seed, options, say))
     if options.full_disk:
         results.append(run_full_disk(root / "small", seed, options, say))
     figures = {name: value for result in results for name, value in result.figures.items()}
@@ -105,16 +109,16 @@ def run_full_disk(root: Path, seed: int, options: argparse.Namespace, say: Calla
         campaign.close()
 
 
-def run_tenants(root: Path, seed: int, options: argparse.Namespace, say: Callable[[str], None]) -> Result:
+def run_workspace_users(root: Path, seed: int, options: argparse.Namespace, say: Callable[[str], None]) -> Result:
     """Users of workspaces and environments."""
     root.mkdir()
-    tenancy = Tenancy(root, seed, say, backend=options.backend)
+    campaign = WorkspaceCampaign(root, seed, say, backend=options.backend)
     try:
-        tenancy.kill_tenants(options.tenant_kills)
-        tenancy.finish()
-        return tenancy.check()
+        campaign.kill_users(options.workspace_user_kills)
+        campaign.finish()
+        return campaign.check()
     finally:
-        tenancy.close()
+        campaign.close()
 
 
 def report(result: Result, seed: int, seconds: float) -> None:

@@ -35,7 +35,7 @@ DATA_HERE = {"DEBUG_SERVER_PATHS_ARTIFACTS": ".artifacts"}  # each program's dat
 TAG = "LC_DEBUG_SERVER_TEST"  # LC_*: the child environment inherits it
 
 
-def eventually(found: Callable[[], Any], seconds: float = 30.0, what: str = "") -> Any:
+def eventually(found: Callable[[], Any], seconds: float = 100.0, what: str = "") -> Any:
     """The first true value of ``found()``; fails after ``seconds``, which a busy machine may need."""
     deadline = time.monotonic() + seconds
     pause = 0.005
@@ -228,12 +228,12 @@ class Started:
         connection: KeeperConnection = eventually(dial, what="a listening keeper")
         return connection
 
-    def await_output(self, text: bytes, seconds: float = 60.0) -> None:
+    def await_output(self, text: bytes, seconds: float = 100.0) -> None:
         """Wait until its log holds ``text``."""
         path = Path(str(self.command.log_path))
         eventually(lambda: path.exists() and text in path.read_bytes(), seconds, f"{text!r} in the log")
 
-    def result(self, seconds: float = 60.0) -> CommandResult:
+    def result(self, seconds: float = 100.0) -> CommandResult:
         """How it ended; raises what the call raised."""
         self._thread.join(seconds)
         assert not self._thread.is_alive(), f"the command did not end within {seconds:g} s"

@@ -14,7 +14,7 @@ from benchmarks.figures import Bar, Figure, Result, Samples, Size, Skipped, adde
 from benchmarks.packages import PYTEST, TWENTY_FIVE, requirements
 
 
-@pytest.mark.timeout(300)  # dozens of processes, on a machine that may be busy
+@pytest.mark.timeout(600)  # dozens of processes, on a machine that may be busy
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_every_subject_reports_figures_in_its_smallest_size(subject: str) -> None:
     """A subject gives named figures with a finite value and a unit, or says why it was skipped; both are printable."""

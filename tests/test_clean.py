@@ -14,14 +14,14 @@ import pytest
 
 from debug_server.disk import list_mounts, remove_tree
 from debug_server.worktrees.overlay import why_overlay_fails
-from tests.attacks.victim import as_user, owned_repository, shared_python
+from tests.other_users import as_user, owned_repository, shared_python
 from tests.runner.environment_support import make_wheel
 from tests.running import ROOT, TAG, carrying, eventually, new_mark, rooted_in
 
 NOBODY = 65534
-SECONDS = 120
+SECONDS = 250
 TARGETS_MAKE = (".cache", ".demo", ".mypy_cache", ".pytest_cache", "dist", "package/__pycache__")
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

@@ -19,11 +19,13 @@ import yaml
 from debug_server.client import DebugServerClient
 from debug_server.config.declare import settings_of
 from debug_server.config.runner import RunnerConfig
-from tests.client.serving import ServerProcess, make_repository, serving
+from tests.certificates import Certificate, self_signed
+from tests.repositories import make_repository
 from tests.running import ROOT, eventually, lasting_port
+from tests.servers import ServerProcess, serving
 
 DEPLOY = ROOT / "deploy"
-SECONDS = 60
+SECONDS = 100
 
 
 def help_of(*words: str) -> str:
@@ -81,19 +83,13 @@ def test_the_compose_file_fits_the_dockerfile() -> None:
 
 
 @pytest.fixture
-def certificate(tmp_path: Path) -> tuple[Path, Path]:
+def certificate(tmp_path: Path) -> Certificate:
     """Of 127.0.0.1, and its key."""
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    make += ["-keyout", str(key), "-out", str(cert), "-days", "2", "-subj", "/CN=localhost"]
-    make += ["-addext", "subjectAltName=IP:127.0.0.1"]
-    if shutil.which("openssl") is None or subprocess.run(make, capture_output=True, check=False).returncode:
-        pytest.skip("openssl makes no certificate here")
-    return cert, key
+    return self_signed(tmp_path)
 
 
 @pytest.fixture
-def proxy(tmp_path: Path, certificate: tuple[Path, Path]) -> Iterator[tuple[str, ServerProcess]]:
+def proxy(tmp_path: Path, certificate: Certificate) -> Iterator[tuple[str, ServerProcess]]:
     """A server and, before it, nginx with the example's settings; the address of nginx, and the server."""
     nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if nginx is None:
@@ -103,8 +99,8 @@ def proxy(tmp_path: Path, certificate: tuple[Path, Path]) -> Iterator[tuple[str,
         text = (DEPLOY / "nginx.conf").read_text()
         for old, new in {
             "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
-            "/etc/ssl/debug-server/fullchain.pem": str(certificate[0]),
-            "/etc/ssl/debug-server/privkey.pem": str(certificate[1]),
+            "/etc/ssl/debug-server/fullchain.pem": str(certificate.cert),
+            "/etc/ssl/debug-server/privkey.pem": str(certificate.key),
             "http://127.0.0.1:8000": server.base_url,
         }.items():
             assert old in text
@@ -127,11 +123,11 @@ def proxy(tmp_path: Path, certificate: tuple[Path, Path]) -> Iterator[tuple[str,
 
 
 def test_a_server_is_used_through_the_proxy(
-    proxy: tuple[str, ServerProcess], certificate: tuple[Path, Path], tmp_path: Path
+    proxy: tuple[str, ServerProcess], certificate: Certificate, tmp_path: Path
 ) -> None:
     """Who comes through it needs a token for everything, output arrives while the command runs, and no byte is lost."""
     address, server = proxy
-    trusted = ssl.create_default_context(cafile=str(certificate[0]))
+    trusted = ssl.create_default_context(cafile=str(certificate.cert))
 
     def health() -> bool:
         try:

@@ -29,7 +29,7 @@ FOLDERS = ("debug_server", "runners", "tests", "docs", "scripts", "config", "req
 PACKAGES = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
 SECONDS = 280  # a few dozen processes, on a machine that may be busy
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

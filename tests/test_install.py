@@ -17,9 +17,9 @@ import uv
 
 import debug_server
 from debug_server.model.extras import install_command
-from tests.attacks.victim import owned_repository
-from tests.client.serving import serving
+from tests.other_users import owned_repository
 from tests.running import ROOT
+from tests.servers import serving
 from tests.test_docs import blocks
 
 SECONDS = 240
@@ -27,7 +27,7 @@ SDK = (  # httpx and pydantic, and what they need
     *("httpx", "httpcore", "h11", "anyio", "certifi", "idna", "typing_extensions"),
     *("pydantic", "pydantic_core", "annotated_types", "typing_inspection"),
 )
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.figures import Result, Size
-from benchmarks.service import crowd, followers, idling, requests
+from benchmarks.service import followers, idling, many_followers, requests
 from benchmarks.service.serving import Server, bare_server, serving
 
 
@@ -11,7 +11,7 @@ def measure(size: Size) -> list[Result]:
     """Everything; the start-up and the idle time on servers of their own, the rest on one."""
     with serving() as server, bare_server() as bare:
         found = [*requests.measure(server, bare, size), *followers.measure(server, size)]
-        found += crowd.measure(server, size)
+        found += many_followers.measure(server, size)
     return [*found, *idling.measure(size)]
 
 

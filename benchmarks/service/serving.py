@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command_setup import unused_session
 from benchmarks.repository import Amounts, generate
-from benchmarks.workplace import unused_session
 from debug_server.disk import detach, list_mounts
 from debug_server.store import open_store
 

@@ -1,5 +1,5 @@
-"""Attacks on a running server: ``victim`` starts it as one user, ``cases`` names one function per attack.
+"""Attacks on a running server: ``target`` starts it as one user, ``cases`` names one function per attack.
 
-``strangers``, ``commands``, ``outages`` and ``crowds`` have the functions, ``requests`` what they ask of a server.
-``campaign`` runs them, for ``scripts/attacks.py`` and for the short form in the suite.
+``unauthenticated``, ``commands``, ``outages`` and ``crashes_and_load`` have the functions, ``requests`` what they send
+to the server. ``campaign`` runs them, for ``scripts/attacks.py`` and for the short form in the suite.
 """

@@ -11,7 +11,8 @@ import traceback
 from pathlib import Path
 
 from tests.attacks.cases import CASES, clear
-from tests.attacks.victim import Arena, shared_python
+from tests.attacks.target import AttackSetup
+from tests.other_users import shared_python
 
 _USERS = {"root": 0, "user": 20001}
 _ATTACKER = 20002
@@ -68,10 +69,10 @@ def _attack(folder: Path, python: str, uid: int, name: str, *, short: bool) -> l
     folder.mkdir()
     folder.chmod(0o755)
     other = _ATTACKER if os.geteuid() == 0 else None
-    arena = Arena(root=folder, python=python, uid=uid, other=other, short=short)
+    setup = AttackSetup(root=folder, python=python, uid=uid, other=other, short=short)
     found: list[str] = []
     try:
-        found.extend(CASES[name](arena))  # keeps what came before an exception
+        found.extend(CASES[name](setup))  # keeps what came before an exception
     except Exception as error:  # noqa: BLE001 - the boundary of one case: the others are still to be run
         where = traceback.extract_tb(error.__traceback__)[1]
         found.append(f"{type(error).__name__} at {where.name}:{where.lineno}: {error}")

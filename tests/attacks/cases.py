@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.attacks.commands import bind_mounts, leaving_the_group, stopped_keepers
-from tests.attacks.crowds import exactly_once, leaked_leases, many_connections
+from tests.attacks.crashes_and_load import exactly_once, leaked_leases, many_connections
 from tests.attacks.outages import full_disk, store_away
-from tests.attacks.strangers import another_user, own_commands
-from tests.attacks.victim import Arena
+from tests.attacks.target import AttackSetup
+from tests.attacks.unauthenticated import another_user, own_commands
 
-Case = Callable[[Arena], Iterator[str]]
+Case = Callable[[AttackSetup], Iterator[str]]
 
 CASES: dict[str, Case] = {
     "another-user": another_user,

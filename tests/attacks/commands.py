@@ -19,21 +19,21 @@ from tests.attacks.requests import (
     submit,
     wait_ended,
 )
-from tests.attacks.victim import Arena, victim
+from tests.attacks.target import AttackSetup, target
 from tests.running import carrying, eventually, new_mark
 
 
-def bind_mounts(arena: Arena) -> Iterator[str]:
+def bind_mounts(setup: AttackSetup) -> Iterator[str]:
     """What a command mounts in its folder is not deleted with the folder."""
-    precious = arena.root / "precious"
+    precious = setup.root / "precious"
     precious.mkdir()
     (precious / "file").write_text("keep me")
-    os.chown(precious, arena.uid, arena.uid)
+    os.chown(precious, setup.uid, setup.uid)
     mounting = f"mkdir m && mount --bind {precious} m; mkdir t && mount -t tmpfs none t; chattr +i . 2>/dev/null; true"
     template = {"HOST_RUNNER_EXECUTOR": "shell", "HOST_RUNNER_CMD_TEMPLATE": f"{mounting} # {{task_id}}"}
     for backend in ("auto", "pool"):
         settings = f'[workspaces]\nbackend = "{backend}"\n'
-        with configured(arena, f"bind-mounts-{backend}", settings, template) as server:
+        with configured(setup, f"bind-mounts-{backend}", settings, template) as server:
             with server.client(timeout=60) as client:
                 session = open_session(client)
                 command = submit(client, session, ["sh", "-c", mounting])
@@ -43,7 +43,7 @@ def bind_mounts(arena: Arena) -> Iterator[str]:
                 if client.get(f"/sessions/{session}").json()["status"] == "running":
                     yield f"{backend}: the session stays open"
                 asked = {"task_id": "t", "run_id": "r", "prompt": "x"}
-                if arena.uid == os.geteuid():
+                if setup.uid == os.geteuid():
                     httpx.post(f"{server.base_url}/tasks/submit", json=asked).raise_for_status()
                     httpx.get(f"{server.base_url}/tasks/t/wait?timeout=60", timeout=70).raise_for_status()
                 again = open_session(client)
@@ -56,13 +56,13 @@ def bind_mounts(arena: Arena) -> Iterator[str]:
             yield f"{backend}: cleaning up deleted what a command had mounted"
 
 
-def leaving_the_group(arena: Arena) -> Iterator[str]:
+def leaving_the_group(setup: AttackSetup) -> Iterator[str]:
     """A command that moves a child out of its control group leaves nothing running."""
     escape = (
         "for f in /sys/fs/cgroup/cgroup.procs /sys/fs/cgroup/*/cgroup.procs /sys/fs/cgroup/*/tasks; do"
         " echo $$ > $f; done 2>/dev/null; sleep 600; :"
     )
-    with victim(arena, "leaving-the-group") as server, server.client() as client:
+    with target(setup, "leaving-the-group") as server, server.client() as client:
         for how in ("exit", "timeout", "cancel"):
             mark = new_mark(how)
             argv = ["sh", "-c", f"setsid sh -c '{escape}' {mark} & sleep 0.5; {_then(how)}"]
@@ -73,7 +73,7 @@ def leaving_the_group(arena: Arena) -> Iterator[str]:
                 client.post(f"/commands/{command}/cancel").raise_for_status()
             wait_ended(client, command, 60)
             with contextlib.suppress(AssertionError):
-                eventually(partial(_gone, mark), 10)
+                eventually(partial(_gone, mark))
             if left := carrying(mark):
                 yield f"after {how}, processes {left} go on"
 
@@ -82,10 +82,10 @@ def _then(how: str) -> str:
     return "exit 0" if how == "exit" else "sleep 600"
 
 
-def stopped_keepers(arena: Arena) -> Iterator[str]:
+def stopped_keepers(setup: AttackSetup) -> Iterator[str]:
     """A command that stops its keeper is ended all the same, and others still run."""
     stop = "kill -STOP $PPID 2>/dev/null; sleep 600"
-    with victim(arena, "stopped-keepers") as server, server.client() as client:
+    with target(setup, "stopped-keepers") as server, server.client() as client:
         timed = [start_run(client, ["sh", "-c", stop], wall_seconds=2) for _ in range(8)]
         for number in timed:
             ended = wait_ended(client, number, 120)

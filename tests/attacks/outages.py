@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import subprocess
 import time
@@ -19,8 +18,9 @@ from tests.attacks.requests import (
     submit,
     wait_ended,
 )
-from tests.attacks.victim import Arena, victim
+from tests.attacks.target import AttackSetup, target
 from tests.running import eventually
+from tests.small_disk import free_bytes
 
 
 @contextlib.contextmanager
@@ -35,10 +35,10 @@ def _locked(database: Path) -> Iterator[None]:
         connection.close()
 
 
-def store_away(arena: Arena) -> Iterator[str]:
+def store_away(setup: AttackSetup) -> Iterator[str]:
     """Commands that end, or start, while the store is locked have their true end afterwards, without a restart."""
-    seconds = 15 if arena.short else 75
-    with victim(arena, "store-away") as server, server.client(timeout=20) as client:
+    seconds = 15 if setup.short else 75
+    with target(setup, "store-away") as server, server.client(timeout=20) as client:
         ending = [start_run(client, ["sh", "-c", f"sleep 3; exit {code}"]) for code in range(3)]
         await_running(client, ending)
         starting = start_run(client, ["sh", "-c", f"echo began; sleep {seconds + 5}; echo done"])
@@ -55,22 +55,17 @@ def store_away(arena: Arena) -> Iterator[str]:
             yield "no command runs after the store came back"
 
 
-def _free(folder: Path) -> int:
-    space = os.statvfs(folder)
-    return space.f_bavail * space.f_frsize
-
-
-def full_disk(arena: Arena) -> Iterator[str]:
+def full_disk(setup: AttackSetup) -> Iterator[str]:
     """A command that fills the disk ends, callers are answered meanwhile, and the next command works."""
-    folder = arena.root / "small"
+    folder = setup.root / "small"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=755", "none", str(folder)], check=True)
     try:
-        with victim(arena, "full-disk", folder=folder) as server, server.client() as client:
+        with target(setup, "full-disk", folder=folder) as server, server.client() as client:
             session = open_session(client)
             filling = ["sh", "-c", "head -c 200m /dev/zero > big || true; head -c 1m /dev/zero > more; sleep 5; exit 7"]
             number = submit(client, session, filling)["id"]
-            deadline = time.monotonic() + (10 if arena.short else 75)
+            deadline = time.monotonic() + (10 if setup.short else 75)
             while time.monotonic() < deadline:
                 if (answer := client.get("/whoami")).status_code != 200:
                     yield f"while the disk is full /whoami answers {answer.status_code}: {answer.text[:200]}"
@@ -80,7 +75,7 @@ def full_disk(arena: Arena) -> Iterator[str]:
             if ended["exit_code"] != 7 and ended["exit_reason"] != "limit_exceeded":
                 yield f"the command that filled the disk ended as {ended}"
             client.delete(f"/sessions/{session}").raise_for_status()
-            eventually(lambda: _free(folder) > 16 << 20, what="the session's files to be removed")
+            eventually(lambda: free_bytes(folder) > 16 << 20, what="the session's files to be removed")
             again = open_session(client)
             ended = wait_ended(client, submit(client, again, ["true"])["id"], 60)
             if ended["exit_code"] != 0:

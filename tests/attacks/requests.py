@@ -1,4 +1,4 @@
-"""What the cases ask of a server."""
+"""The requests that the cases send."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing import Any
 
 import httpx
 
-from tests.attacks.victim import Arena, Victim, victim
+from tests.attacks.target import AttackSetup, Target, target
 from tests.running import ROOT, eventually
 
 COMMIT = {"repository": "project", "commit_sha": "HEAD"}
 
 
 @contextlib.contextmanager
-def governing(arena: Arena, name: str) -> Iterator[Victim]:
+def governing(setup: AttackSetup, name: str) -> Iterator[Target]:
     """A server with every part: tasks, events and runners, and the gateway over a worker that never gets ready."""
     variables = {"PROXY_USE_APP_SERVER": "true", "PROXY_ENABLE_METRICS": "true", "CODEX_BIN": "/bin/cat"}
     config = {file.name: file.read_text() for file in (ROOT / "config").glob("*.yml")}
-    with configured(arena, name, "", variables, config) as server:
+    with configured(setup, name, "", variables, config) as server:
         yield server
 
 
 @contextlib.contextmanager
 def configured(
-    arena: Arena, name: str, settings: str, variables: dict[str, str], config: dict[str, str] | None = None
-) -> Iterator[Victim]:
-    folder = arena.root / name
+    setup: AttackSetup, name: str, settings: str, variables: dict[str, str], config: dict[str, str] | None = None
+) -> Iterator[Target]:
+    folder = setup.root / name
     (folder / "config").mkdir(parents=True)
     for file, text in {"runner.toml": settings, **(config or {})}.items():
         (folder / "config" / file).write_text(text)
     for path in (folder, *folder.rglob("*")):
-        os.chown(path, arena.uid, arena.uid)
-    with victim(arena, name, variables=variables) as found:
+        os.chown(path, setup.uid, setup.uid)
+    with target(setup, name, variables=variables) as found:
         yield found
 
 
@@ -65,7 +65,7 @@ def command_number(run: dict[str, Any]) -> int:
     return number
 
 
-def run(server: Victim, client: httpx.Client, argv: list[str], **limits: float) -> dict[str, Any]:
+def run(server: Target, client: httpx.Client, argv: list[str], **limits: float) -> dict[str, Any]:
     return wait_ended(client, start_run(client, argv, **limits), 90)
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from debug_server.client import DebugServerClient
-from tests.client.serving import ServerProcess, make_repository, serving
+from tests.repositories import make_repository
+from tests.servers import ServerProcess, serving
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from debug_server.errors import (
     UnknownCommitError,
 )
 from debug_server.model import Limits
-from tests.client.serving import ServerProcess
+from tests.servers import ServerProcess
 
 PATCH = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-hello\n+patched\n"
 SCRIPT = "cat a.txt; printf '\\377\\n' >&2; echo new > new.txt; exit 3"

@@ -40,7 +40,7 @@ def main(root: Path, count: int) -> None:
     submitted = [
         engine.submit(session_id=bench.session.id, spec=spec, queue_key="many", key_limit=count) for _ in range(count)
     ]
-    ended = [engine.wait(command.id, 100.0) for command in submitted]
+    ended = [engine.wait(command.id, 200.0) for command in submitted]
     later = engine.wait(engine.submit(session_id=bench.session.id, spec=spec).id, 60.0)
     told = {
         "ended": [[row.status.value, row.exit.reason.value, row.exit.message] for row in ended if row.exit],

@@ -13,7 +13,7 @@ from debug_server.messages import StartRun
 from debug_server.model import Repository, SessionPlan
 from debug_server.runner.spec import CommandSpec
 from debug_server.service.caller import LOCAL
-from tests.engine.places import open_local
+from tests.engine.engines import open_local
 
 root, remote, way = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 

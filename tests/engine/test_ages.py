@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from debug_server.app import Local
-from debug_server.disk import detach, list_mounts
 from debug_server.engine.ages import Ages
 from debug_server.engine.housekeeping import IDLE, Housekeeper
 from debug_server.model import SessionStatus
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
+from tests.servers import unmount_below
 from tests.worktrees.places import make_remote
 
 HOUR, YEAR = timedelta(hours=1), timedelta(days=365)
@@ -73,8 +73,7 @@ def local(tmp_path: Path) -> Iterator[Local]:
     settings = RunnerSettings(RunnerPaths.from_root(tmp_path / "artifacts"))
     with Local(settings, str(tmp_path / "store.db")) as local:
         yield local
-    for mount in reversed(list_mounts(tmp_path)):
-        detach(mount.target)
+    unmount_below(tmp_path)
 
 
 @pytest.mark.parametrize("jump", [YEAR, -YEAR], ids=["ahead", "back"])

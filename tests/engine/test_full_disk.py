@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from debug_server.engine import LocalEngine
-from debug_server.model import Command, CommandStatus
+from debug_server.model import CommandStatus
 from debug_server.runner.spec import CommandSpec
-from debug_server.store.disk_reserve import Reserve
-from tests.running import Bench, eventually
+from tests.engine.engines import await_running, running_engine
+from tests.running import Bench
+from tests.small_disk import fill_up, free_bytes, small_disk
 
 MakeBench = Callable[..., Bench]
 FILL = "until [ -e go ]; do sleep 0.02; done; cat /dev/zero > ballast 2> /dev/null; touch full; exit 7"
@@ -23,51 +20,19 @@ FILL = "until [ -e go ]; do sleep 0.02; done; cat /dev/zero > ballast 2> /dev/nu
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 48 MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=48m,mode=755", "tmpfs", str(place)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("a small file system can only be mounted by root")
-    try:
+    with small_disk(tmp_path / "disk", mebibytes=48) as place:
         yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 def _reserve(bench: Bench) -> Path:
     return bench.root / "data" / "metadata.db-reserve"
 
 
-def _free(place: Path) -> int:
-    space = os.statvfs(place)
-    return space.f_bavail * space.f_frsize
-
-
-def _fill_up(place: Path) -> None:
-    """Take what a failed write of many bytes has left."""
-    with (place / "rest").open("ab", buffering=0) as rest:
-        try:
-            while True:
-                rest.write(bytes(4096))
-        except OSError:
-            return
-
-
-def _await_running(bench: Bench, commands: list[Command]) -> None:
-    def running() -> bool:
-        return all(bench.store.commands.get(row.id).status is CommandStatus.RUNNING for row in commands)
-
-    eventually(running, what="running commands")
-
-
 def test_ends_are_recorded_on_a_full_disk(disk: Path, make_bench: MakeBench) -> None:
     """Database, logs and workspace share the disk that a command fills: it and those that ran beside it have their
     ends while the disk is full, and the reserve is made again when there is room."""
     bench = make_bench(root=disk / "bench")
-    with ExitStack() as stack:
-        engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
-        engine.start()
-        stack.callback(engine.stop)
+    with running_engine(bench) as engine:
         assert _reserve(bench).exists()
         beside = [
             engine.submit(
@@ -78,39 +43,16 @@ def test_ends_are_recorded_on_a_full_disk(disk: Path, make_bench: MakeBench) -> 
             for number in range(4)
         ]
         filling = engine.submit(session_id=bench.session.id, spec=CommandSpec(["sh", "-c", FILL]), queue_key="fill")
-        _await_running(bench, [*beside, filling])
+        await_running(bench, [*beside, filling])
         (bench.workspace / "go").touch()
-        ended = engine.wait(filling.id, 60.0)
+        ended = engine.wait(filling.id, 100.0)
         assert ended.exit_code == 7
-        _fill_up(disk)
-        assert [engine.wait(command.id, 60.0).exit_code for command in beside] == [5] * 4
-        assert _free(disk) < 1 << 20, "the disk is still full"
+        fill_up(disk)
+        assert [engine.wait(command.id, 100.0).exit_code for command in beside] == [5] * 4
+        assert free_bytes(disk) < 1 << 20, "the disk is still full"
         (bench.workspace / "ballast").unlink()
         (disk / "rest").unlink()
         bench.store.keep_reserve()
         assert _reserve(bench).exists()
         again = engine.submit(session_id=bench.session.id, spec=CommandSpec(["true"]))
-        assert engine.wait(again.id, 60.0).status is CommandStatus.SUCCEEDED
-
-
-def test_a_full_disk_costs_the_store_its_reserve_and_nothing_else(disk: Path, make_bench: MakeBench) -> None:
-    """A commit that finds no space fails once; the next one has the reserve."""
-    bench = make_bench(root=disk / "bench")
-    bench.store.keep_reserve()
-    _fill_up(disk)
-    failures = 0
-    for number in range(60):
-        try:
-            bench.store.events.append(f"event.{number}", data={"text": "x" * 1000})
-        except Exception:  # noqa: BLE001 - counted
-            failures += 1
-    assert failures <= 1
-    assert not _reserve(bench).exists()
-    (disk / "rest").unlink()
-
-
-def test_a_reserve_is_not_made_on_a_disk_that_is_nearly_full(disk: Path) -> None:
-    """It would be the thing that fills it."""
-    (disk / "ballast").write_bytes(bytes(_free(disk) - (1 << 20)))
-    Reserve(disk / "x.db").create()
-    assert not (disk / "x.db-reserve").exists()
+        assert engine.wait(again.id, 100.0).status is CommandStatus.SUCCEEDED

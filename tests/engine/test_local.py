@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from debug_server.model import Command, CommandStatus, ExitReason, SessionPlan
 from debug_server.runner.settings import RunnerPaths
 from debug_server.runner.spec import CommandSpec
 from debug_server.store import open_store
+from tests.engine.engines import await_running, running_engine
 from tests.running import Bench, eventually
 
 MakeBench = Callable[..., Bench]
@@ -26,29 +27,15 @@ COUNTING = (
 )
 
 
-@contextmanager
-def _running(bench: Bench) -> Iterator[LocalEngine]:
-    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
-    engine.start()
-    try:
-        yield engine
-    finally:
-        engine.stop()
-
-
 def _submit(engine: LocalEngine, bench: Bench, text: str, **options: object) -> Command:
     spec = CommandSpec(["sh", "-c", text])
     return engine.submit(session_id=bench.session.id, spec=spec, **options)  # type: ignore[arg-type]
 
 
 def _await(engine: LocalEngine, *commands: Command) -> list[Command]:
-    ended = [engine.wait(command.id, 30.0) for command in commands]
+    ended = [engine.wait(command.id, 100.0) for command in commands]
     assert all(command.status.terminal for command in ended)
     return ended
-
-
-def _await_running(bench: Bench, command: Command) -> None:
-    eventually(lambda: bench.store.commands.get(command.id).status is CommandStatus.RUNNING, what="a running command")
 
 
 def _lines(bench: Bench) -> list[str]:
@@ -58,7 +45,7 @@ def _lines(bench: Bench) -> list[str]:
 
 def test_one_key_is_worked_off_in_order(bench: Bench) -> None:
     """Commands of one session run one after another, as they were submitted."""
-    with _running(bench) as engine:
+    with running_engine(bench) as engine:
         commands = [_submit(engine, bench, f"echo begin{n} >> order; echo end{n} >> order") for n in range(6)]
         _await(engine, *commands)
     assert _lines(bench) == [f"{what}{n}" for n in range(6) for what in ("begin", "end")]
@@ -67,7 +54,7 @@ def test_one_key_is_worked_off_in_order(bench: Bench) -> None:
 def test_a_key_may_have_several_at_once_and_never_more(make_bench: MakeBench) -> None:
     """key_limit bounds how many of one key run at the same time; other keys are not held up."""
     bench = make_bench(max_concurrency=6)
-    with _running(bench) as engine:
+    with running_engine(bench) as engine:
         commands = [_submit(engine, bench, COUNTING, queue_key="tight", key_limit=2) for _ in range(6)]
         other = _submit(engine, bench, "sleep 0.1; touch other", queue_key="free")
         (ended,) = _await(engine, other)
@@ -109,7 +96,7 @@ def test_the_queue_is_bounded(make_bench: MakeBench) -> None:
 def test_concurrency_is_bounded(make_bench: MakeBench) -> None:
     """max_concurrency commands at once, whatever their keys."""
     bench = make_bench(max_concurrency=2)
-    with _running(bench) as engine:
+    with running_engine(bench) as engine:
         commands = [_submit(engine, bench, COUNTING, queue_key=f"k{n}") for n in range(6)]
         eventually(lambda: len(_lines(bench)) == 2, what="two at once")
         (bench.workspace / "go").touch()
@@ -143,9 +130,9 @@ def test_cancel_while_claimed(bench: Bench) -> None:
 
 def test_cancel_while_running_here(bench: Bench) -> None:
     """The tree is ended; what it had written stays; a second cancel changes nothing."""
-    with _running(bench) as engine:
+    with running_engine(bench) as engine:
         command = _submit(engine, bench, "echo before; sleep 1000")
-        _await_running(bench, command)
+        await_running(bench, [command])
         engine.cancel(command.id, "not needed any more")
         (ended,) = _await(engine, command)
         assert engine.cancel(command.id) == ended
@@ -157,9 +144,9 @@ def test_cancel_while_running_elsewhere(make_bench: MakeBench, tmp_path: Path) -
     """Another process runs it: the keeper is asked directly."""
     here = make_bench()
     there = make_bench(root=here.root)
-    with _running(there) as worker:
+    with running_engine(there) as worker:
         command = _submit(worker, there, "sleep 1000")
-        _await_running(there, command)
+        await_running(there, [command])
         other = LocalEngine(store=here.store, supervisor=here.supervisor)
         other.cancel(command.id)
         (ended,) = _await(worker, command)
@@ -168,12 +155,12 @@ def test_cancel_while_running_elsewhere(make_bench: MakeBench, tmp_path: Path) -
 
 def test_signals_and_stdin_of_a_running_command(bench: Bench) -> None:
     """Both reach it; a command that has ended is refused by name."""
-    with _running(bench) as engine:
+    with running_engine(bench) as engine:
         spec = CommandSpec(
             ["sh", "-c", "trap 'exit 4' USR1; read line; echo got $line; while :; do sleep 0.02; done"], stdin=True
         )
         command = engine.submit(session_id=bench.session.id, spec=spec)
-        _await_running(bench, command)
+        await_running(bench, [command])
         with engine.connect(bench.store.commands.get(command.id)) as connection:
             connection.write_stdin("w1", b"hello\n")
         eventually(lambda: b"got hello" in Path(str(bench.store.commands.get(command.id).log_path)).read_bytes())
@@ -190,7 +177,7 @@ def test_stop_lets_go_and_another_engine_adopts(make_bench: MakeBench) -> None:
     engine = LocalEngine(store=first.store, supervisor=first.supervisor)
     engine.start()
     command = _submit(engine, first, "echo once >> order; while [ ! -e go ]; do sleep 0.02; done; exit 6")
-    _await_running(first, command)
+    await_running(first, [command])
     engine.stop()
     assert first.supervisor.pipeline.running == [], "it was let go, not given up on"
     assert first.store.commands.get(command.id).status is CommandStatus.RUNNING
@@ -209,7 +196,7 @@ def test_stop_waits_for_a_grace(bench: Bench) -> None:
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
     engine.start()
     command = _submit(engine, bench, "sleep 0.3")
-    _await_running(bench, command)
+    await_running(bench, [command])
     engine.stop(grace=60.0)
     assert bench.store.commands.get(command.id).status is CommandStatus.SUCCEEDED
 
@@ -219,7 +206,7 @@ def test_two_engines_never_run_a_command_twice(make_bench: MakeBench) -> None:
     first = make_bench(max_concurrency=4)
     second = make_bench(root=first.root, max_concurrency=4)
     with ExitStack() as stack:
-        engines = [stack.enter_context(_running(bench)) for bench in (first, second)]
+        engines = [stack.enter_context(running_engine(bench)) for bench in (first, second)]
         text = "until [ -e go ]; do sleep 0.02; done; echo {} >> order"  # none ends before both engines are full
         commands = [_submit(engines[n % 2], first, text.format(n), queue_key=f"k{n % 12}") for n in range(60)]
         eventually(lambda: len(first.supervisor.pipeline.running + second.supervisor.pipeline.running) == 8)
@@ -235,7 +222,7 @@ def test_two_engines_never_run_a_command_twice(make_bench: MakeBench) -> None:
 def test_a_command_that_cannot_be_prepared_ends(bench: Bench) -> None:
     """Its workspace is gone: the row fails with the reason, and the engine goes on."""
     session = bench.store.sessions.create(plan=SessionPlan(directory=str(bench.root / "gone")))
-    with _running(bench) as engine:
+    with running_engine(bench) as engine:
         command = engine.submit(session_id=session.id, spec=CommandSpec(["true"]))
         (ended,) = _await(engine, command)
         assert (ended.status, ended.exit_reason) == (CommandStatus.FAILED, ExitReason.SPAWN_FAILED)

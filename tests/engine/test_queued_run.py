@@ -12,7 +12,8 @@ from debug_server.engine import LocalEngine
 from debug_server.model import CommandStatus, QueuedRun, SessionPlan, SessionStatus
 from debug_server.runner.log_reader import LogReader
 from debug_server.runner.spec import CommandSpec
-from tests.home import plain_git
+from tests.engine.engines import running_engine
+from tests.repositories import make_repository
 from tests.running import MECHANISMS, Bench, eventually, missing_mechanism
 
 MakeBench = Callable[..., Bench]
@@ -25,9 +26,7 @@ def test_stdin_is_there_from_the_start(make_bench: MakeBench, mechanism: str) ->
         pytest.skip(reason)
     bench = make_bench(containment=mechanism)
     text = "ä\0line\n" * 40_000
-    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
-    engine.start()
-    try:
+    with running_engine(bench) as engine:
         run = QueuedRun(
             spec=CommandSpec(["md5sum"], stdin_text=text), place=SessionPlan(directory=str(bench.workspace))
         )
@@ -35,10 +34,8 @@ def test_stdin_is_there_from_the_start(make_bench: MakeBench, mechanism: str) ->
         ignored = engine.queue_run(
             QueuedRun(spec=CommandSpec(["true"], stdin_text=text), place=SessionPlan(directory=str(bench.workspace)))
         )
-        ended = engine.wait(command.id, 60.0)
-        assert engine.wait(ignored.id, 60.0).status is CommandStatus.SUCCEEDED
-    finally:
-        engine.stop()
+        ended = engine.wait(command.id, 100.0)
+        assert engine.wait(ignored.id, 100.0).status is CommandStatus.SUCCEEDED
     assert ended.status is CommandStatus.SUCCEEDED and ended.log_path is not None
     expected = subprocess.run(["md5sum"], input=text.encode(), capture_output=True, check=True).stdout
     with LogReader(ended.log_path) as reader:
@@ -48,12 +45,7 @@ def test_stdin_is_there_from_the_start(make_bench: MakeBench, mechanism: str) ->
 
 def test_a_workspace_is_leased_when_the_turn_comes(bench: Bench, tmp_path: Path) -> None:
     """A run in a repository waits without a workspace, runs in a private checkout, and gives it back."""
-    source = tmp_path / "source"
-    git = ["git", "-C", str(source), "-c", "user.name=t", "-c", "user.email=t@example.invalid"]
-    subprocess.run(["git", "init", "-q", "-b", "main", str(source)], env=plain_git(), check=True)
-    (source / "file").write_text("content\n")
-    subprocess.run([*git, "add", "."], env=plain_git(), check=True)
-    subprocess.run([*git, "commit", "-qm", "one"], env=plain_git(), check=True)
+    source = make_repository(tmp_path / "source", {"file": "content\n"})
     engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
     repository = bench.store.repositories.create("source", str(source))
     spec = CommandSpec(["sh", "-c", "cat file && echo changed > file"])
@@ -61,7 +53,7 @@ def test_a_workspace_is_leased_when_the_turn_comes(bench: Bench, tmp_path: Path)
     assert bench.store.sessions.get(command.session_id).worktree_id is None
     engine.start()
     try:
-        assert engine.wait(command.id, 60.0).status is CommandStatus.SUCCEEDED
+        assert engine.wait(command.id, 100.0).status is CommandStatus.SUCCEEDED
         eventually(lambda: bench.store.sessions.get(command.session_id).status is SessionStatus.COMPLETED)
     finally:
         engine.stop()

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from debug_server.engine import LocalEngine
 from debug_server.model import ArtifactKind, Command, CommandStatus, ExitReason, QueuedRun, SessionPlan, SessionStatus
 from debug_server.runner.run_dirs import run_dir_for
 from debug_server.runner.spec import CommandSpec
+from tests.engine.engines import await_running, running_engine
 from tests.running import Bench, eventually
 from tests.store.away import away
 
 MakeBench = Callable[..., Bench]
-BUSY = 0.1  # seconds that a writer waits for a locked database
+BUSY = 1.0  # seconds that a writer waits for a locked database, and more than another thread's commit takes
 WAITING = "echo begun; until [ -e go ]; do sleep 0.02; done; echo result > out.txt; exit 3"
-
-
-@contextmanager
-def _running(bench: Bench) -> Iterator[LocalEngine]:
-    engine = LocalEngine(store=bench.store, supervisor=bench.supervisor)
-    engine.start()
-    try:
-        yield engine
-    finally:
-        engine.stop()
 
 
 def _queue(engine: LocalEngine, bench: Bench, text: str) -> Command:
@@ -34,13 +24,6 @@ def _queue(engine: LocalEngine, bench: Bench, text: str) -> Command:
         spec=CommandSpec(["sh", "-c", text]), place=SessionPlan(directory=str(bench.workspace)), artifacts=["out.txt"]
     )
     return engine.queue_run(run)
-
-
-def _await_running(bench: Bench, commands: list[Command]) -> None:
-    def running() -> bool:
-        return all(bench.store.commands.get(row.id).status is CommandStatus.RUNNING for row in commands)
-
-    eventually(running, what="running commands")
 
 
 def _exit_record(bench: Bench, command: Command) -> Path:
@@ -59,15 +42,15 @@ def test_ends_are_recorded_when_the_store_is_back(database_url: str, make_bench:
     """Commands end while the store is away: their places are free at once; when it is back each has its end, once,
     with its files, and its session is closed."""
     bench = make_bench(database_url=database_url, busy_seconds=BUSY)
-    with _running(bench) as engine:
+    with running_engine(bench) as engine:
         commands = [_queue(engine, bench, WAITING) for _ in range(3)]
-        _await_running(bench, commands)
+        await_running(bench, commands)
         with away(database_url):
             (bench.workspace / "go").touch()
             eventually(lambda: len(bench.supervisor.pipeline.unsettled) == 3, what="three ends that are kept")
             assert all(_exit_record(bench, command).exists() for command in commands)
             eventually(lambda: not engine._at_work, what="free places")
-        ended = [engine.wait(command.id, 60.0) for command in commands]
+        ended = [engine.wait(command.id, 100.0) for command in commands]
         for command in ended:
             assert (command.status, command.exit_code) == (CommandStatus.FAILED, 3)
             assert bench.log(command)["stdout"] == b"begun\n"
@@ -82,17 +65,17 @@ def test_ends_are_recorded_when_the_store_is_back(database_url: str, make_bench:
 def test_ends_of_a_server_that_left_meanwhile(make_bench: MakeBench) -> None:
     """The store comes back after the server has gone: the next one records the end."""
     bench = make_bench(busy_seconds=BUSY)
-    with _running(bench) as engine:
+    with running_engine(bench) as engine:
         command = _queue(engine, bench, WAITING)
-        _await_running(bench, [command])
+        await_running(bench, [command])
         with away(bench.database_url):
             (bench.workspace / "go").touch()
             eventually(lambda: bench.supervisor.pipeline.unsettled, what="an end that is kept")
             engine.stop()
             bench.supervisor.close()
     bench.supervisor = bench.new_supervisor()
-    with _running(bench) as engine:
-        ended = engine.wait(command.id, 60.0)
+    with running_engine(bench) as engine:
+        ended = engine.wait(command.id, 100.0)
     assert (ended.status, ended.exit_code) == (CommandStatus.FAILED, 3)
     assert bench.store.sessions.get(command.session_id).status is SessionStatus.FAILED
     names = {item.name for item in bench.store.artifacts.in_session(command.session_id, kind=ArtifactKind.CUSTOM)}
@@ -111,7 +94,7 @@ def test_a_refusal_is_recorded_when_the_store_is_back(make_bench: MakeBench) -> 
         engine._work(engine._run, claimed, claimed.id)
         assert bench.supervisor.pipeline.unsettled == [command.id]
     engine.start()
-    ended = engine.wait(command.id, 60.0)
+    ended = engine.wait(command.id, 100.0)
     engine.stop()
     assert ended.exit_reason is ExitReason.SPAWN_FAILED
     assert bench.store.sessions.get(command.session_id).status is SessionStatus.FAILED
@@ -125,7 +108,7 @@ def test_what_this_process_claimed_and_forgot_is_begun_anew(bench: Bench) -> Non
     engine.start()
     for _ in range(2):
         engine._look_around()
-    ended = engine.wait(command.id, 60.0)
+    ended = engine.wait(command.id, 100.0)
     engine.stop()
     assert (ended.status, ended.attempt) == (CommandStatus.SUCCEEDED, 2)
     assert (bench.workspace / "order").read_text() == "once\n"

@@ -11,7 +11,7 @@ from tests.attacks.campaign import main
 QUICK = ["another-user", "own-commands", "bind-mounts", "leaving-the-group", "many-connections", "exactly-once"]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("server", ["root", "user"])
 def test_no_attack_gets_through(server: str, capsys: pytest.CaptureFixture[str]) -> None:
     """As another user of the machine, by a command's own tricks, by a crowd of strangers, by crashes."""

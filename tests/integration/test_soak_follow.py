@@ -9,7 +9,7 @@ import pytest
 
 from tests.soak.follow import TRANSPORTS, Campaign, run
 
-pytestmark = pytest.mark.timeout(300)  # dozens of processes, on a machine that may be busy
+pytestmark = pytest.mark.timeout(600)  # dozens of processes, on a machine that may be busy
 
 
 def test_followers_lose_nothing_when_they_are_cut_off_and_servers_killed(tmp_path: Path, nothing_left: None) -> None:

@@ -182,7 +182,7 @@ def _supervisor(place: Path, *arguments: str, status: int = 0) -> tuple[bytes, b
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     assert done.returncode == status, done.stderr
@@ -225,7 +225,7 @@ def test_a_program_that_cannot_be_started(place: Path, metadata_store: MetadataS
         cwd=place,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     assert done.returncode == 127
@@ -240,7 +240,7 @@ def test_an_unknown_session(place: Path, name: str) -> None:
         cwd=place,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     assert done.returncode == 2
@@ -271,5 +271,6 @@ def test_a_dry_run_makes_nothing(place: Path) -> None:
 
 def test_a_dry_run_needs_a_command(place: Path) -> None:
     """One line, status 2."""
-    _supervisor(place, "--dry-run", status=2)
-    _supervisor(place, status=2)
+    for arguments in (["--dry-run"], []):
+        said, aside = _supervisor(place, *arguments, status=2)
+        assert said == b"" and len(aside.splitlines()) == 1

@@ -48,7 +48,7 @@ def seen(ours: socket.socket, *, exact: bool = True) -> Connection:
 
 
 def peer_of(ours: socket.socket) -> TcpPeer:
-    """The same for the judge."""
+    """The same connection, as ``OwnUser`` takes it."""
     (host, port), (server_host, server_port) = ours.getpeername()[:2], ours.getsockname()[:2]
     return TcpPeer(host=host, port=port, server_host=server_host, server_port=server_port, socket=ours)
 
@@ -58,7 +58,7 @@ async def _at_once(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def refusal(peer: Any, uid: int | None = None) -> str | None:
-    """What the judge says."""
+    """Why the peer is refused; None when it is the server's own user."""
     return asyncio.run(OwnUser(_at_once, uid=uid).refusal(peer))
 
 

@@ -12,7 +12,7 @@ from debug_server.model import Event
 from debug_server.service.wakeups import ANYTHING, Wakeups, wait_for
 from debug_server.store import MetadataStore, open_store
 
-SECONDS = 30.0  # for what happens at once, or with the next look
+SECONDS = 60.0  # for what happens at once, or with the next look
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def wakeups_of(store: MetadataStore) -> Wakeups:
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(250):
             await work()
 
     asyncio.run(bounded())

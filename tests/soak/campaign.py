@@ -13,10 +13,10 @@ from debug_server.events import EventFeed
 from debug_server.model import CommandStatus, SessionPlan
 from debug_server.runner.run_dirs import run_dir_for
 from debug_server.store import MetadataStore, open_store
-from tests.soak import keepers, nursery
+from tests.soak import keepers, spawner
 from tests.soak.keepers import Identity
-from tests.soak.nursery import Nursery
-from tests.soak.orders import Order, OrderBook, Place
+from tests.soak.planned_commands import CommandPlanner, PlannedCommand, TraceFiles
+from tests.soak.spawner import Spawner
 from tests.store.away import away
 
 _OUTLIVED, _KILLED_DURING, _KILLED_AFTER = range(3)  # what becomes of a server whose store goes away
@@ -24,14 +24,14 @@ _IN_FLIGHT = 32  # enough that every kill meets some, few enough that two proces
 _LONG_LIFE_EVERY = 10  # servers that live longer, so that what waits gets its turn
 _TRIES_PER_KILL = 20
 _DRAIN_SECONDS = 120.0
-_START_SECONDS = 30.0
+_START_SECONDS = 100.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Record:
     """What the campaign did and saw; the checker's other witness besides the store and the disk."""
 
-    submitted: dict[int, Order] = field(default_factory=dict)  # by command id
+    submitted: dict[int, PlannedCommand] = field(default_factory=dict)  # by command id
     server_kills: int = 0
     outages: int = 0
     killed_keepers: set[Identity] = field(default_factory=set)
@@ -45,14 +45,14 @@ class Campaign:
 
     def __init__(self, root: Path, seed: int, say: Callable[[str], None], *, containment: str = "auto") -> None:
         self.root = root
-        self.paths = nursery.paths(root)
-        self.place = Place.below(root)
+        self.paths = spawner.paths(root)
+        self.traces = TraceFiles.below(root)
         self.record = Record()
-        self.store: MetadataStore = open_store(nursery.database(root))
-        self.nursery = Nursery(root, containment)
+        self.store: MetadataStore = open_store(spawner.database(root))
+        self.spawner = Spawner(root, containment)
         self._say = say
         self._draw = random.Random(seed)
-        self._book = OrderBook(random.Random(seed + 1), self.place)
+        self._planner = CommandPlanner(random.Random(seed + 1), self.traces)
         self._feed = EventFeed(self.store.events)
         self._cursor = 0
         self._open: set[int] = set()
@@ -62,10 +62,10 @@ class Campaign:
     # -- phases ---------------------------------------------------------------------------------------------------
 
     def kill_servers(self, count: int) -> None:
-        """Kill ``count`` servers, each a random moment after its birth or after a submission."""
+        """Kill ``count`` servers, each a random moment after its start or after a submission."""
         for number in range(1, count + 1):
-            if self.nursery.server is None:
-                self.nursery.start_server()
+            if self.spawner.server is None:
+                self.spawner.start_server()
             self._live(long=number % _LONG_LIFE_EVERY == 0)
             self._kill_server()
             if number % 50 == 0 or number == count:
@@ -77,13 +77,13 @@ class Campaign:
         while killed < count and tries < _TRIES_PER_KILL * count:
             tries += 1
             unseen = self._draw.random() < 0.05
-            if self.nursery.server is None:
-                self.nursery.start_server()
+            if self.spawner.server is None:
+                self.spawner.start_server()
             self._submit(self._draw.randrange(4))
             time.sleep(self._draw.uniform(0, 0.08))
             if unseen:
                 self._kill_server()
-            victim = keepers.kill_one(self._draw, self.paths.keepers_dir, self.nursery.pid)
+            victim = keepers.kill_one(self._draw, self.paths.keepers_dir, self.spawner.pid)
             if victim is not None:
                 self.record.killed_keepers.add(victim)
                 killed += 1
@@ -101,8 +101,8 @@ class Campaign:
             self._submit(12)
             self._await_a_start()
             server = number % 3
-            nursery.outages(self.root).touch()
-            with away(nursery.database(self.root)):
+            spawner.outages(self.root).touch()
+            with away(spawner.database(self.root)):
                 self.record.outages += 1
                 time.sleep(seconds / 2)
                 if server == _KILLED_DURING:
@@ -114,26 +114,26 @@ class Campaign:
 
     def finish(self) -> None:
         """Let everything come to its end under one more server, then end that server."""
-        if self.nursery.server is None:
-            self.nursery.start_server()
+        if self.spawner.server is None:
+            self.spawner.start_server()
         deadline = time.monotonic() + _DRAIN_SECONDS
         self._collect()
         while self._open and time.monotonic() < deadline:
             self._feed.wait(self._cursor, 1.0)
             self._collect()
         self._look_for_crashes()
-        self.record.server_status = self.nursery.stop_server()
+        self.record.server_status = self.spawner.stop_server()
         # What a killed keeper should have removed is removed by the next recovery.
-        self.nursery.start_server()
-        self.record.server_status |= self.nursery.stop_server()
+        self.spawner.start_server()
+        self.record.server_status |= self.spawner.stop_server()
         self._progress("all servers ended")
 
     def close(self) -> None:
         """End what is left of the campaign itself."""
         self._feed.close()
         self.store.close()
-        self.nursery.close()
-        self.nursery.groups.remove()
+        self.spawner.close()
+        self.spawner.groups.remove()
 
     # -- one server's life ----------------------------------------------------------------------------------------
 
@@ -156,10 +156,10 @@ class Campaign:
 
     def _have_server_at_work(self) -> None:
         """A server that has opened the store and recovered: one that starts without a store only says so and ends."""
-        if self.nursery.server is not None:
+        if self.spawner.server is not None:
             return
         before = len(_adoptions(self.root))
-        self.nursery.start_server()
+        self.spawner.start_server()
         deadline = time.monotonic() + _START_SECONDS
         while len(_adoptions(self.root)) == before and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -183,17 +183,17 @@ class Campaign:
     def _submit(self, count: int) -> None:
         self._collect()
         for _ in range(min(count, _IN_FLIGHT - len(self._open))):
-            order = self._book.next()
+            planned = self._planner.next()
             command = self.store.commands.add(
                 session_id=self._session,
-                argv=order.argv,
-                log_name=order.kind,
-                limits=order.limits,
+                argv=planned.argv,
+                log_name=planned.kind,
+                limits=planned.limits,
                 queue_key="soak",
                 key_limit=_IN_FLIGHT,
-                idempotency_key=str(order.token),
+                idempotency_key=str(planned.token),
             )
-            self.record.submitted[command.id] = order
+            self.record.submitted[command.id] = planned
             self._open.add(command.id)
         if self._draw.random() < 0.2:
             self._cancel_one()
@@ -204,7 +204,7 @@ class Campaign:
             self.store.commands.request_cancel(self._draw.choice(wanted))
 
     def _kill_server(self) -> None:
-        self.nursery.kill_server()
+        self.spawner.kill_server()
         self.record.server_kills += 1
         self.record.orphaned |= self._running()
 
@@ -230,5 +230,5 @@ def adopted(root: Path) -> set[int]:
 
 def _adoptions(root: Path) -> list[str]:
     """A line for each server that has come to work."""
-    path = nursery.adoptions(root)
+    path = spawner.adoptions(root)
     return path.read_text().splitlines() if path.exists() else []

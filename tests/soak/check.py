@@ -13,7 +13,7 @@ from debug_server.model import Command, ExitReason, ExitRecord
 from debug_server.runner.log_format import index_path
 from debug_server.runner.log_reader import LogReader
 from tests.soak.campaign import Campaign, adopted
-from tests.soak.orders import Order
+from tests.soak.planned_commands import PlannedCommand
 
 _AT_ONCE = 1000
 
@@ -28,7 +28,7 @@ class Result:
 
 def check(campaign: Campaign) -> Result:
     """Look at everything; call after ``finish`` and before ``close``."""
-    left = campaign.nursery.await_empty()
+    left = campaign.spawner.await_empty()
     checker = _Checker(campaign)
     violations = [*_processes(campaign, left), *checker.commands(), *_files(campaign), *_groups(campaign)]
     return Result(figures=checker.figures(), violations=violations)
@@ -40,7 +40,7 @@ def _processes(campaign: Campaign, left: list[int]) -> Iterator[str]:
     yield from (f"a keeper crashed: {text}" for text in record.crashes)
     if record.server_status:
         yield f"the last servers ended with status {record.server_status}"
-    if text := campaign.nursery.stderr.read_text():
+    if text := campaign.spawner.stderr.read_text():
         yield f"servers wrote to stderr: {text}"
     if record.server_kills and not adopted(campaign.root):
         yield "no command of a killed server was adopted"
@@ -54,7 +54,7 @@ def _command_line(pid: int) -> str:
 
 
 def _groups(campaign: Campaign) -> Iterator[str]:
-    yield from (f"control group {path} is left" for path in campaign.nursery.groups.left())
+    yield from (f"control group {path} is left" for path in campaign.spawner.groups.left())
 
 
 def _files(campaign: Campaign) -> Iterator[str]:
@@ -73,13 +73,13 @@ def _files(campaign: Campaign) -> Iterator[str]:
 
 
 class _Checker:
-    """Compares each command's row, events, log and traces with its order."""
+    """Compares each command's row, events, log and traces with what was planned."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
         self._record = campaign.record
         self._ends = self._count_ends()
-        self._starts = Counter(int(line) for line in campaign.place.journal.read_text().split())
+        self._starts = Counter(int(line) for line in campaign.traces.journal.read_text().split())
         self._reasons: Counter[str] = Counter()
         self._carried_on = 0
         self._bytes = 0
@@ -100,7 +100,7 @@ class _Checker:
             "keeper_kills": len(self._record.killed_keepers),
             "outages": self._record.outages,
             "commands": len(submitted),
-            "kinds": dict(sorted(Counter(order.kind for order in submitted.values()).items())),
+            "kinds": dict(sorted(Counter(planned.kind for planned in submitted.values()).items())),
             "reasons": dict(sorted(self._reasons.items())),
             "adopted": len(adopted(self._campaign.root)),
             "running_without_a_server": len(self._record.orphaned),
@@ -110,14 +110,14 @@ class _Checker:
 
     def commands(self) -> Iterator[str]:
         """Everything that is wrong with any command."""
-        for number, order in self._record.submitted.items():
+        for number, planned in self._record.submitted.items():
             command = self._campaign.store.commands.get(number)
-            for text in self._command(command, order):
-                yield f"command {number} ({order.kind}, token {order.token}, seed {order.seed}): {text}"
+            for text in self._command(command, planned):
+                yield f"command {number} ({planned.kind}, token {planned.token}, seed {planned.seed}): {text}"
         unknown = sorted(set(self._ends) - set(self._record.submitted), key=str)
         yield from (f"command {number} has an end and was never submitted" for number in unknown)
 
-    def _command(self, command: Command, order: Order) -> Iterator[str]:
+    def _command(self, command: Command, planned: PlannedCommand) -> Iterator[str]:
         if not command.status.terminal or command.exit is None:
             yield f"is {command.status}, attempt {command.attempt}, owner {command.owner}"
             return
@@ -125,30 +125,30 @@ class _Checker:
             yield f"has {self._ends[command.id]} ends"
         self._reasons[command.exit.reason.value] += 1
         self._carried_on += command.id in self._record.orphaned and command.exit_code == 0
-        yield from self._reason(command.exit, order)
-        yield from self._journal(command.exit, order)
-        yield from self._log(command, command.exit, order)
+        yield from self._reason(command.exit, planned)
+        yield from self._journal(command.exit, planned)
+        yield from self._log(command, command.exit, planned)
 
-    def _reason(self, record: ExitRecord, order: Order) -> Iterator[str]:
+    def _reason(self, record: ExitRecord, planned: PlannedCommand) -> Iterator[str]:
         if record.reason is ExitReason.LOST:
             keeper = record.evidence.get("keeper", {})
             if (keeper.get("pid"), keeper.get("start_time")) not in self._record.killed_keepers:
                 yield f"is lost although nobody killed its keeper: {record}"
         elif record.reason is ExitReason.CANCELLED:
-            if not order.cancelled:
+            if not planned.cancelled:
                 yield f"is cancelled although nobody asked: {record}"
-        elif (record.reason, record.exit_code) != (order.reason, order.code):
-            yield f"ended as {record.reason} {record.exit_code} instead of {order.reason} {order.code}: {record}"
+        elif (record.reason, record.exit_code) != (planned.reason, planned.code):
+            yield f"ended as {record.reason} {record.exit_code} instead of {planned.reason} {planned.code}: {record}"
 
-    def _journal(self, record: ExitRecord, order: Order) -> Iterator[str]:
-        starts = self._starts[order.token]
+    def _journal(self, record: ExitRecord, planned: PlannedCommand) -> Iterator[str]:
+        starts = self._starts[planned.token]
         ended_itself = record.reason in (ExitReason.EXITED, ExitReason.NONZERO_EXIT, ExitReason.SIGNALED)
         if starts > 1 or starts < ended_itself or (starts and record.reason is ExitReason.SPAWN_FAILED):
             yield f"ended as {record.reason} and was started {starts} times"
 
-    def _log(self, command: Command, record: ExitRecord, order: Order) -> Iterator[str]:
+    def _log(self, command: Command, record: ExitRecord, planned: PlannedCommand) -> Iterator[str]:
         if command.log_path is None:
-            if record.reason is not ExitReason.CANCELLED or self._starts[order.token]:
+            if record.reason is not ExitReason.CANCELLED or self._starts[planned.token]:
                 yield f"ended as {record.reason} without a log"
             return
         try:
@@ -164,19 +164,19 @@ class _Checker:
             counted = {"stdout": record.stdout_bytes, "stderr": record.stderr_bytes}
             if counted != {name: len(data) for name, data in streams.items()}:
                 yield f"its record counts {counted}, its log has {[len(data) for data in streams.values()]}"
-        least = self._least(record, order)
-        for name, wanted in order.written().items():
+        least = self._least(record, planned)
+        for name, wanted in planned.written().items():
             yield from _compare(name, streams[name], wanted, least[name])
 
-    def _least(self, record: ExitRecord, order: Order) -> dict[str, int]:
+    def _least(self, record: ExitRecord, planned: PlannedCommand) -> dict[str, int]:
         """How many bytes must be there: all, or what the child says that its pipe took, or any number."""
         if record.reason in (ExitReason.LOST, ExitReason.CANCELLED):
             return {"stdout": 0, "stderr": 0}
         if record.reason is ExitReason.TIMED_OUT:
-            path = self._campaign.place.progress / str(order.token)
+            path = self._campaign.traces.progress / str(planned.token)
             text = path.read_text() if path.exists() else ""
             return {"stdout": int(text[:10] or 0), "stderr": int(text[10:] or 0)}
-        return {name: len(data) for name, data in order.written().items()}
+        return {name: len(data) for name, data in planned.written().items()}
 
 
 def _compare(name: str, found: bytes, wanted: bytes, least: int) -> Iterator[str]:

@@ -32,7 +32,8 @@ from websockets.exceptions import WebSocketException
 
 from debug_server.client import AsyncDebugServerClient, DebugServerClient
 from debug_server.errors import UnavailableError
-from tests.client.serving import ServerProcess, make_repository, serving
+from tests.repositories import make_repository
+from tests.servers import ServerProcess, serving
 from tests.surfaces.grpc.serving import Client as GrpcClient
 from tests.surfaces.mcp.peers import ToolFailed, call
 
@@ -79,7 +80,7 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Address:
     """Where the server is, and is again after each kill."""
 
     root: Path
@@ -93,14 +94,14 @@ class Place:
         return f"http://127.0.0.1:{self.port}"
 
 
-Source = Callable[[Place, int, int], AsyncGenerator[bytes, None]]
+Source = Callable[[Address, int, int], AsyncGenerator[bytes, None]]
 
 
-def _headers(server: Place) -> dict[str, str]:
+def _headers(server: Address) -> dict[str, str]:
     return {"Authorization": f"Bearer {server.token}"}
 
 
-async def _websocket(server: Place, command: int, offset: int) -> AsyncGenerator[bytes, None]:
+async def _websocket(server: Address, command: int, offset: int) -> AsyncGenerator[bytes, None]:
     url = f"ws://127.0.0.1:{server.port}/commands/{command}/log?encoding=base64&offset={offset}"
     async with connect(url, additional_headers=_headers(server), max_size=None, compression=None) as socket:
         async for message in socket:
@@ -109,7 +110,7 @@ async def _websocket(server: Place, command: int, offset: int) -> AsyncGenerator
         raise OSError(f"closed with {socket.close_code}")
 
 
-async def _lines(server: Place, path: str) -> AsyncGenerator[str, None]:
+async def _lines(server: Address, path: str) -> AsyncGenerator[str, None]:
     async with (
         httpx.AsyncClient(base_url=server.base_url, headers=_headers(server), timeout=60) as http,
         http.stream("GET", path) as response,
@@ -119,7 +120,7 @@ async def _lines(server: Place, path: str) -> AsyncGenerator[str, None]:
             yield line
 
 
-async def _sse(server: Place, command: int, offset: int) -> AsyncGenerator[bytes, None]:
+async def _sse(server: Address, command: int, offset: int) -> AsyncGenerator[bytes, None]:
     event = ""
     async for line in _lines(server, f"/commands/{command}/log/events?encoding=base64&offset={offset}"):
         if line.startswith("event: "):
@@ -130,12 +131,12 @@ async def _sse(server: Place, command: int, offset: int) -> AsyncGenerator[bytes
         raise OSError("the stream was cut")
 
 
-async def _ndjson(server: Place, command: int, offset: int) -> AsyncGenerator[bytes, None]:
+async def _ndjson(server: Address, command: int, offset: int) -> AsyncGenerator[bytes, None]:
     async for line in _lines(server, f"/commands/{command}/log.ndjson?follow=true&encoding=base64&offset={offset}"):
         yield base64.b64decode(json.loads(line)["data"])
 
 
-async def _ranges(server: Place, command: int, offset: int) -> AsyncGenerator[bytes, None]:
+async def _ranges(server: Address, command: int, offset: int) -> AsyncGenerator[bytes, None]:
     async with httpx.AsyncClient(base_url=server.base_url, headers=_headers(server), timeout=60) as http:
         while True:
             ended = (await http.get(f"/commands/{command}")).raise_for_status().json()["finished_at"] is not None
@@ -153,14 +154,14 @@ async def _ranges(server: Place, command: int, offset: int) -> AsyncGenerator[by
                     yield data
 
 
-async def _grpc(server: Place, command: int, offset: int) -> AsyncGenerator[bytes, None]:
+async def _grpc(server: Address, command: int, offset: int) -> AsyncGenerator[bytes, None]:
     async with aio.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
         client = GrpcClient(channel, server.token)
         async for piece in client.follow("FollowLog", seconds=_SECONDS, command_id=command, offset=offset):
             yield piece.data
 
 
-async def _mcp(server: Place, command: int, offset: int) -> AsyncGenerator[bytes, None]:
+async def _mcp(server: Address, command: int, offset: int) -> AsyncGenerator[bytes, None]:
     """A client for each page: its tasks cannot be left from inside a generator."""
     while True:
         page = await _mcp_page(server, command, offset)
@@ -173,7 +174,7 @@ async def _mcp(server: Place, command: int, offset: int) -> AsyncGenerator[bytes
             await asyncio.sleep(0.05)
 
 
-async def _mcp_page(server: Place, command: int, offset: int) -> dict[str, Any]:
+async def _mcp_page(server: Address, command: int, offset: int) -> dict[str, Any]:
     async with httpx2.AsyncClient(headers=_headers(server), timeout=60) as http:
         transport = streamable_http_client(f"{server.base_url}/mcp", http_client=http)
         # Without the question which protocol to speak: it is the same for each page.
@@ -181,13 +182,13 @@ async def _mcp_page(server: Place, command: int, offset: int) -> dict[str, Any]:
             return await call(client, "read_log", command_id=command, offset=offset, limit=_PAGE)
 
 
-async def _sdk(server: Place, command: int, offset: int) -> AsyncGenerator[bytes, None]:
+async def _sdk(server: Address, command: int, offset: int) -> AsyncGenerator[bytes, None]:
     async with AsyncDebugServerClient(base_url=server.base_url, token=server.token) as client:
         async for piece in client.follow_log(command, offset=offset):
             yield piece.data
 
 
-async def _cli(server: Place, command: int, offset: int) -> AsyncGenerator[bytes, None]:
+async def _cli(server: Address, command: int, offset: int) -> AsyncGenerator[bytes, None]:
     words = ["--base-url", server.base_url, "--token", server.token, "logs", str(command), "-f", "--raw"]
     child = await asyncio.create_subprocess_exec(
         *[sys.executable, "-m", "debug_server", *words, "--offset", str(offset)],
@@ -231,29 +232,29 @@ async def run(root: Path, campaign: Campaign, *, spread: bool = False) -> list[F
         with DebugServerClient(base_url=server.base_url, token=server.token) as client:
             client.register_repository("project", str(path))
             command = client.start_run("project", "main", argv).command.id
-        place = Place(root=server.root, port=server.port, grpc_port=server.grpc_port, token=server.token)
+        address = Address(root=server.root, port=server.port, grpc_port=server.grpc_port, token=server.token)
         async with asyncio.timeout(_SECONDS):
-            following = _apart(place, command, campaign) if spread else _together(place, command, campaign)
+            following = _apart(address, command, campaign) if spread else _together(address, command, campaign)
             found, _ = await asyncio.gather(following, _kill(server, campaign))
     return found
 
 
-async def _together(place: Place, command: int, campaign: Campaign) -> list[Followed]:
-    return await asyncio.gather(*(_follow(name, place, command, campaign) for name in TRANSPORTS))
+async def _together(address: Address, command: int, campaign: Campaign) -> list[Followed]:
+    return await asyncio.gather(*(_follow(name, address, command, campaign) for name in TRANSPORTS))
 
 
-async def _apart(place: Place, command: int, campaign: Campaign) -> list[Followed]:
+async def _apart(address: Address, command: int, campaign: Campaign) -> list[Followed]:
     loop = asyncio.get_running_loop()
     # Spawned, not forked: gRPC has threads.
     with ProcessPoolExecutor(len(TRANSPORTS), mp_context=get_context("spawn")) as processes:
         following = [
-            loop.run_in_executor(processes, _in_process, name, place, command, campaign) for name in TRANSPORTS
+            loop.run_in_executor(processes, _in_process, name, address, command, campaign) for name in TRANSPORTS
         ]
         return await asyncio.gather(*following)
 
 
-def _in_process(name: str, place: Place, command: int, campaign: Campaign) -> Followed:
-    return asyncio.run(asyncio.wait_for(_follow(name, place, command, campaign), _SECONDS))
+def _in_process(name: str, address: Address, command: int, campaign: Campaign) -> Followed:
+    return asyncio.run(asyncio.wait_for(_follow(name, address, command, campaign), _SECONDS))
 
 
 async def _kill(server: ServerProcess, campaign: Campaign) -> None:
@@ -264,7 +265,7 @@ async def _kill(server: ServerProcess, campaign: Campaign) -> None:
         await asyncio.to_thread(server.start)
 
 
-async def _follow(name: str, server: Place, command: int, campaign: Campaign) -> Followed:
+async def _follow(name: str, server: Address, command: int, campaign: Campaign) -> Followed:
     rng, digest, offset, cuts = random.Random(f"{name}-{campaign.seed}"), hashlib.sha256(), 0, 0
     most = max(1, 14 * campaign.size // (10 * (campaign.cuts + 1)))  # all cuts, before all bytes
     while True:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import time
@@ -12,9 +11,10 @@ from pathlib import Path
 
 from debug_server.model import CommandStatus, SessionPlan
 from debug_server.store import open_store
-from tests.soak import nursery
+from tests.small_disk import fill_up, free_bytes
+from tests.soak import spawner
 from tests.soak.check import Result
-from tests.soak.nursery import Nursery
+from tests.soak.spawner import Spawner
 
 _SIZE = "64m"
 _BESIDE = 6  # commands that run while the disk fills
@@ -34,26 +34,26 @@ class FullDisk:
         self._say, self._draw = say, random.Random(seed)
         self._workspace = self._root / "workspace"
         self._workspace.mkdir()
-        self.store = open_store(nursery.database(self._root))
+        self.store = open_store(spawner.database(self._root))
         self._session = self.store.sessions.create(plan=SessionPlan(directory=str(self._workspace))).id
-        self._nursery = Nursery(self._root, "auto")
+        self._spawner = Spawner(self._root, "auto")
         self._submitted: list[int] = []
         self._kills = 0
 
     def fill(self, count: int) -> None:
         """Fill the disk ``count`` times; every other time the server is killed while it is full."""
         for number in range(count):
-            if self._nursery.server is None:
-                self._nursery.start_server()
+            if self._spawner.server is None:
+                self._spawner.start_server()
             for _ in range(_BESIDE):
                 self._submit(_WRITE)
             filling = self._submit(_FILL)
             self._await(lambda: self.store.commands.get(filling).status is not CommandStatus.PENDING)  # noqa: B023
-            self._await(lambda: self._free() < 1 << 20)
-            self._fill_up()
+            self._await(lambda: free_bytes(self._root) < 1 << 20)
+            fill_up(self._workspace)
             time.sleep(self._draw.uniform(0.2, 1.0))
             if number % 2:
-                self._nursery.kill_server()
+                self._spawner.kill_server()
                 self._kills += 1
             for name in ("ballast", "rest"):
                 (self._workspace / name).unlink(missing_ok=True)
@@ -62,16 +62,16 @@ class FullDisk:
     def finish(self) -> None:
         """Let everything come to its end under one more server."""
         for _ in range(2):  # the second recovery removes what a killed keeper should have removed
-            if self._nursery.server is None:
-                self._nursery.start_server()
+            if self._spawner.server is None:
+                self._spawner.start_server()
             self._await(lambda: not self._unfinished())
-            self._nursery.stop_server()
+            self._spawner.stop_server()
 
     def check(self) -> Result:
         """Every command has one end, and nothing is left; call after ``finish`` and before ``close``."""
-        left = self._nursery.await_empty()
+        left = self._spawner.await_empty()
         violations = [*(f"process {pid} is left" for pid in left), *self._commands()]
-        violations += [f"{path} is left" for path in nursery.paths(self._root).keepers_dir.rglob("*")]
+        violations += [f"{path} is left" for path in spawner.paths(self._root).keepers_dir.rglob("*")]
         rows = [self.store.commands.get(number) for number in self._submitted]
         reasons = Counter(row.exit.reason.value for row in rows if row.exit is not None)
         figures = {
@@ -84,8 +84,8 @@ class FullDisk:
     def close(self) -> None:
         """End what is left of the campaign itself."""
         self.store.close()
-        self._nursery.close()
-        self._nursery.groups.remove()
+        self._spawner.close()
+        self._spawner.groups.remove()
         subprocess.run(["umount", "-l", str(self._root)], check=True)
 
     def _submit(self, text: str) -> int:
@@ -99,19 +99,6 @@ class FullDisk:
         deadline = time.monotonic() + _END_SECONDS
         while not found() and time.monotonic() < deadline:
             time.sleep(0.01)
-
-    def _free(self) -> int:
-        space = os.statvfs(self._root)
-        return space.f_bavail * space.f_frsize
-
-    def _fill_up(self) -> None:
-        """Take what a failed write of many bytes has left."""
-        with (self._workspace / "rest").open("ab", buffering=0) as rest:
-            try:
-                while True:
-                    rest.write(bytes(4096))
-            except OSError:
-                return
 
     def _unfinished(self) -> list[int]:
         return [number for number in self._submitted if not self.store.commands.get(number).status.terminal]

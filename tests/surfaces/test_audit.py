@@ -1,4 +1,4 @@
-"""The audit log: every request under its token's name, whatever became of it, through every way in."""
+"""The audit log: every request, refused or not, through every surface, under the name of its token."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from grpc import aio
 
 from debug_server.client import DebugServerClient
-from tests.client.serving import ServerProcess, serving
 from tests.running import eventually
+from tests.servers import ServerProcess, serving
 from tests.surfaces.grpc.serving import Client
 
 MANY = 4
@@ -62,7 +62,7 @@ def test_a_refused_rate_is_recorded_under_the_tokens_name(server: ServerProcess)
     with DebugServerClient(base_url=server.base_url, token=server.token) as admin:
         made = admin.create_token("eager", quotas={"requests_per_second": 0.001})
     headers = {"Authorization": f"Bearer {made.token}"}
-    with httpx.Client(base_url=server.base_url, headers=headers, timeout=60) as http:
+    with httpx.Client(base_url=server.base_url, headers=headers, timeout=100) as http:
         assert [http.get("/whoami").status_code for _ in range(2)] == [200, 429]
         assert http.post("/mcp", json=CALL, headers=ACCEPT).status_code == 429
     asyncio.run(_ask_often(server.grpc_port, made.token))
@@ -78,7 +78,7 @@ def test_a_refused_rate_is_recorded_under_the_tokens_name(server: ServerProcess)
 def test_the_two_records_of_a_tools_call_belong_together(server: ServerProcess) -> None:
     """The POST and the tool have the same token and the same request id."""
     headers = {"Authorization": f"Bearer {server.token}", **ACCEPT}
-    with httpx.Client(base_url=server.base_url, headers=headers, timeout=60) as http:
+    with httpx.Client(base_url=server.base_url, headers=headers, timeout=100) as http:
         answer = http.post("/mcp", json=CALL)
         assert answer.status_code == 200, answer.text
     post, tool = _recorded(server, path="/mcp", status=200), _recorded(server, path="tools/who_am_i", method="MCP")

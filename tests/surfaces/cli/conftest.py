@@ -20,11 +20,12 @@ import pytest
 
 from debug_server.__main__ import main
 from debug_server.surfaces.cli.main import COMMANDS
-from tests.client.serving import ServerProcess, make_repository, serving, unmount_below
+from tests.repositories import make_repository
 from tests.running import DATA_HERE, ROOT
+from tests.servers import ServerProcess, serving, unmount_below
 
 PROGRAM = [sys.executable, "-m", "debug_server"]
-SECONDS = 60
+SECONDS = 100
 
 for name in ("app", "client.sync", "surfaces.cli.local_backend", "surfaces.cli.remote_backend"):
     import_module(f"debug_server.{name}")

@@ -8,7 +8,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.client.serving import ServerProcess
+from tests.running import eventually
+from tests.servers import ServerProcess
 from tests.surfaces.cli.conftest import Terminal
 
 PATCH = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-hello\n+patched\n"
@@ -156,14 +157,14 @@ def test_refusals_have_one_line_and_their_own_status(terminal: Terminal) -> None
 def test_interrupting_cancels_the_command_that_was_started(terminal: Terminal, project: Callable[[], str]) -> None:
     """Ctrl-C on a followed command ends its tree, says which command that was, and exits with 130."""
     name = project()
-    flags = ("--repository", name, "--commit", "main", "--command", "echo up; sleep 60", "--follow")
+    flags = ("--repository", name, "--commit", "main", "--command", "echo up; sleep 600", "--follow")
     with terminal.start("session", "create", *flags) as process:
         assert process.stdout is not None
         lines = iter(process.stdout.readline, b"")
         session = next(lines).split()[1].decode()
         assert next(lines) == b"up\n"
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=100)
     assert process.returncode == 130
     assert re.search(rb"command \d+ was cancelled", err)
     (row,) = terminal("--json", "command", "list", session).json
@@ -175,14 +176,15 @@ def test_leaving_a_log_does_not_end_its_command(terminal: Terminal, project: Cal
     """Ctrl-C on ``logs -f`` leaves the command running."""
     name = project()
     session = terminal("--json", "session", "create", "--repository", name, "--commit", "main").json["id"]
-    command = terminal("--json", "command", "submit", session, "--", "sh", "-c", "echo up; sleep 60").json["id"]
+    command = terminal("--json", "command", "submit", session, "--", "sh", "-c", "echo up; sleep 600").json["id"]
     with terminal.start("logs", "-f", "--raw", command) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=100)
     assert process.returncode == 130
-    assert terminal("--json", "command", "show", command).json["status"] == "running"
+    # Its row may say so a little later than its output came.
+    eventually(lambda: terminal("--json", "command", "show", command).json["status"] == "running")
     assert terminal("session", "close", session).status == 0
     assert terminal("--json", "command", "show", command).json["exit_reason"] == "cancelled"
 

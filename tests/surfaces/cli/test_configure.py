@@ -15,7 +15,7 @@ from debug_server.surfaces.cli.connection import (
     grpc_token,
     save_connection,
 )
-from tests.client.serving import ServerProcess
+from tests.servers import ServerProcess
 from tests.surfaces.cli.conftest import Terminal
 
 

@@ -33,5 +33,5 @@ def test_the_name_of_a_folder_does_not_steer_the_terminal(tmp_path: Path) -> Non
     (folder / ".artifacts").mkdir(parents=True)
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8"}
     argv = [sys.executable, "-m", "debug_server", "run", "--quiet", "--", "true"]
-    done = subprocess.run(argv, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, cwd=folder, env=environ, capture_output=True, text=True, timeout=100, check=False)
     assert "using the data folder" in done.stderr and "\x1b" not in done.stderr

@@ -15,7 +15,7 @@ from debug_server.messages import OPERATIONS
 from debug_server.service.errors_table import ERRORS
 from debug_server.surfaces import cli
 from debug_server.surfaces.cli.main import COMMANDS, EXIT_STATUSES
-from tests.client.serving import make_repository
+from tests.repositories import make_repository
 from tests.running import ROOT
 from tests.surfaces.cli.conftest import Terminal
 
@@ -53,7 +53,7 @@ def _modules_after(*arguments: str, folder: Path) -> set[str]:
             env={**os.environ, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_HOME": str(folder)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=60,
+            timeout=100,
             check=False,
         )
     return set(json.loads(target.read_text()))

@@ -94,7 +94,7 @@ def test_everything_of_a_killed_server_goes(tmp_path: Path, program: Program) ->
     status, out, errors = said(program("--json", "purge", str(data), "--yes"))
     assert status == 0, errors
     assert len(json.loads(out)["commands"]) == 2
-    assert alive.wait(30) == 0
+    assert alive.wait(100) == 0
     assert carrying(mark) == [] and list_mounts(data) == []
     assert [path.name for path in data.iterdir()] == ["mine.txt"]
 

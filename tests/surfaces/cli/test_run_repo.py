@@ -19,9 +19,9 @@ from debug_server.model import ArtifactKind, Session, SessionStatus, WorktreeSta
 from debug_server.runner.keeper.rundir import EXIT
 from debug_server.runner.run_dirs import run_dir_for
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
-from tests.client.serving import unmount_below
 from tests.runner.environment_support import make_wheel
 from tests.running import DATA_HERE, eventually
+from tests.servers import unmount_below
 from tests.worktrees.places import make_remote
 
 PROGRAM = Path(sys.executable).with_name("debug-server")
@@ -42,7 +42,7 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env=_env(folder),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=200,
         check=False,
     )
 
@@ -91,7 +91,7 @@ def _on_terminal(folder: Path, *arguments: str) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=theirs,
-            timeout=60,
+            timeout=200,
             check=False,
         )
     finally:
@@ -125,7 +125,7 @@ def _killed_run(folder: Path) -> Iterator[None]:
         assert process.stdout is not None
         process.stdout.readline()
         process.kill()
-        process.wait(60)
+        process.wait(100)
     try:
         yield
     finally:

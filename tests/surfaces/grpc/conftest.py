@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from debug_server.app import Local
-from tests.surfaces.grpc.serving import Served, make_repository, serving
+from tests.repositories import make_repository
+from tests.surfaces.grpc.serving import Served, serving
 
 Play = Callable[[Callable[[Served], Awaitable[None]]], None]
 
@@ -17,7 +18,7 @@ Play = Callable[[Callable[[Served], Awaitable[None]]], None]
 @pytest.fixture
 def play(tmp_path: Path, nothing_left: None) -> Iterator[Play]:
     """Runs a coroutine function with a server of its own."""
-    repository = make_repository(tmp_path / "project")
+    repository = make_repository(tmp_path / "project", {"file.txt": "one\n"})
     config = tmp_path / "runner.toml"
     config.write_text(f'[paths]\nartifacts = "{tmp_path}/artifacts"\n[runner]\nkill_grace = 0.2\n')
     with Local.open(config=config, environ={}, database_url=f"sqlite:///{tmp_path}/metadata.db") as local:

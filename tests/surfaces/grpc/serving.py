@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,9 +18,8 @@ from debug_server.messages import Page, SessionId
 from debug_server.service import LOCAL, Service
 from debug_server.surfaces.grpc import build_server
 from debug_server.surfaces.grpc.schema import rpc
-from tests.home import plain_git
 
-SECONDS = 60.0
+SECONDS = 100.0
 
 
 class Client:
@@ -90,16 +88,6 @@ class Served:
     async def run(self, session: int, text: str, **fields: Any) -> Any:
         """A shell's command in a session."""
         return await self.admin.ask("SubmitCommand", session_id=session, argv=["sh", "-c", text], **fields)
-
-
-def make_repository(root: Path) -> Path:
-    """A repository with one commit."""
-    root.mkdir()
-    (root / "file.txt").write_text("one\n")
-    who = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
-    for words in (["init", "-q", "-b", "main"], ["add", "."], [*who, "commit", "-q", "-m", "first"]):
-        subprocess.run(["git", *words], cwd=root, env=plain_git(), check=True)
-    return root
 
 
 @asynccontextmanager

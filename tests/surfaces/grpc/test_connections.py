@@ -13,12 +13,13 @@ import httpx
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.client.serving import unmount_below
 from tests.running import eventually, lasting_port
+from tests.servers import unmount_below
 from tests.surfaces.http.serving import SECONDS, Process, answered, open_local
+from tests.surfaces.silent_connections import silent_connections
 
 FILES = 256
-CROWD = 300
+COUNT = 300
 SILENT = b""
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # and empty settings: a handshake
 
@@ -26,7 +27,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0
 @contextlib.contextmanager
 def _serving(root: Path, port: int) -> Iterator[Process]:
     """A server that may open few files and ends idle connections soon."""
-    bounds = {"head_timeout": 1.0, "keep_alive": 1.0}
+    bounds = {"head_timeout": 3.0, "keep_alive": 3.0}
     options = {"open_files": [FILES, FILES], "log": str(root / "server.log"), "server": bounds, "grpc_port": port}
     process = Process(root, options=json.dumps(options))
     try:
@@ -34,17 +35,6 @@ def _serving(root: Path, port: int) -> Iterator[Process]:
     finally:
         process.close()
         unmount_below(root)
-
-
-@contextlib.contextmanager
-def _crowd(port: int, first: bytes) -> Iterator[list[socket.socket]]:
-    found: list[socket.socket] = []
-    with contextlib.ExitStack() as stack:
-        for _ in range(CROWD):
-            found.append(stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=SECONDS)))
-            with contextlib.suppress(OSError):  # it was closed already
-                found[-1].sendall(first)
-        yield found
 
 
 def _is_closed(connection: socket.socket) -> bool:
@@ -78,11 +68,11 @@ def test_a_crowd_at_the_grpc_port_keeps_nobody_out(tmp_path: Path) -> None:
         assert _call(port) == health_pb2.HealthCheckResponse.SERVING
         headers = {"Authorization": f"Bearer {secret}"}
         for first in (SILENT, PREFACE):
-            with _crowd(port, first) as crowd:
+            with silent_connections(port, COUNT, first) as silent:
                 for _ in range(10):
                     answered(httpx.get(f"{process.url}/whoami", headers=headers, timeout=SECONDS), 200)
                 assert _call(port) == health_pb2.HealthCheckResponse.SERVING
-                eventually(lambda: all(map(_is_closed, crowd)), SECONDS, "the end of every idle connection")
+                eventually(lambda: all(map(_is_closed, silent)), SECONDS, "the end of every idle connection")
         assert (tmp_path / "server.log").stat().st_size < 200_000
         process.terminate()
         assert process.output()[0] == 0

@@ -8,13 +8,10 @@ import os
 import random
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import grpc
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
@@ -25,6 +22,7 @@ from debug_server.service import LOCAL
 from debug_server.service.caller import STRANGER
 from debug_server.surfaces.grpc import Tls, build_server
 from debug_server.surfaces.grpc.schema import SERVICE
+from tests.certificates import self_signed
 from tests.surfaces.grpc.conftest import Play
 from tests.surfaces.grpc.serving import SECONDS, Client, Served, log_of, refusal
 
@@ -91,7 +89,7 @@ def test_no_room_and_no_token_are_told(play: Play) -> None:
         await served.admin.ask("RevokeToken", token_id=made.id)
         found, told = await refusal(stream.read())
         assert (found, told["code"]) == (grpc.StatusCode.UNAUTHENTICATED, "unauthorized")
-        assert served.service.audience.size == 0
+        await until(lambda: served.service.audience.size == 0)
 
     play(scene)
 
@@ -242,11 +240,12 @@ def test_stopping_ends_what_is_followed(play: Play) -> None:
     play(scene)
 
 
-def test_tls_is_spoken(play: Play) -> None:
+def test_tls_is_spoken(play: Play, tmp_path: Path) -> None:
     """With a certificate the server answers those who trust it and nobody in plain text; a bad one is an error."""
 
     async def scene(served: Served) -> None:
-        tls = certificate()
+        made = self_signed(tmp_path)
+        tls = Tls(certificate=made.cert.read_bytes(), key=made.key.read_bytes())
         server = build_server(served.service, port=0, tls=tls)
         await server.start()
         trusting = grpc.ssl_channel_credentials(tls.certificate)
@@ -260,17 +259,3 @@ def test_tls_is_spoken(play: Play) -> None:
             build_server(served.service, port=0, tls=Tls(certificate=b"no certificate", key=b"no key"))
 
     play(scene)
-
-
-def certificate() -> Tls:
-    """A certificate for localhost, signed by itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now, day = datetime.now(UTC), timedelta(days=1)
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now - day).not_valid_after(now + day)
-    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-    made = builder.sign(key, hashes.SHA256())
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return Tls(certificate=made.public_bytes(pem), key=private)

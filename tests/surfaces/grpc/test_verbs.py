@@ -20,7 +20,7 @@ def test_a_session_from_open_to_close(play: Play) -> None:
         submitted = await served.run(
             opened.id, "echo two >> file.txt; echo hello > out.txt; exit 3", artifacts=["out*.txt"]
         )
-        ended = await ask("WaitCommand", command_id=submitted.id)
+        ended = await ask("WaitCommand", command_id=submitted.id, timeout=90)
         assert (ended.status, ended.exit_code, ended.exit_reason) == ("failed", 3, "nonzero_exit")
         assert (ended.exit.reason, ended.exit.exit_code) == ("nonzero_exit", 3)
         assert ended.exit.mechanism
@@ -117,7 +117,7 @@ def test_stdin_takes_bytes(play: Play) -> None:
         for write_id, data in (("1", BINARY), ("1", BINARY)):
             await served.admin.ask("WriteStdin", command_id=command.id, write_id=write_id, data=data)
         await served.admin.ask("WriteStdin", command_id=command.id, write_id="2", close=True)
-        await served.admin.ask("WaitCommand", command_id=command.id)
+        await served.admin.ask("WaitCommand", command_id=command.id, timeout=90)
         assert await log_of(served.admin, command.id) == b"ready\n" + BINARY
 
     play(scene)

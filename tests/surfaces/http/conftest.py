@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.serving import unmount_below
+from tests.servers import unmount_below
 from tests.surfaces.http.serving import Process, Served
 
 

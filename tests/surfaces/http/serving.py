@@ -24,7 +24,7 @@ from tests.running import ROOT, eventually
 from tests.worktrees.places import small_remote
 
 PROGRAM = Path(__file__).with_name("serve_program.py")
-SECONDS = 60.0  # for what does happen; a client waits longer than the server does for it
+SECONDS = 100.0  # for what does happen; a client waits longer than the server does for it
 
 
 def open_local(root: Path, **settings: Any) -> Local:

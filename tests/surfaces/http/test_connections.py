@@ -6,7 +6,7 @@ import contextlib
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -17,6 +17,7 @@ from debug_server.service.audit import Record
 from debug_server.surfaces.http.connections import Connection, ConnectionLimits, Connections, Phase
 from tests.running import eventually
 from tests.surfaces.http.serving import SECONDS, Process, answered, open_local
+from tests.surfaces.silent_connections import silent_connections
 from tests.worktrees.places import small_remote
 
 Processes = Callable[..., Process]
@@ -45,18 +46,6 @@ def client_of(process: Process, secret: str) -> httpx.Client:
     return httpx.Client(base_url=process.url, headers={"Authorization": f"Bearer {secret}"}, timeout=SECONDS)
 
 
-@contextlib.contextmanager
-def crowd(port: int, count: int, first: bytes) -> Iterator[list[socket.socket]]:
-    """Connections that send ``first`` and then nothing."""
-    found: list[socket.socket] = []
-    with contextlib.ExitStack() as stack:
-        for _ in range(count):
-            found.append(stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=SECONDS)))
-            with contextlib.suppress(OSError):  # it was closed already
-                found[-1].sendall(first)
-        yield found
-
-
 @pytest.mark.usefixtures("nothing_left")
 def test_a_crowd_keeps_nobody_out(processes: Processes, base: Path, secret: str) -> None:
     """With 256 files, 400 connections that send nothing, half a head or half a body stop neither requests over new
@@ -65,7 +54,7 @@ def test_a_crowd_keeps_nobody_out(processes: Processes, base: Path, secret: str)
     run = {"repository": "repo", "commit": "HEAD", "argv": ["true"]}
     with client_of(process, secret) as client:
         for first in (SILENT, HALF_HEAD, HALF_BODY):
-            with crowd(process.port, 400, first):
+            with silent_connections(process.port, 400, first):
                 for _ in range(10):
                     assert answered(client.get("/whoami"), 200)["name"] == "tester"
                     with client_of(process, secret) as fresh:
@@ -129,31 +118,32 @@ def test_slow_requests_are_ended(processes: Processes, base: Path, secret: str) 
     def connected() -> socket.socket:
         return socket.create_connection(("127.0.0.1", process.port), timeout=SECONDS)
 
+    def said(first: bytes, then: bytes | None = None) -> bytes:
+        """What the server says to ``first``; nothing where this test was kept waiting before it could send it."""
+        with connected() as connection, contextlib.suppress(ConnectionError):
+            connection.sendall(first)
+            return answer(connection) if then is None else dripped(connection, then)
+        return b""
+
     with connected() as silent:
         assert answer(silent) == b""
     for slow in (HALF_HEAD, known):
-        with connected() as stalled:
-            stalled.sendall(slow)
-            assert answer(stalled).startswith(b"HTTP/1.1 408 ")
+        assert eventually(lambda: said(slow)).startswith(b"HTTP/1.1 408 ")  # noqa: B023
         with connected() as dripping:
             received = dripped(dripping, slow)
             assert received.startswith(b"HTTP/1.1 408 ") or not received  # or the reset came first
-    with connected() as refused:  # answered at once, and then the rest of its body is not waited for
-        assert dripped(refused, HALF_BODY).startswith(b"HTTP/1.1 401 ")
-    with connected() as kept:
-        kept.sendall(whole)
-        assert answer(kept).startswith(b"HTTP/1.1 200 ")
-    with connected() as empty_lines:
-        empty_lines.sendall(whole)
-        assert dripped(empty_lines, b"\r\n").startswith(b"HTTP/1.1 200 ")
+    # Answered at once, and then the rest of its body is not waited for.
+    assert eventually(lambda: said(HALF_BODY, b"x")).startswith(b"HTTP/1.1 401 ")
+    for then in (None, b"\r\n"):
+        assert eventually(lambda: said(whole, then)).startswith(b"HTTP/1.1 200 ")  # noqa: B023
     with connected() as endless:
         with contextlib.suppress(ConnectionError):
             endless.sendall(b"GET / HTTP/1.1\r\n" + b"X-More: aaaaaaaaaaaaaaaaaaaaaa\r\n" * 4000)
         received = answer(endless)
         assert received.startswith(b"HTTP/1.1 431 ") or not received
     eventually(lambda: "slow_head" in (base / "server.log").read_text(), what="a line about slow clients")
-    with client_of(process, secret) as client:
-        answered(client.get("/whoami"), 200)
+    who_am_i = f"GET /whoami HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\r\n\r\n"
+    assert eventually(lambda: said(who_am_i.encode())).startswith(b"HTTP/1.1 200 ")
 
 
 class Clock:
@@ -187,8 +177,8 @@ class Seen:
 
 
 def test_who_makes_room() -> None:
-    """First the oldest idle stranger, then the oldest that is idle, then a stranger that is served for long; a known
-    caller that is being served never: then the new one is refused."""
+    """The order: the oldest idle connection without a token, the oldest idle one, one without a token that is served
+    for long; one with a token that is served never: then the new one is refused."""
     seen = Seen(most=4)
     served = seen.connected(Phase.SERVING, known=True)
     kept = seen.connected(Phase.IDLE, known=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 from debug_server.errors import DiskFullError
 from debug_server.service.disk_room import require_room
 from tests.running import eventually
+from tests.small_disk import fill_up, free_bytes, small_disk
 from tests.surfaces.http.serving import Served, answered, refused
 
 FILL = "cat /dev/zero > ballast 2> /dev/null; exit 7"
@@ -20,30 +19,8 @@ FILL = "cat /dev/zero > ballast 2> /dev/null; exit 7"
 @pytest.fixture
 def disk(tmp_path: Path, nothing_left: None) -> Iterator[Path]:
     """A file system of 48 MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=48m,mode=755", "tmpfs", str(place)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("a small file system can only be mounted by root")
-    try:
+    with small_disk(tmp_path / "disk", mebibytes=48) as place:
         yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-def _take_the_rest(disk: Path) -> Path:
-    rest = disk / "rest"
-    with rest.open("ab", buffering=0) as target:
-        try:
-            while True:
-                target.write(bytes(4096))
-        except OSError:
-            return rest
-
-
-def _has_room(disk: Path) -> bool:
-    space = os.statvfs(disk)
-    return space.f_bavail * space.f_frsize > 16 << 20
 
 
 @pytest.mark.parametrize("reserve", [True, False])
@@ -56,7 +33,7 @@ def test_an_open_session_whose_command_filled_the_disk(disk: Path, *, reserve: b
         command = served.run(session, "sh", "-c", FILL)
         if not reserve:
             (disk / "data/metadata.db-reserve").unlink(missing_ok=True)
-        rest = _take_the_rest(disk)
+        rest = fill_up(disk)
         body = {"repository": "repo", "commit_sha": served.remote.commits[-1]}
         for _ in range(3):
             submitted = served.admin.post(f"/sessions/{session}/commands", json={"argv": ["true"]})
@@ -71,7 +48,7 @@ def test_an_open_session_whose_command_filled_the_disk(disk: Path, *, reserve: b
         assert served.admin.get(f"/commands/{command}/log").status_code == 200
         answered(served.admin.delete(f"/sessions/{session}"), 200)
         rest.unlink()
-        eventually(lambda: _has_room(disk), what="the session's files to be removed")
+        eventually(lambda: free_bytes(disk) > 16 << 20, what="the session's files to be removed")
         again = served.session()
         done = answered(served.admin.get(f"/commands/{served.run(again, 'true')}"), 200)
         assert done["exit_code"] == 0
@@ -83,6 +60,6 @@ def test_room_is_judged_by_the_size_of_the_disk(disk: Path) -> None:
     """A small disk that is half empty has room; one with less than a hundredth has none."""
     require_room(disk)
     require_room(disk / "missing")
-    _take_the_rest(disk)
+    fill_up(disk)
     with pytest.raises(DiskFullError, match="0 bytes free"):
         require_room(disk)

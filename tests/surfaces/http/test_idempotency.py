@@ -33,7 +33,7 @@ def test_a_repetition_gets_the_first_reply(shared: Served) -> None:
     """The same key and body run one command and give one reply, byte for byte; another body is a conflict."""
     path = f"/sessions/{shared.session()}/commands"
     first = shared.admin.post(path, json={"argv": ["true"]}, headers=keyed("a"))
-    answered(shared.admin.get(f"/commands/{first.json()['id']}/wait"), 200)
+    answered(shared.admin.get(f"/commands/{first.json()['id']}/wait?timeout=100"), 200)
     again = shared.admin.post(path, json={"argv": ["true"]}, headers=keyed("a"))
     assert (again.status_code, again.content) == (201, first.content)
     refused(shared.admin.post(path, json={"argv": ["false"]}, headers=keyed("a")), 409, "conflict")
@@ -146,7 +146,7 @@ def test_a_crash_after_the_command_was_queued(served: Served, tmp_path: Path) ->
     """The next server answers with the command that there is; it ran once."""
     dead, out = Dead(served, "k"), tmp_path / "out"
     first = run(served, dead, out)
-    answered(served.admin.get(f"/commands/{first['command']['id']}/wait"), 200)
+    answered(served.admin.get(f"/commands/{first['command']['id']}/wait?timeout=100"), 200)
     dead.forget_reply()
     again = run(served, dead, out)
     assert again["command"]["id"] == first["command"]["id"] and again["session"]["id"] == first["session"]["id"]
@@ -166,7 +166,7 @@ def test_a_crash_between_opening_and_queueing(served: Served, tmp_path: Path, mo
     dead.forget_reply()
     reply = run(served, dead, out)
     assert reply["session"]["id"] == session + 1
-    answered(served.admin.get(f"/commands/{reply['command']['id']}/wait"), 200)
+    answered(served.admin.get(f"/commands/{reply['command']['id']}/wait?timeout=100"), 200)
     assert run(served, dead, out)["command"]["id"] == reply["command"]["id"]
     assert out.read_text() == "ran\n"
 
@@ -184,14 +184,14 @@ def test_a_crash_before_anything_was_done(served: Served, tmp_path: Path) -> Non
     dead, out = Dead(served, "k"), tmp_path / "out"
     first = run(served, dead, out)
     command = first["command"]["id"]
-    answered(served.admin.get(f"/commands/{command}/wait"), 200)
+    answered(served.admin.get(f"/commands/{command}/wait?timeout=100"), 200)
     session = f"/sessions/{first['session']['id']}"
     eventually(lambda: served.admin.get(session).json()["status"] == "completed")
     dead.forget_reply()
     dead.forget_command(command)
     again = run(served, dead, out)
     assert again["session"]["id"] != first["session"]["id"]
-    answered(served.admin.get(f"/commands/{again['command']['id']}/wait"), 200)
+    answered(served.admin.get(f"/commands/{again['command']['id']}/wait?timeout=100"), 200)
     assert out.read_text() == "ran\nran\n"  # the first time is what this test made the server forget
 
 
@@ -200,12 +200,14 @@ def test_a_crash_after_a_session_was_opened(served: Served, tmp_path: Path) -> N
     dead, out = Dead(served, "k"), tmp_path / "out"
     body = {"repository": "repo", "commit": "HEAD", "commands": [f"echo {word} >> {out}" for word in ("one", "two")]}
     first = answered(served.admin.post("/sessions", json=body, headers=keyed("k")), 201)
-    queued = [row["id"] for row in commands(served, first["id"])]
-    for command in queued:  # to the end: a command that is forgotten must not be under way
-        answered(served.admin.get(f"/commands/{command}/wait"), 200)
+    last = commands(served, first["id"])[-1]["id"]
+    answered(served.admin.get(f"/commands/{last}/wait?timeout=100"), 200)
+    # To the end, and what follows it: a command that is forgotten must not be under way.
+    kept = served.local.store.artifacts.in_session
+    eventually(lambda: last in {item.command_id for item in kept(first["id"])}, what="all that follows its end")
     assert out.read_text() == "one\ntwo\n"
     dead.forget_reply()
-    dead.forget_command(queued[-1])
+    dead.forget_command(last)
     again = answered(served.admin.post("/sessions", json=body, headers=keyed("k")), 201)
     assert again["id"] == first["id"]
     assert len(answered(served.admin.get("/sessions"), 200)["items"]) == 1

@@ -47,7 +47,7 @@ def test_a_run_keeps_its_metadata(shared: Served, tmp_path: Path) -> None:
     """The same by the one-shot run."""
     metadata = _every_name_of_ours(tmp_path)
     body = {"repository": "repo", "commit_sha": "main", "argv": ["true"], "metadata": metadata}
-    done = answered(shared.admin.post("/runs?wait=60", json=body), 201)
+    done = answered(shared.admin.post("/runs?wait=100", json=body), 201)
     assert (done["session"]["metadata"], done["command"]["exit_reason"]) == (metadata, "exited")
     assert list(tmp_path.iterdir()) == []
 

@@ -83,7 +83,7 @@ def test_a_session_with_its_commands(served: Served) -> None:
     assert answered(served.admin.post("/sessions", json=body, headers=key), 201) == opened
     rows = answered(served.admin.get(f"/sessions/{opened['session_id']}/commands"), 200)["items"]
     assert [row["command"] for row in rows] == [["/bin/bash", "-c", text] for text in body["commands"]]
-    ended = answered(served.admin.get(f"/commands/{rows[1]['id']}/wait"), 200)
+    ended = answered(served.admin.get(f"/commands/{rows[1]['id']}/wait?timeout=100"), 200)
     assert (ended["exit_code"], served.admin.get(f"/commands/{ended['id']}/log").text) == (3, "one\n")
     before = len(answered(served.admin.get("/sessions"), 200)["items"])
     with served.client(["sessions:write"]) as client:
@@ -158,16 +158,16 @@ def test_cancel_signal_and_stdin(served: Served) -> None:
     wait_running(served, reader)
     write = {"write_id": "1", "data": "hé\n", "close": True}
     assert "reached" in answered(served.admin.post(f"/commands/{reader}/stdin", json=write), 200)["message"]
-    answered(served.admin.get(f"/commands/{reader}/wait"), 200)
+    answered(served.admin.get(f"/commands/{reader}/wait?timeout=100"), 200)
     assert served.admin.get(f"/commands/{reader}/log").text == "hé\n"
-    sleeper = served.submit(session, "sleep", "60")
+    sleeper = served.submit(session, "sleep", "600")
     wait_running(served, sleeper)
     answered(served.admin.post(f"/commands/{sleeper}/signal", json={"signal": 15}), 200)
-    assert answered(served.admin.get(f"/commands/{sleeper}/wait"), 200)["exit_reason"] == "signaled"
+    assert answered(served.admin.get(f"/commands/{sleeper}/wait?timeout=100"), 200)["exit_reason"] == "signaled"
     refused(served.admin.post(f"/commands/{sleeper}/signal", json={"signal": 15}), 409, "conflict")
     late = {"write_id": "late", "data": "x"}
     refused(served.admin.post(f"/commands/{sleeper}/stdin", json=late), 409, "conflict")
-    cancelled = served.submit(session, "sleep", "60")
+    cancelled = served.submit(session, "sleep", "600")
     assert answered(served.admin.post(f"/commands/{cancelled}/cancel"), 200)["status"] == "cancelled"
     assert answered(served.admin.post(f"/commands/{cancelled}/cancel"), 200)["status"] == "cancelled"
 

@@ -52,7 +52,7 @@ def test_no_frames_break_the_server(shared: Served, caplog: pytest.LogCaptureFix
 
 def _visit(served: Served, chance: random.Random, path: str) -> set[int]:
     """One connection with noise of some kind; returns the codes with which the server closed it."""
-    with sockets.create_connection(("127.0.0.1", served.port), timeout=60) as client:
+    with sockets.create_connection(("127.0.0.1", served.port), timeout=100) as client:
         client.sendall(_head(served, chance, path))
         answer = b""
         while b"\r\n\r\n" not in answer:  # what comes before the upgrade would not be taken for frames

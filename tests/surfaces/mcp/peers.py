@@ -65,7 +65,7 @@ def http_server(folder: Path) -> Iterator[Http]:
         assert child.poll() is None, "the server must outlive its clients"
     finally:
         child.terminate()
-        child.wait(60)
+        child.wait(100)
         child.stdout.close()
     assert "Traceback" not in said.read_text(), said.read_text()
 
@@ -74,9 +74,9 @@ def http_server(folder: Path) -> Iterator[Http]:
 async def http_client(server: Http, token: str | None = None, mode: str = "auto") -> AsyncIterator[Client]:
     """A client that presents a token."""
     headers = {"Authorization": f"Bearer {token or server.token}"}
-    async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
+    async with httpx2.AsyncClient(headers=headers, timeout=100) as http:
         transport = streamable_http_client(server.url, http_client=http)
-        async with Client(transport, mode=mode, read_timeout_seconds=60) as client:
+        async with Client(transport, mode=mode, read_timeout_seconds=100) as client:
             yield client
 
 
@@ -84,7 +84,7 @@ async def http_client(server: Http, token: str | None = None, mode: str = "auto"
 async def stdio_client(folder: Path, mode: str = "auto") -> AsyncIterator[Client]:
     """A client of a child that it starts itself."""
     child = StdioServerParameters(command=COMMAND[0], args=[*COMMAND[1:], "stdio"], env=environment(), cwd=folder)
-    async with Client(child, mode=mode, read_timeout_seconds=60) as client:
+    async with Client(child, mode=mode, read_timeout_seconds=100) as client:
         yield client
 
 

@@ -246,7 +246,7 @@ def test_a_stdio_server_leaves_with_its_client(tmp_path: Path, nothing_left: Non
         while b": up" not in answer:
             answer = child.stdout.readline()
         child.stdin.close()
-        assert child.wait(60) == 0
+        assert child.wait(100) == 0
     asyncio.run(_found_again(tmp_path))
 
 
@@ -277,7 +277,7 @@ async def _cut_off(folder: Path) -> None:
             await call(client, "repository_init", name="sample", remote_url=str(origin.path))
             arguments = {"repository": "sample", "commit_sha": "HEAD", "argv": [*SH, "echo up; sleep 600"]}
             asking = asyncio.create_task(client.call_tool("run", arguments, progress_callback=progress))
-            await asyncio.wait_for(started, 60)
+            await asyncio.wait_for(started, 100)
             asking.cancel()
             await asyncio.wait({asking})
         async with http_client(server) as client:

@@ -19,7 +19,7 @@ def bridged(server: Http, folder: Path) -> Client:
     variables = {"DEBUG_SERVER_URL": server.url.removesuffix("/mcp"), "DEBUG_SERVER_TOKEN": server.token}
     own = {**environment(), **variables, "DEBUG_SERVER_HOME": str(folder / "home")}
     child = StdioServerParameters(command=sys.executable, args=["-m", "debug_server", "mcp"], env=own, cwd=folder)
-    return Client(child, read_timeout_seconds=60)
+    return Client(child, read_timeout_seconds=100)
 
 
 def test_everything_is_asked_of_the_server(tmp_path: Path, nothing_left: None) -> None:
@@ -54,9 +54,9 @@ async def _scene(there: Path, here: Path) -> None:
             assert isinstance(log, TextResourceContents) and log.text == "hello\n"
             assert await _refusal(client, "session_info", session_id=999) == ("not_found", False)
             await call(client, "revoke_token", token_id=me["token_id"])
-            with pytest.raises(MCPError) as stranger:
+            with pytest.raises(MCPError) as refused:
                 await client.call_tool("who_am_i", {})
-            assert stranger.value.data["code"] == "unauthorized"
+            assert refused.value.data["code"] == "unauthorized"
             life.close()
             assert await _refusal(client, "who_am_i") == ("draining", True)
 

@@ -1,4 +1,4 @@
-"""What the surface refuses: strangers, missing scopes, other people's things, wrong arguments, malformed messages."""
+"""What the surface refuses: calls without a token or scope, other people's things, wrong arguments, broken messages."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def test_the_sdk_is_not_loaded_before_it_is_wanted() -> None:
     assert done.stdout.strip() == b"False"
 
 
-def test_strangers_and_scopes(tmp_path: Path, nothing_left: None) -> None:
+def test_tokens_and_scopes(tmp_path: Path, nothing_left: None) -> None:
     """No token is 401, a missing scope is `forbidden`, another's session looks as if it did not exist."""
-    asyncio.run(_strangers(tmp_path))
+    asyncio.run(_tokens_and_scopes(tmp_path))
 
 
-async def _strangers(folder: Path) -> None:
+async def _tokens_and_scopes(folder: Path) -> None:
     origin = remote(folder)
     with http_server(folder) as server:
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic eA=="}):
@@ -109,15 +109,15 @@ async def _sent_away(server: Http, admin: Client) -> None:
     async with http_client(server, made["token"]) as client:
         arguments = {"command_id": command["id"], "wait_seconds": 600}
         waiting = asyncio.create_task(client.call_tool("wait_command", arguments, progress_callback=told))
-        await asyncio.wait_for(following.wait(), 60)
+        await asyncio.wait_for(following.wait(), 100)
         await call(admin, "revoke_token", token_id=made["id"])
-        result = await asyncio.wait_for(waiting, 60)
+        result = await asyncio.wait_for(waiting, 100)
     assert result.is_error and result.meta is not None and result.meta[ERROR_KEY]["code"] == "unauthorized"
     await call(admin, "session_close", session_id=session["id"])
 
 
 async def _unauthorized(server: Http, headers: dict[str, str]) -> None:
-    async with httpx.AsyncClient(timeout=60) as http:
+    async with httpx.AsyncClient(timeout=100) as http:
         answer = await http.post(server.url, json={}, headers={**ACCEPT, **headers})
     assert answer.status_code == 401
     assert answer.json()["error"]["data"]["code"] == "unauthorized"
@@ -200,7 +200,7 @@ def test_values_that_would_not_come_back_are_refused(value: object) -> None:
 
 def test_malformed_messages_over_http(tmp_path: Path, nothing_left: None) -> None:
     """Broken JSON, wrong envelopes, wrong headers and huge bodies are client errors; the server answers on."""
-    with http_server(tmp_path) as server, httpx.Client(timeout=60) as http:
+    with http_server(tmp_path) as server, httpx.Client(timeout=100) as http:
         chance = random.Random(11)
         for body in [*_BODIES, *(_mutated(chance) for _ in range(80))]:
             for headers in ({}, {"MCP-Protocol-Version": "2025-06-18"}, {"MCP-Protocol-Version": "2026-07-28"}):
@@ -239,7 +239,7 @@ def test_malformed_messages_over_stdio(tmp_path: Path, nothing_left: None) -> No
         while not answers or answers[-1].get("id") != 4711:
             answers.append(json.loads(child.stdout.readline()))
         child.stdin.close()
-        assert child.wait(60) == 0
+        assert child.wait(100) == 0
     assert answers[-1]["result"]["structuredContent"]["name"] == "local"
     assert not [item for item in answers if item.get("error", {}).get("code") == -32603]
 

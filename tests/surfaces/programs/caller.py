@@ -18,7 +18,7 @@ import grpc
 
 from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
 
-SECONDS = 60
+SECONDS = 100
 
 
 def over_http(host: str, port: int, method: str, path: str, body: Any = None) -> str:

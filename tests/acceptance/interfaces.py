@@ -1,4 +1,4 @@
-"""One thing for every way in: the few verbs that the acceptance suite uses, over each of them."""
+"""The few verbs that the acceptance suite uses, over each interface of a server."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ from mcp.client.streamable_http import streamable_http_client
 from websockets.asyncio.client import connect
 
 from debug_server.client import AsyncDebugServerClient, DebugServerClient
-from tests.client.serving import ServerProcess
 from tests.running import ROOT
+from tests.servers import ServerProcess
 from tests.surfaces.grpc.serving import Client as GrpcClient
 from tests.surfaces.mcp.peers import call
 
-SECONDS = 110.0
+SECONDS = 250.0
 
 
-class Way(ABC):
-    """The verbs; each answers with plain values."""
+class Interface(ABC):
+    """The verbs; each returns plain values."""
 
     @abstractmethod
     async def open(self, patch: str) -> int:
-        """A session of the repository's commit with a patch."""
+        """Open a session at the repository's commit with a patch; its id."""
 
     @abstractmethod
     async def run(self, session: int, script: str, artifact: str) -> int:
-        """A shell's command, which leaves an artifact."""
+        """Submit a shell command that leaves an artifact; its id."""
 
     @abstractmethod
     async def follow(self, command: int) -> str:
-        """All that it says, once it has ended."""
+        """Follow a log to its end; the text."""
 
     @abstractmethod
     async def end(self, command: int) -> tuple[str, str | None, int | None]:
-        """Its status, reason and exit code at its end."""
+        """Wait for the end; status, reason and exit code."""
 
     @abstractmethod
     async def cancel(self, command: int) -> str:
-        """Its status when it was cancelled."""
+        """Cancel a command; its status."""
 
     @abstractmethod
     async def artifact(self, session: int, name: str) -> bytes:
@@ -59,18 +59,18 @@ class Way(ABC):
 
     @abstractmethod
     async def diff(self, session: int) -> str:
-        """What was changed."""
+        """The changes in the workspace."""
 
     @abstractmethod
     async def close(self, session: int) -> str:
-        """The session's status after it was closed."""
+        """Close a session; its status."""
 
 
 def _argv(script: str) -> list[str]:
     return ["sh", "-c", script]
 
 
-class Rest(Way):
+class Rest(Interface):
     """REST; the log by WebSocket."""
 
     def __init__(self, server: ServerProcess, http: httpx.AsyncClient) -> None:
@@ -132,7 +132,7 @@ class Sse(Rest):
         return "".join(said)
 
 
-class Grpc(Way):
+class Grpc(Interface):
     """gRPC."""
 
     def __init__(self, client: GrpcClient) -> None:
@@ -170,7 +170,7 @@ class Grpc(Way):
         return str((await self._client.ask("GetSession", session_id=session)).status)
 
 
-class Mcp(Way):
+class Mcp(Interface):
     """The Model Context Protocol."""
 
     def __init__(self, client: McpClient) -> None:
@@ -210,8 +210,8 @@ class Mcp(Way):
         return str((await call(self._client, "session_info", session_id=session))["status"])
 
 
-class Cli(Way):
-    """The program, in a process for each verb."""
+class Cli(Interface):
+    """The command line, in a process for each verb."""
 
     def __init__(self, server: ServerProcess, folder: Path) -> None:
         self._folder = folder
@@ -223,7 +223,7 @@ class Cli(Way):
             "DEBUG_SERVER_TOKEN": server.token,
         }
 
-    async def _say(self, *words: object, stdin: str = "") -> bytes:
+    async def _run(self, *words: object, stdin: str = "") -> bytes:
         child = await asyncio.create_subprocess_exec(
             *[sys.executable, "-m", "debug_server", *map(str, words)],
             cwd=self._folder,
@@ -237,7 +237,7 @@ class Cli(Way):
         return out
 
     async def _ask(self, *words: object, stdin: str = "") -> Any:
-        return json.loads(await self._say("--json", *words, stdin=stdin))
+        return json.loads(await self._run("--json", *words, stdin=stdin))
 
     async def open(self, patch: str) -> int:
         found = await self._ask(
@@ -250,7 +250,7 @@ class Cli(Way):
         return int((await self._ask(*words))["id"])
 
     async def follow(self, command: int) -> str:
-        return (await self._say("logs", command, "--follow", "--raw")).decode()
+        return (await self._run("logs", command, "--follow", "--raw")).decode()
 
     async def end(self, command: int) -> tuple[str, str | None, int | None]:
         found = await self._ask("command", "wait", command)
@@ -262,19 +262,19 @@ class Cli(Way):
     async def artifact(self, session: int, name: str) -> bytes:
         (number,) = [item["id"] for item in await self._ask("artifact", "list", session) if item["name"] == name]
         target = self._folder / f"artifact-{number}"
-        await self._say("artifact", "download", session, number, "--output", target)
+        await self._run("artifact", "download", session, number, "--output", target)
         return target.read_bytes()
 
     async def diff(self, session: int) -> str:
-        return (await self._say("session", "diff", session)).decode()
+        return (await self._run("session", "diff", session)).decode()
 
     async def close(self, session: int) -> str:
-        await self._say("session", "close", session)
+        await self._run("session", "close", session)
         return str((await self._ask("session", "show", session))["status"])
 
 
-class AsyncSdk(Way):
-    """The client that is awaited."""
+class AsyncSdk(Interface):
+    """The asynchronous client."""
 
     def __init__(self, client: AsyncDebugServerClient, folder: Path) -> None:
         self._client = client
@@ -308,8 +308,8 @@ class AsyncSdk(Way):
         return (await self._client.get_session(session)).status
 
 
-class Sdk(Way):
-    """The client that waits."""
+class Sdk(Interface):
+    """The synchronous client."""
 
     def __init__(self, client: DebugServerClient, folder: Path) -> None:
         self._client = client
@@ -349,25 +349,25 @@ def _http(server: ServerProcess) -> httpx.AsyncClient:
 
 
 @asynccontextmanager
-async def _rest(server: ServerProcess, folder: Path) -> AsyncIterator[Way]:
+async def _rest(server: ServerProcess, folder: Path) -> AsyncIterator[Interface]:
     async with _http(server) as http:
         yield Rest(server, http)
 
 
 @asynccontextmanager
-async def _sse(server: ServerProcess, folder: Path) -> AsyncIterator[Way]:
+async def _sse(server: ServerProcess, folder: Path) -> AsyncIterator[Interface]:
     async with _http(server) as http:
         yield Sse(server, http)
 
 
 @asynccontextmanager
-async def _grpc(server: ServerProcess, folder: Path) -> AsyncIterator[Way]:
+async def _grpc(server: ServerProcess, folder: Path) -> AsyncIterator[Interface]:
     async with aio.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
         yield Grpc(GrpcClient(channel, server.token))
 
 
 @asynccontextmanager
-async def _mcp_http(server: ServerProcess, folder: Path) -> AsyncIterator[Way]:
+async def _mcp_http(server: ServerProcess, folder: Path) -> AsyncIterator[Interface]:
     headers = {"Authorization": f"Bearer {server.token}"}
     async with httpx2.AsyncClient(headers=headers, timeout=SECONDS) as http:
         transport = streamable_http_client(f"{server.base_url}/mcp", http_client=http)
@@ -376,7 +376,7 @@ async def _mcp_http(server: ServerProcess, folder: Path) -> AsyncIterator[Way]:
 
 
 @asynccontextmanager
-async def _mcp_stdio(server: ServerProcess, folder: Path) -> AsyncIterator[Way]:
+async def _mcp_stdio(server: ServerProcess, folder: Path) -> AsyncIterator[Interface]:
     environ = {**os.environ, **server.variables, "PYTHONPATH": str(ROOT), "DEBUG_SERVER_HOME": "/nonexistent"}
     child = StdioServerParameters(
         command=sys.executable, args=["-m", "debug_server", "mcp"], env=environ, cwd=server.root
@@ -386,23 +386,23 @@ async def _mcp_stdio(server: ServerProcess, folder: Path) -> AsyncIterator[Way]:
 
 
 @asynccontextmanager
-async def _cli(server: ServerProcess, folder: Path) -> AsyncIterator[Way]:
+async def _cli(server: ServerProcess, folder: Path) -> AsyncIterator[Interface]:
     yield Cli(server, folder)
 
 
 @asynccontextmanager
-async def _sdk(server: ServerProcess, folder: Path) -> AsyncIterator[Way]:
+async def _sdk(server: ServerProcess, folder: Path) -> AsyncIterator[Interface]:
     with DebugServerClient(base_url=server.base_url, token=server.token) as client:
         yield Sdk(client, folder)
 
 
 @asynccontextmanager
-async def _async_sdk(server: ServerProcess, folder: Path) -> AsyncIterator[Way]:
+async def _async_sdk(server: ServerProcess, folder: Path) -> AsyncIterator[Interface]:
     async with AsyncDebugServerClient(base_url=server.base_url, token=server.token) as client:
         yield AsyncSdk(client, folder)
 
 
-WAYS: dict[str, Callable[[ServerProcess, Path], AbstractAsyncContextManager[Way]]] = {
+INTERFACES: dict[str, Callable[[ServerProcess, Path], AbstractAsyncContextManager[Interface]]] = {
     "rest+websocket": _rest,
     "sse": _sse,
     "grpc": _grpc,

@@ -1,4 +1,4 @@
-"""Every way to ask for an operation, made from the surfaces' own tables: what is new there is a door here at once."""
+"""Every route, WebSocket, rpc, tool and resource, read from the surfaces' own tables: a new one is here at once."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from debug_server.surfaces.http.openapi import SPECIALS
 from debug_server.surfaces.mcp.refusal import ERROR_KEY
 from debug_server.surfaces.mcp.resources import RESOURCES
 from debug_server.surfaces.mcp.tools import TOOLS, Tool
-from tests.client.serving import ServerProcess
+from tests.servers import ServerProcess
 
 OK = "ok"
-SECONDS = 60.0
-# What a request must have; an operation that must have more cannot be asked for, and its door fails.
-SAMPLES: dict[str, Any] = {
+SECONDS = 100.0
+# Values for required fields. A request that requires another field fails here until the field is added.
+REQUIRED_FIELDS: dict[str, Any] = {
     "token_id": 10**6,
     "name": "project",
     "remote_url": "/none",
@@ -37,8 +37,8 @@ SAMPLES: dict[str, Any] = {
     "write_id": "1",
     "worker": "none",
 }
-# Who is let in hears at once that this is wrong, instead of waiting for events.
-WRONG = {"follow_events": {"limit": 10**6}}
+# A caller with access gets an error for this at once, instead of waiting for events.
+INVALID_FIELDS = {"follow_events": {"limit": 10**6}}
 SOCKETS = {
     "/commands/{command_id}/log": "follow_log",
     "/sessions/{session_id}/logs": "follow_log",
@@ -55,32 +55,32 @@ ADDRESSES = {"command_log": "read_log", "artifact": "get_artifact"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ids:
-    """Whose things are asked for."""
+    """The session, command and artifact that a call names."""
 
     session_id: int
     command_id: int
     artifact_id: int
 
     def fields(self, request: type[m.Request], operation: str) -> dict[str, Any]:
-        """The least that fits a request, and what makes it wrong where it would wait."""
-        known = {**SAMPLES, **{name: getattr(self, name) for name in self.__slots__}}
+        """The required fields of a request, and an invalid one where the call would wait otherwise."""
+        known = {**REQUIRED_FIELDS, **{name: getattr(self, name) for name in self.__slots__}}
         needed = [name for name, field in request.model_fields.items() if field.is_required()]
-        return {name: known[name] for name in needed} | WRONG.get(operation, {})
+        return {name: known[name] for name in needed} | INVALID_FIELDS.get(operation, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
-    """One way in to one operation; ``ask`` answers with the code of an error, or OK."""
+class EntryPoint:
+    """One way to call an operation; ``call`` returns the code of an error, or OK."""
 
     name: str
-    operations: tuple[str, ...]  # whose scopes are all needed
+    operations: tuple[str, ...]  # the scopes of all of them are needed
     request: type[m.Request]
-    ask: Callable[[Server, str | None, Ids], str]
-    always_known: bool = False  # nobody comes this way without a token, whatever the operation says
+    call: Callable[[Connections, str | None, Ids], str]
+    always_known: bool = False  # needs a token even where the operation does not
 
     @property
     def scopes(self) -> frozenset[str] | None:
-        """What a caller must hold; None: nothing, and nobody needs to be known."""
+        """The scopes that a token needs; None: no token is needed."""
         found = [OPERATIONS[name].scopes for name in self.operations]
         if None in found and not self.always_known:
             return None
@@ -88,15 +88,15 @@ class Door:
 
     @property
     def owned(self) -> bool:
-        """Whether what is asked for belongs to somebody."""
-        return bool({"session_id", "command_id"} & set(NOBODYS.fields(self.request, self.operations[0])))
+        """Whether the request names something that has an owner."""
+        return bool({"session_id", "command_id"} & set(UNKNOWN_IDS.fields(self.request, self.operations[0])))
 
 
-NOBODYS = Ids(session_id=10**6, command_id=10**6, artifact_id=10**6)
+UNKNOWN_IDS = Ids(session_id=10**6, command_id=10**6, artifact_id=10**6)
 
 
-class Server:
-    """A server, asked over plain connections that are kept."""
+class Connections:
+    """Connections to one server, without the SDK."""
 
     def __init__(self, process: ServerProcess) -> None:
         self.port = process.port
@@ -114,19 +114,19 @@ def bearer(token: str | None) -> dict[str, str]:
     return {} if token is None else {"Authorization": f"Bearer {token}"}
 
 
-def rest_doors() -> list[Door]:
+def rest_entry_points() -> list[EntryPoint]:
     """Every route."""
     return [_rest(name, SPECIALS[name].query if name in SPECIALS else None) for name in ROUTES]
 
 
-def _rest(name: str, query: type[BaseModel] | None = None) -> Door:
+def _rest(name: str, query: type[BaseModel] | None = None) -> EntryPoint:
     route, operation = ROUTES[name], FORMS.get(name) or OPERATIONS[name]
     named = set(route.names)
     request = operation.request
     if query is not None and issubclass(query, m.Request) and named and named <= set(query.model_fields):
         request = query
 
-    def ask(server: Server, token: str | None, ids: Ids) -> str:
+    def call(server: Connections, token: str | None, ids: Ids) -> str:
         fields = ids.fields(request, operation.name)
         path = re.sub(r"{(\w+)}", lambda match: str(fields[match[1]]), route.path)
         rest = {name: value for name, value in fields.items() if name not in named}
@@ -136,18 +136,18 @@ def _rest(name: str, query: type[BaseModel] | None = None) -> Door:
                 return OK  # a stream is left at once
             return str(json.loads(response.read())["error"]["code"])
 
-    return Door(name=f"{route.method} {route.path}", operations=(operation.name,), request=request, ask=ask)
+    return EntryPoint(name=f"{route.method} {route.path}", operations=(operation.name,), request=request, call=call)
 
 
-def socket_doors() -> list[Door]:
+def socket_entry_points() -> list[EntryPoint]:
     """Every WebSocket."""
     return [_socket(path, operation) for path, operation in SOCKETS.items()]
 
 
-def _socket(path: str, operation: str) -> Door:
+def _socket(path: str, operation: str) -> EntryPoint:
     request: type[m.Request] = m.SessionId if "session_id" in path else m.CommandId
 
-    def ask(server: Server, token: str | None, ids: Ids) -> str:
+    def call(server: Connections, token: str | None, ids: Ids) -> str:
         fields = ids.fields(request, operation)
         url = f"ws://127.0.0.1:{server.port}" + re.sub(r"{(\w+)}", lambda match: str(fields[match[1]]), path)
         try:
@@ -158,19 +158,19 @@ def _socket(path: str, operation: str) -> Door:
             return OK if closed.rcvd.code == 1000 else closed.rcvd.reason.partition(":")[0]
         return OK
 
-    return Door(name=f"WS {path}", operations=(operation,), request=request, ask=ask)
+    return EntryPoint(name=f"WS {path}", operations=(operation,), request=request, call=call)
 
 
-def grpc_doors() -> list[Door]:
+def grpc_entry_points() -> list[EntryPoint]:
     """Every rpc."""
     operations = {rpc_name(name): name for name in OPERATIONS} | FETCHES
     return [_grpc(name, operations[name]) for name in SERVICE.methods_by_name]
 
 
-def _grpc(name: str, operation: str) -> Door:
+def _grpc(name: str, operation: str) -> EntryPoint:
     called, request = rpc(name), OPERATIONS[operation].request
 
-    def ask(server: Server, token: str | None, ids: Ids) -> str:
+    def call(server: Connections, token: str | None, ids: Ids) -> str:
         message = called.request(**ids.fields(request, operation))
         kinds = (called.request.SerializeToString, called.reply.FromString)
         metadata = [(key.lower(), value) for key, value in bearer(token).items()]
@@ -184,35 +184,39 @@ def _grpc(name: str, operation: str) -> Door:
             return str(dict(error.trailing_metadata())["code"])
         return OK
 
-    return Door(name=f"rpc {name}", operations=(operation,), request=request, ask=ask)
+    return EntryPoint(name=f"rpc {name}", operations=(operation,), request=request, call=call)
 
 
-def mcp_doors() -> list[Door]:
+def mcp_entry_points() -> list[EntryPoint]:
     """Every tool, and every kind of resource."""
     return [*map(_tool, TOOLS.values()), *(_resource(item.name, item.template.template) for item in RESOURCES)]
 
 
-def _tool(tool: Tool) -> Door:
+def _tool(tool: Tool) -> EntryPoint:
     operations = COMPOSED[tool.name] if tool.operation is None else (tool.operation,)
 
-    def ask(server: Server, token: str | None, ids: Ids) -> str:
+    def call(server: Connections, token: str | None, ids: Ids) -> str:
         arguments = ids.fields(tool.request, operations[0])
         return _mcp(server, token, "tools/call", {"name": tool.name, "arguments": arguments})
 
-    return Door(name=f"tool {tool.name}", operations=operations, request=tool.request, ask=ask, always_known=True)
+    return EntryPoint(
+        name=f"tool {tool.name}", operations=operations, request=tool.request, call=call, always_known=True
+    )
 
 
-def _resource(name: str, template: str) -> Door:
+def _resource(name: str, template: str) -> EntryPoint:
     request = OPERATIONS[ADDRESSES[name]].request
 
-    def ask(server: Server, token: str | None, ids: Ids) -> str:
+    def call(server: Connections, token: str | None, ids: Ids) -> str:
         uri = re.sub(r"{(\w+)}", lambda match: str(getattr(ids, match[1])), re.sub(r"{\?.*}", "", template))
         return _mcp(server, token, "resources/read", {"uri": uri})
 
-    return Door(name=f"resource {name}", operations=(ADDRESSES[name],), request=request, ask=ask, always_known=True)
+    return EntryPoint(
+        name=f"resource {name}", operations=(ADDRESSES[name],), request=request, call=call, always_known=True
+    )
 
 
-def _mcp(server: Server, token: str | None, method: str, params: Mapping[str, Any]) -> str:
+def _mcp(server: Connections, token: str | None, method: str, params: Mapping[str, Any]) -> str:
     accept = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     answer = server.http.post("/mcp", json=body, headers={**accept, **bearer(token)})
@@ -226,9 +230,9 @@ def _mcp(server: Server, token: str | None, method: str, params: Mapping[str, An
     return str(told["result"]["_meta"][ERROR_KEY]["code"]) if told["result"].get("isError") else OK
 
 
-DOORS: dict[str, Callable[[], list[Door]]] = {
-    "rest": rest_doors,
-    "websocket": socket_doors,
-    "grpc": grpc_doors,
-    "mcp": mcp_doors,
+ENTRY_POINTS: dict[str, Callable[[], list[EntryPoint]]] = {
+    "rest": rest_entry_points,
+    "websocket": socket_entry_points,
+    "grpc": grpc_entry_points,
+    "mcp": mcp_entry_points,
 }

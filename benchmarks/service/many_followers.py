@@ -70,7 +70,7 @@ print(json.dumps({"received": received, "places": places}), flush=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crowd:
+class FollowerLoad:
     """How many follow how much."""
 
     followers: int
@@ -79,50 +79,50 @@ class Crowd:
     seconds: float
 
 
-_CROWDS = {
+_LOADS = {
     Size.FULL: [
-        Crowd(followers=1000, logs=5, total=1e6, seconds=15.0),
-        Crowd(followers=1000, logs=1, total=1e6, seconds=15.0),
+        FollowerLoad(followers=1000, logs=5, total=1e6, seconds=15.0),
+        FollowerLoad(followers=1000, logs=1, total=1e6, seconds=15.0),
     ],
-    Size.QUICK: [Crowd(followers=1000, logs=5, total=1e6, seconds=5.0)],
-    Size.SMALLEST: [Crowd(followers=3, logs=2, total=1e4, seconds=0.2)],
+    Size.QUICK: [FollowerLoad(followers=1000, logs=5, total=1e6, seconds=5.0)],
+    Size.SMALLEST: [FollowerLoad(followers=3, logs=2, total=1e4, seconds=0.2)],
 }
 
 
 def measure(server: Server, size: Size) -> list[Result]:
-    """How long requests take beside each crowd."""
-    return [figure for crowd in _CROWDS[size] for figure in measure_crowd(server, crowd)]
+    """How long requests take beside each load."""
+    return [figure for load in _LOADS[size] for figure in measure_load(server, load)]
 
 
-def measure_crowd(server: Server, crowd: Crowd) -> list[Result]:
+def measure_load(server: Server, load: FollowerLoad) -> list[Result]:
     """Requests beside growing logs, with their followers and then without."""
-    with closing(server.connect()) as connection, _logs(connection, crowd) as commands:
+    with closing(server.connect()) as connection, _logs(connection, load) as commands:
         session = connection.open_session()
-        with _client(server, crowd, commands) as client:
+        with _client(server, load, commands) as client:
             for command in commands:
                 connection.ask("POST", f"/commands/{command}/stdin", {"write_id": "go", "data": "\n"})
-            time.sleep(min(_SETTLE_SECONDS, crowd.seconds))
+            time.sleep(min(_SETTLE_SECONDS, load.seconds))
             used, began = processes.cpu_seconds(server.pid), time.monotonic()
-            beside = _requests(connection, session, commands[0], crowd.seconds)
+            beside = _requests(connection, session, commands[0], load.seconds)
             elapsed = time.monotonic() - began
             facts: dict[str, Fact] = {
-                "followers": crowd.followers,
-                "logs": crowd.logs,
+                "followers": load.followers,
+                "logs": load.logs,
                 "server_cpu_percent": round(100 * (processes.cpu_seconds(server.pid) - used) / elapsed),
-                **_received(crowd, client, elapsed + min(_SETTLE_SECONDS, crowd.seconds)),
+                **_received(load, client, elapsed + min(_SETTLE_SECONDS, load.seconds)),
             }
-        time.sleep(min(_SETTLE_SECONDS, crowd.seconds))
-        alone = _requests(connection, session, commands[0], crowd.seconds / 3)
-    return _figures(crowd, beside, alone, facts)
+        time.sleep(min(_SETTLE_SECONDS, load.seconds))
+        alone = _requests(connection, session, commands[0], load.seconds / 3)
+    return _figures(load, beside, alone, facts)
 
 
 @contextmanager
-def _logs(connection: Connection, crowd: Crowd) -> Iterator[list[int]]:
+def _logs(connection: Connection, load: FollowerLoad) -> Iterator[list[int]]:
     """Commands whose logs grow once they are told to."""
-    argv = [sys.executable, "-I", "-S", "-c", _WRITER, str(crowd.total / crowd.logs)]
+    argv = [sys.executable, "-I", "-S", "-c", _WRITER, str(load.total / load.logs)]
     commands: list[int] = []
     try:
-        for _ in range(crowd.logs):
+        for _ in range(load.logs):
             path = f"/sessions/{connection.open_session()}/commands"
             commands.append(connection.ask("POST", path, {"argv": argv, "stdin": True})["id"])
         yield commands
@@ -132,9 +132,9 @@ def _logs(connection: Connection, crowd: Crowd) -> Iterator[list[int]]:
 
 
 @contextmanager
-def _client(server: Server, crowd: Crowd, commands: list[int]) -> Iterator[subprocess.Popen[bytes]]:
+def _client(server: Server, load: FollowerLoad, commands: list[int]) -> Iterator[subprocess.Popen[bytes]]:
     """Everybody follows."""
-    arguments = [str(server.port), server.token, json.dumps(commands), str(crowd.followers)]
+    arguments = [str(server.port), server.token, json.dumps(commands), str(load.followers)]
     argv = [sys.executable, "-I", "-S", "-c", _FOLLOWERS, *arguments]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
         try:
@@ -168,23 +168,23 @@ def _requests(connection: Connection, session: int, command: int, seconds: float
     return {kind: Samples.of(values) for kind, values in taken.items()}
 
 
-def _received(crowd: Crowd, client: subprocess.Popen[bytes], seconds: float) -> dict[str, Fact]:
+def _received(load: FollowerLoad, client: subprocess.Popen[bytes], seconds: float) -> dict[str, Fact]:
     """How much came in all, and how far behind its log the last follower is."""
     output, _ = client.communicate()
     told = json.loads(output)
     slowest = min((min(places) for places in told["places"].values()), default=0)
-    grown = crowd.total / crowd.logs * seconds
-    behind = max(0.0, (grown - slowest) / (crowd.total / crowd.logs))
+    grown = load.total / load.logs * seconds
+    behind = max(0.0, (grown - slowest) / (load.total / load.logs))
     return {"received_mb_per_second": round(told["received"] / seconds / 1e6, 1), "last_behind_s": round(behind, 2)}
 
 
 def _figures(
-    crowd: Crowd, beside: dict[str, Samples], alone: dict[str, Samples], facts: dict[str, Fact]
+    load: FollowerLoad, beside: dict[str, Samples], alone: dict[str, Samples], facts: dict[str, Fact]
 ) -> list[Result]:
     reads = [Samples.of([value for kind in _READS for value in found[kind].values]) for found in (beside, alone)]
     for kind, samples in beside.items():
         facts |= samples.facts(kind) | alone[kind].facts(f"{kind}_alone")
-    name = f"beside_followers_of_{crowd.logs}"
+    name = f"beside_followers_of_{load.logs}"
     return [
         Figure(name=f"{name}_p99", value=milliseconds(reads[0].p99), unit="ms", bar=at_most(100), facts=facts),
         Figure(name=f"{name}_run_p99", value=milliseconds(beside["run"].p99), unit="ms"),

@@ -1,17 +1,22 @@
-"""Followers and requests over a wire that breaks and a server that dies: no gap, no repeat, nothing done twice."""
+"""Followers and requests over connections that are cut and a server that is killed: no gap, no repeat."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import itertools
 import random
+import selectors
+import socket
 import sys
+import threading
 from pathlib import Path
 
 from debug_server.client import AsyncDebugServerClient, DebugServerClient
 from debug_server.client.following import Lines
-from tests.client.serving import ServerProcess, broken_wire, make_repository, serving
+from tests.repositories import make_repository
+from tests.servers import ServerProcess, serving
 
 # Bytes of a known sequence, at a pace that lets a server die in between.
 WRITER = """
@@ -23,6 +28,72 @@ while total < {size}:
     total += len(data)
     time.sleep({pause})
 """
+
+
+class CuttingProxy:
+    """A TCP proxy before a server. With ``cut`` it closes each connection after at most 1 MiB of the server's bytes."""
+
+    def __init__(self, server: ServerProcess, cut: random.Random | None = None) -> None:
+        self._server = server
+        self._random = cut
+        self.cuts = 0
+        self.drop_next_answer = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._closing = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def base_url(self) -> str:
+        """What to give to a client."""
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> CuttingProxy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while not self._closing:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client:
+            try:
+                backend = socket.create_connection(("127.0.0.1", self._server.port), timeout=100)
+            except OSError:
+                return  # the server is away: the client sees a connection that closes
+            with backend, contextlib.suppress(OSError):
+                self._relay(client, backend)
+
+    def _relay(self, client: socket.socket, backend: socket.socket) -> None:
+        left = self._random.randrange(1, 1 << 20) if self._random is not None else None
+        with selectors.DefaultSelector() as selector:
+            selector.register(client, selectors.EVENT_READ, backend)
+            selector.register(backend, selectors.EVENT_READ, client)
+            while True:
+                for key, _ in selector.select():
+                    data = key.fileobj.recv(1 << 16)  # type: ignore[union-attr]
+                    if not data:
+                        return
+                    if key.fileobj is backend:
+                        if self.drop_next_answer.is_set():
+                            self.drop_next_answer.clear()
+                            self.cuts += 1
+                            return
+                        if left is not None:
+                            data, left = data[:left], left - len(data)
+                    key.data.sendall(data)
+                    if left is not None and left <= 0:
+                        self.cuts += 1
+                        return
 
 
 def writer(size: int, pause: float) -> list[str]:
@@ -44,16 +115,16 @@ def test_a_follower_survives_a_wire_that_breaks(server: ServerProcess, repositor
     """8 MiB followed over connections that break at random places arrive once, whole and in order."""
     size, digest, offset = 8 << 20, hashlib.sha256(), 0
     with (
-        broken_wire(server, random.Random(1)) as wire,
+        CuttingProxy(server, random.Random(1)) as proxy,
         DebugServerClient(base_url=server.base_url, token=server.token) as direct,
-        DebugServerClient(base_url=wire.base_url, token=server.token) as client,
+        DebugServerClient(base_url=proxy.base_url, token=server.token) as client,
     ):
         run = direct.start_run("project", "main", writer(size, 0.0))
         for piece in client.follow_log(run.command.id):
             assert piece.offset == offset
             offset = piece.end
             digest.update(piece.data)
-        assert wire.cuts > 5
+        assert proxy.cuts > 5
         assert digest.hexdigest() == expected(size)
         assert offset == direct.get_command(run.command.id).log_bytes
 
@@ -61,12 +132,12 @@ def test_a_follower_survives_a_wire_that_breaks(server: ServerProcess, repositor
 def test_followers_survive_servers_that_are_killed(tmp_path: Path, nothing_left: None) -> None:
     """Over three kills of the server both clients see every byte once, and the command ends as if nothing happened."""
     size = 3 << 20
-    with serving(tmp_path / "server") as server, broken_wire(server) as wire:
+    with serving(tmp_path / "server") as server, CuttingProxy(server) as proxy:
         path = make_repository(tmp_path / "project")
-        with DebugServerClient(base_url=wire.base_url, token=server.token) as client:
+        with DebugServerClient(base_url=proxy.base_url, token=server.token) as client:
             client.register_repository("project", str(path))
             run = client.start_run("project", "main", [*writer(size, 0.02)])
-            asyncio.run(_follow_and_kill(server, wire.base_url, run.command.id, size))
+            asyncio.run(_follow_and_kill(server, proxy.base_url, run.command.id, size))
             assert client.wait_command(run.command.id).status == "succeeded"
 
 
@@ -98,15 +169,15 @@ async def _kill_three_times(server: ServerProcess) -> None:
 def test_a_lost_answer_does_not_run_a_command_twice(server: ServerProcess, repository: Path) -> None:
     """A submission whose answer never arrives is sent again under its key: there is one command, and it is returned."""
     with (
-        broken_wire(server) as wire,
-        DebugServerClient(base_url=wire.base_url, token=server.token) as client,
+        CuttingProxy(server) as proxy,
+        DebugServerClient(base_url=proxy.base_url, token=server.token) as client,
     ):
         session = client.open_session("project", "main")
-        wire.drop_next_answer.set()
+        proxy.drop_next_answer.set()
         command = client.submit_command(session.id, ["true"])
-        assert wire.cuts == 1
+        assert proxy.cuts == 1
         assert [item.id for item in client.list_commands(session.id)] == [command.id]
-        wire.drop_next_answer.set()
+        proxy.drop_next_answer.set()
         assert len(client.fork_session(session.id)) == 1
         assert len([item for item in client.list_sessions(limit=1000) if item.metadata.get("forked_from")]) == 1
         client.close_session(session.id)

@@ -1,4 +1,4 @@
-"""Where tenants live: a repository, environments to ask for, and what each must look like."""
+"""What users of workspaces work with: a repository, environments to ask for, and what each must look like."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.runner.environment_support import make_wheel, requirements
 from tests.worktrees.places import fingerprint, random_remote, reference
 
 LEASE_SECONDS = 6.0  # a holder renews after a third of it, and may be given no processor for a while
-LONG_LEASE_SECONDS = 1800.0  # longer than a campaign's end waits: only recovery frees those of killed tenants
+LONG_LEASE_SECONDS = 1800.0  # longer than a campaign's end waits: only recovery frees those of killed users
 _COMMITS = 12
 _PARTS = 20
 _WHEELS = ("soaka", "soakb", "soakc")
@@ -28,7 +28,7 @@ _HOOK = (
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class WorkspaceSetup:
     """The folders of one campaign over workspaces."""
 
     root: Path
@@ -41,22 +41,22 @@ class Workplace:
 
     @property
     def paths(self) -> RunnerPaths:
-        """Where tenants leave things."""
-        return RunnerPaths.from_root(self.root / "tenancy")
+        """Where users leave things."""
+        return RunnerPaths.from_root(self.root / "data")
 
     @property
-    def complaints(self) -> Path:
-        """What tenants saw that must not be; one line each."""
-        return self.root / "complaints"
+    def violations(self) -> Path:
+        """What users saw that must not be; one line each."""
+        return self.root / "violations"
 
     @property
-    def deeds(self) -> Path:
-        """What tenants did; one word on each line."""
-        return self.root / "deeds"
+    def actions(self) -> Path:
+        """What users did; one word on each line."""
+        return self.root / "actions"
 
     @property
     def scratch(self) -> Path:
-        """The tenants' TMPDIR: what is left there was leaked."""
+        """The users' TMPDIR: what is left there was leaked."""
         return self.root / "tmp"
 
     @property
@@ -65,7 +65,7 @@ class Workplace:
         found: dict[str, str] = json.loads((self.root / "expected.json").read_text())
         return found
 
-    def furnish(self, seed: int) -> None:
+    def prepare(self, seed: int) -> None:
         """Make the repository, the wheels and the list of what to expect."""
         remote = random_remote(self.remote, commits=_COMMITS, seed=seed)
         trees = {commit: digest(reference(self.remote, commit, self.root / f"r-{commit}")) for commit in remote.commits}
@@ -75,7 +75,7 @@ class Workplace:
         requirements(self.root / "requirements.txt", self.root / "wheels", *_WHEELS)
         for path in (self.scratch, self.root / "uv-cache"):
             path.mkdir()
-        for path in (self.complaints, self.deeds):
+        for path in (self.violations, self.actions):
             path.touch()
 
     def open(self, *, lease_seconds: float = LEASE_SECONDS) -> Local:
@@ -88,7 +88,7 @@ class Workplace:
             ),
             environments=EnvironmentsConfig(build_timeout=60.0),
         )
-        return Local(settings, str(self.root / "tenancy.db"))
+        return Local(settings, str(self.root / "store.db"))
 
     def request(self, draw: random.Random) -> EnvironmentRequest:
         """One of a few environments."""

@@ -1,6 +1,6 @@
-"""The process that bears servers: imports everything once, then forks a server at each request.
+"""Starts servers: a process that imports everything once, then forks a server at each request.
 
-A fork, so that a server is at its work at once and a kill hits work, not imports. The nursery is a subreaper: whatever
+A fork, so that a server is at its work at once and a kill hits work, not imports. The spawner is a subreaper: whatever
 a killed server leaves becomes its descendant, so that "nothing is left" can be read off its children.
 """
 
@@ -25,10 +25,10 @@ from debug_server.runner.keeper.tree import descendants, send
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import open_store
-from tests.soak import tenants
+from tests.soak import workspace_users
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-_SERVER, TENANT, LAST_TENANT = b"+", b"t", b"l"
+_SERVER, USER, LAST_USER = b"+", b"t", b"l"
 _PATIENCE = 60.0
 _LEAVE_SECONDS = 60.0
 
@@ -53,7 +53,7 @@ def outages(root: Path) -> Path:
     return root / "outages"
 
 
-# -- in the nursery ---------------------------------------------------------------------------------------------------
+# -- in the spawner's process -----------------------------------------------------------------------------------------
 
 
 def serve(root: Path, containment: str) -> NoReturn:
@@ -90,7 +90,7 @@ def _tells_of_outage(record: logging.LogRecord) -> bool:
 
 
 def main(root: Path, containment: str) -> None:
-    """Obey one-letter requests on stdin and report the birth and death of servers as JSON lines on stdout."""
+    """Obey one-letter requests on stdin and report the start and end of servers as JSON lines on stdout."""
     become_subreaper()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # a server waits for it, however early it comes
     wakeup_read, wakeup_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -105,32 +105,32 @@ def main(root: Path, containment: str) -> None:
         if 0 in ready:
             if not (kind := os.read(0, 1)):
                 break
-            children.add(_bear(kind, root, containment))
+            children.add(_start(kind, root, containment))
     while left := descendants(os.getpid()):
         for pid in left:
             send(pid, signal.SIGKILL)
         _reap(set())
 
 
-def _live(kind: bytes, root: Path, manner: str) -> NoReturn:
-    if kind == TENANT:
-        tenants.live(root, manner, int.from_bytes(os.urandom(4)))
-    if kind == LAST_TENANT:
-        tenants.tidy(root, manner)
+def _run(kind: bytes, root: Path, manner: str) -> NoReturn:
+    if kind == USER:
+        workspace_users.run_until_killed(root, manner, int.from_bytes(os.urandom(4)))
+    if kind == LAST_USER:
+        workspace_users.recover_everything(root, manner)
     serve(root, manner)
 
 
-def _bear(kind: bytes, root: Path, containment: str) -> int:
+def _start(kind: bytes, root: Path, containment: str) -> int:
     pid = os.fork()
     if pid == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
-            _live(kind, root, containment)
+            _run(kind, root, containment)
         finally:
             sys.excepthook(*sys.exc_info())
             os._exit(1)
-    _say({"born": pid})
+    _say({"started": pid})
     return pid
 
 
@@ -139,7 +139,7 @@ def _reap(children: set[int]) -> None:
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             if found[0] in children:
                 children.discard(found[0])
-                _say({"gone": found[0], "status": os.waitstatus_to_exitcode(found[1])})
+                _say({"ended": found[0], "status": os.waitstatus_to_exitcode(found[1])})
 
 
 def _say(message: dict[str, int]) -> None:
@@ -149,14 +149,14 @@ def _say(message: dict[str, int]) -> None:
 # -- in the campaign --------------------------------------------------------------------------------------------------
 
 
-class Nursery:
-    """The nursery's process, at most one live server in it, and any number of tenants."""
+class Spawner:
+    """The spawner's process, at most one live server below it, and any number of users of workspaces."""
 
     def __init__(self, root: Path, containment: str) -> None:
         self.stderr = root / "servers.stderr"
         with self.stderr.open("wb") as stderr:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.soak.nursery", str(root), containment],
+                [sys.executable, "-m", "tests.soak.spawner", str(root), containment],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -166,31 +166,31 @@ class Nursery:
             )
         self.pid = self._process.pid
         self.server: int | None = None
-        self._gone: dict[int, int] = {}
-        self.groups = Enclosure(self.pid)
+        self._ended: dict[int, int] = {}
+        self.groups = ControlGroups(self.pid)
 
     def start_server(self) -> int:
-        """Have a server born; returns its pid at once."""
-        self.server = self.bear(_SERVER)
+        """Start a server; returns its pid at once."""
+        self.server = self.start(_SERVER)
         return self.server
 
-    def bear(self, kind: bytes) -> int:
-        """Have a process of that kind born; returns its pid at once."""
+    def start(self, kind: bytes) -> int:
+        """Start a process of that kind; returns its pid at once."""
         assert self._process.stdin is not None
         self._process.stdin.write(kind)
-        while "born" not in (message := self._hear()):
-            self._gone[message["gone"]] = message["status"]
-        return message["born"]
+        while "started" not in (message := self._hear()):
+            self._ended[message["ended"]] = message["status"]
+        return message["started"]
 
     def end(self, pid: int, number: int | None = None) -> int:
         """Send it a signal, or none, and wait for its end; returns its exit status."""
         if number is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-        while pid not in self._gone:
+        while pid not in self._ended:
             message = self._hear()
-            self._gone[message["gone"]] = message["status"]
-        return self._gone.pop(pid)
+            self._ended[message["ended"]] = message["status"]
+        return self._ended.pop(pid)
 
     def kill_server(self) -> None:
         """End the server by SIGKILL; returns when it is gone."""
@@ -210,7 +210,7 @@ class Nursery:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the nursery has ended: {self.stderr.read_text()}")
+            raise RuntimeError(f"the spawner has ended: {self.stderr.read_text()}")
         found: dict[str, int] = json.loads(line)
         return found
 
@@ -222,14 +222,14 @@ class Nursery:
         return left
 
     def close(self) -> None:
-        """End the nursery, which ends whatever is below it."""
+        """End the spawner, which ends whatever is below it."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
 
 
-class Enclosure:
+class ControlGroups:
     """Control groups of the soak's own, where this user may make them: what is left in one was left by the soak."""
 
     def __init__(self, pid: int) -> None:
@@ -246,9 +246,9 @@ class Enclosure:
         return [str(group) for path in self.paths for group in path.iterdir() if group.is_dir()]
 
     def remove(self) -> None:
-        """Remove the groups; call when the nursery has ended and ``left`` has been asked."""
+        """Remove the groups; call when the spawner has ended and ``left`` has been asked."""
         for path in [*map(Path, self.left()), *self.paths]:
-            with contextlib.suppress(OSError):  # held by what the checker has complained of
+            with contextlib.suppress(OSError):  # held by what the checker has reported
                 path.rmdir()
 
 

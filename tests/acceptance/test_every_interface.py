@@ -1,4 +1,4 @@
-"""One suite for every way in, on every kind of store: the same verbs, the same bytes, the same reasons."""
+"""One suite through every interface, on SQLite and PostgreSQL: the same verbs, bytes and reasons."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from debug_server.client import DebugServerClient
-from tests.acceptance.ways import SECONDS, WAYS, Way
-from tests.client.serving import ServerProcess, make_repository, serving
+from tests.acceptance.interfaces import INTERFACES, SECONDS, Interface
+from tests.repositories import make_repository
+from tests.servers import ServerProcess, serving
 from tests.store.postgres_cluster import ClusterUnavailableError, running_cluster
 
 PATCH = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-hello\n+patched\n"
@@ -44,27 +45,27 @@ def _prepared(server: ServerProcess) -> ServerProcess:
     return server
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_open_run_follow_cancel_artifacts_diff_close(server: ServerProcess, way: str, tmp_path: Path) -> None:
-    """Through each way in a session goes from its opening to its close, and everything about it is as it was done."""
+@pytest.mark.parametrize("name", INTERFACES)
+def test_open_run_follow_cancel_artifacts_diff_close(server: ServerProcess, name: str, tmp_path: Path) -> None:
+    """Through each interface: open with a patch, run, follow, cancel, artifacts, diff and close have their effects."""
 
     async def work() -> None:
-        async with asyncio.timeout(SECONDS), WAYS[way](server, tmp_path) as verbs:
+        async with asyncio.timeout(SECONDS), INTERFACES[name](server, tmp_path) as verbs:
             await _suite(verbs)
 
     asyncio.run(work())
 
 
-async def _suite(way: Way) -> None:
-    session = await way.open(PATCH)
-    command = await way.run(session, SCRIPT, "left*")
-    assert await way.follow(command) == SAID
-    assert await way.end(command) == ("failed", "nonzero_exit", 3)
-    assert await way.artifact(session, "left.txt") == b"left\n"
-    diff = await way.diff(session)
+async def _suite(interface: Interface) -> None:
+    session = await interface.open(PATCH)
+    command = await interface.run(session, SCRIPT, "left*")
+    assert await interface.follow(command) == SAID
+    assert await interface.end(command) == ("failed", "nonzero_exit", 3)
+    assert await interface.artifact(session, "left.txt") == b"left\n"
+    diff = await interface.diff(session)
     assert "+patched" in diff
     assert "+left" in diff
-    endless = await way.run(session, "echo up; sleep 600", "none*")
-    assert await way.cancel(endless) == "cancelled"
-    assert (await way.end(endless))[:2] == ("cancelled", "cancelled")
-    assert await way.close(session) == "cancelled"
+    endless = await interface.run(session, "echo up; sleep 600", "none*")
+    assert await interface.cancel(endless) == "cancelled"
+    assert (await interface.end(endless))[:2] == ("cancelled", "cancelled")
+    assert await interface.close(session) == "cancelled"

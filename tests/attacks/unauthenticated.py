@@ -15,13 +15,14 @@ from tests.attacks.requests import (
     governing,
     run,
 )
-from tests.attacks.victim import Arena, Attacker, Victim, owned_repository
+from tests.attacks.target import Attacker, AttackSetup, Target
+from tests.other_users import owned_repository
 from tests.running import eventually
 
 _HTTP = """
 import http.client, json, sys
 port, path, body = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+connection = http.client.HTTPConnection("127.0.0.1", port, timeout=50)
 method = "POST" if body else "GET"
 connection.request(method, path, body or None, {"Content-Type": "application/json"} if body else {})
 answer = connection.getresponse()
@@ -42,7 +43,7 @@ calls = {
 for path, message in calls.items():
     call = channel.unary_unary(path, request_serializer=lambda m: m.SerializeToString())
     try:
-        call(message, timeout=20)
+        call(message, timeout=50)
         print(path, "OK")
     except grpc.RpcError as error:
         print(path, error.code().name)
@@ -58,12 +59,12 @@ for top in sys.argv[1:]:
 """
 
 
-def another_user(arena: Arena) -> Iterator[str]:
+def another_user(setup: AttackSetup) -> Iterator[str]:
     """Without a token, another uid runs nothing, reads nothing and writes nothing."""
-    attacker = Attacker.of(arena)
-    mark = attacker.home / "smudged"
+    attacker = Attacker.of(setup)
+    mark = attacker.home / "written"
     repository = _hostile_repository(attacker, mark)
-    with governing(arena, "another-user") as server:
+    with governing(setup, "another-user") as server:
         place = {"project_root": str(repository), "worktree_path": f"{attacker.home}/wt", "git_branch": "b"}
         asked = {"task_id": "t", "run_id": "r", "prompt": "x", "execution_mode": "isolated-worktree"}
         task = json.dumps({**asked, "workspace": {"project_id": 1, **place}})
@@ -94,22 +95,22 @@ def another_user(arena: Arena) -> Iterator[str]:
             yield f"another user can list the data folder: {done.stdout}"
         if (server.home / ".ssh").exists():
             yield "another user wrote into the home of the server's user"
-        eventually(partial(_settled, server), 30)
+        eventually(partial(_settled, server))
         if mark.exists():
             yield "a program of another user's repository ran"
-        yield from _own_user_is_served(arena, server)
+        yield from _own_user_is_served(setup, server)
 
 
-def _settled(server: Victim) -> bool:
+def _settled(server: Target) -> bool:
     """Whether no task that got through is still under way."""
     with server.client() as client:
         tasks = client.get("/tasks").json()["items"]
     return all(task["status"] not in ("queued", "running") for task in tasks)
 
 
-def _own_user_is_served(arena: Arena, server: Victim) -> Iterator[str]:
+def _own_user_is_served(setup: AttackSetup, server: Target) -> Iterator[str]:
     """The control: what is refused to others works for the server's own user."""
-    if arena.uid == os.geteuid():
+    if setup.uid == os.geteuid():
         status = httpx.get(f"{server.base_url}/tasks").status_code
         if status != 200:
             yield f"the server's own user is answered with {status}"
@@ -130,11 +131,11 @@ def _hostile_repository(attacker: Attacker, mark: Path) -> Path:
     return path
 
 
-def own_commands(arena: Arena) -> Iterator[str]:
+def own_commands(setup: AttackSetup) -> Iterator[str]:
     """A command of the server's, which runs as its user, is nobody without a token."""
-    with governing(arena, "own-commands") as server, server.client() as client:
+    with governing(setup, "own-commands") as server, server.client() as client:
         for port, path in ((server.port, "/tasks"), (server.port, "/metrics"), (server.port, "/v1/models")):
-            argv = [arena.python, "-c", _HTTP, str(port), path, ""]
+            argv = [setup.python, "-c", _HTTP, str(port), path, ""]
             command = run(server, client, argv, wall_seconds=60)
             said = client.get(f"/commands/{command['id']}/log").text.strip()
             if not said.startswith(("401", "403")):

@@ -1,4 +1,4 @@
-"""Who may do what: every operation, through every way in, for every scope, owner, other and nobody."""
+"""Authorization of every operation through every surface: each scope, the owner, another token and no token."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from websockets.sync.client import connect
 
 from debug_server.client import DebugServerClient
 from debug_server.messages import ADMIN, OPERATIONS, SCOPES
-from tests.client.serving import ServerProcess, make_repository, serving
-from tests.surfaces.doors import DOORS, NOBODYS, SECONDS, Door, Ids, Server
+from tests.repositories import make_repository
+from tests.servers import ServerProcess, serving
+from tests.surfaces.entry_points import ENTRY_POINTS, SECONDS, UNKNOWN_IDS, Connections, EntryPoint, Ids
 
 PLAIN = tuple(scope for scope in SCOPES if scope != ADMIN)
 REFUSED = {"unauthorized", "forbidden", "internal_error"}
-# Which operations each surface must have a door for; what a surface cannot do is told beside its table.
+# Operations that a surface does not have.
 EXCEPTIONS = {
     "rest": set(),
     "websocket": set(OPERATIONS) - {"follow_log", "debug_session"},
@@ -39,9 +40,9 @@ def admin(process: ServerProcess) -> Iterator[DebugServerClient]:
 
 
 @pytest.fixture(scope="module")
-def server(process: ServerProcess) -> Iterator[Server]:
+def server(process: ServerProcess) -> Iterator[Connections]:
     """Connections to it."""
-    found = Server(process)
+    found = Connections(process)
     yield found
     found.close()
 
@@ -53,45 +54,45 @@ def holding(admin: DebugServerClient, *scopes: str) -> str:
     return secret
 
 
-@pytest.mark.parametrize("surface", DOORS)
-def test_every_operation_has_a_door(surface: str) -> None:
-    """No operation of the table is left out of what is asked below."""
-    through = {name for door in DOORS[surface]() for name in door.operations}
+@pytest.mark.parametrize("surface", ENTRY_POINTS)
+def test_every_operation_has_an_entry_point(surface: str) -> None:
+    """The tests below call each operation of the table, through each surface that has it."""
+    through = {name for entry in ENTRY_POINTS[surface]() for name in entry.operations}
     assert through == set(OPERATIONS) - EXCEPTIONS[surface]
 
 
-@pytest.mark.parametrize("surface", DOORS)
-def test_every_operation_and_every_scope(server: Server, admin: DebugServerClient, surface: str) -> None:
-    """Nobody is unauthorized; one who lacks any scope of the operation is forbidden; who has them all is let in."""
-    strangers = {"nobody": None, "unknown": "nonsense"}
+@pytest.mark.parametrize("surface", ENTRY_POINTS)
+def test_every_operation_and_every_scope(server: Connections, admin: DebugServerClient, surface: str) -> None:
+    """Without a valid token: unauthorized. With any scope of the operation missing: forbidden. With all: allowed."""
+    without = {"nobody": None, "unknown": "nonsense"}
     singles = {scope: holding(admin, scope) for scope in SCOPES}
     lacking = {scope: holding(admin, *(other for other in PLAIN if other != scope)) for scope in PLAIN}
     full = holding(admin, *PLAIN)
     wrong = []
-    for door in DOORS[surface]():
-        needed = door.scopes
-        for name, token in strangers.items():
-            wrong += _differs(server, door, name, token, "unauthorized" if needed is not None else None)
+    for entry in ENTRY_POINTS[surface]():
+        needed = entry.scopes
+        for name, token in without.items():
+            wrong += _differs(server, entry, name, token, "unauthorized" if needed is not None else None)
         for name, token in singles.items():
             allowed = needed is None or name == ADMIN or needed <= {name}
-            wrong += _differs(server, door, name, token, None if allowed else "forbidden")
+            wrong += _differs(server, entry, name, token, None if allowed else "forbidden")
         for scope in needed or ():
             if scope != ADMIN:
-                wrong += _differs(server, door, f"all but {scope}", lacking[scope], "forbidden")
-        wrong += _differs(server, door, "all but admin", full, "forbidden" if ADMIN in (needed or ()) else None)
+                wrong += _differs(server, entry, f"all but {scope}", lacking[scope], "forbidden")
+        wrong += _differs(server, entry, "all but admin", full, "forbidden" if ADMIN in (needed or ()) else None)
     assert wrong == []
 
 
-def _differs(server: Server, door: Door, who: str, token: str | None, expected: str | None) -> list[str]:
+def _differs(server: Connections, entry: EntryPoint, who: str, token: str | None, expected: str | None) -> list[str]:
     """What is wrong with the answer; ``expected`` None: whatever the operation itself says."""
-    told = door.ask(server, token, NOBODYS)
+    told = entry.call(server, token, UNKNOWN_IDS)
     right = told not in REFUSED if expected is None else told == expected
-    return [] if right else [f"{door.name} for {who}: {told}, not {expected or 'let in'}"]
+    return [] if right else [f"{entry.name} for {who}: {told}, not {expected or 'allowed'}"]
 
 
-@pytest.mark.parametrize("surface", DOORS)
-def test_another_s_things_do_not_exist(server: Server, admin: DebugServerClient, surface: str) -> None:
-    """With the same scopes another finds nothing of its owner's; the owner finds all of it, and so do admins."""
+@pytest.mark.parametrize("surface", ENTRY_POINTS)
+def test_only_the_owner_and_admins_find_a_session(server: Connections, admin: DebugServerClient, surface: str) -> None:
+    """Another token with the same scopes gets not_found for all that belongs to a session; owner and admins get it."""
     owner, other = holding(admin, *PLAIN), holding(admin, *PLAIN)
     with DebugServerClient(base_url=admin.base_url, token=owner) as client:
         session = client.open_session("project", "main").id
@@ -100,18 +101,18 @@ def test_another_s_things_do_not_exist(server: Server, admin: DebugServerClient,
         artifact = client.list_artifacts(session).items[0].id
     ids = Ids(session_id=session, command_id=command, artifact_id=artifact)
     wrong = []
-    doors = [door for door in DOORS[surface]() if door.owned]
-    assert doors
-    for door in sorted(doors, key=lambda item: "close_session" in item.operations):  # it ends the rest
-        if (told := door.ask(server, other, ids)) != "not_found":
-            wrong.append(f"{door.name} for another: {told}")
+    entry_points = [entry for entry in ENTRY_POINTS[surface]() if entry.owned]
+    assert entry_points
+    for entry in sorted(entry_points, key=lambda item: "close_session" in item.operations):  # it ends the rest
+        if (told := entry.call(server, other, ids)) != "not_found":
+            wrong.append(f"{entry.name} for another: {told}")
         for name, token in (("its owner", owner), ("an admin", holding(admin, ADMIN))):
-            if (told := door.ask(server, token, ids)) in REFUSED | {"not_found"}:
-                wrong.append(f"{door.name} for {name}: {told}")
+            if (told := entry.call(server, token, ids)) in REFUSED | {"not_found"}:
+                wrong.append(f"{entry.name} for {name}: {told}")
     assert wrong == []
 
 
-def test_lists_and_events_show_one_s_own(process: ServerProcess, admin: DebugServerClient) -> None:
+def test_lists_and_events_show_only_the_caller_s_own(process: ServerProcess, admin: DebugServerClient) -> None:
     """Sessions and events of others are left out of lists, also when they are asked for by number."""
     owner, other = holding(admin, *PLAIN), holding(admin, *PLAIN)
     with (
@@ -129,7 +130,7 @@ def test_lists_and_events_show_one_s_own(process: ServerProcess, admin: DebugSer
 
 
 def test_a_token_in_the_query_is_for_websockets_only(
-    server: Server, process: ServerProcess, admin: DebugServerClient
+    server: Connections, process: ServerProcess, admin: DebugServerClient
 ) -> None:
     """A browser's WebSocket may carry its token in the query; a request may not."""
     command = admin.start_run("project", "main", ["echo", "hello"]).command.id

@@ -17,23 +17,23 @@ _SLEEPER = 'echo "$1" >> "$2"; echo begin; sleep "$3"; echo end >&2'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where children leave their traces."""
+class TraceFiles:
+    """The files in which children note that they ran."""
 
     journal: Path  # one line for each start of a command
     progress: Path  # a file for each command that hangs: how much it has written
 
     @classmethod
-    def below(cls, root: Path) -> Place:
+    def below(cls, root: Path) -> TraceFiles:
         """Made, in ``root``."""
-        place = cls(journal=root / "journal", progress=root / "progress")
-        place.journal.touch()
-        place.progress.mkdir(exist_ok=True)
-        return place
+        traces = cls(journal=root / "journal", progress=root / "progress")
+        traces.journal.touch()
+        traces.progress.mkdir(exist_ok=True)
+        return traces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class PlannedCommand:
     """One command and its outcome when nothing but servers is killed."""
 
     token: int
@@ -57,13 +57,13 @@ class Order:
         return {"stdout": bytes(found[1]), "stderr": bytes(found[2])}
 
 
-class OrderBook:
-    """Draws orders of all kinds from one random stream."""
+class CommandPlanner:
+    """Draws commands of all kinds from one random stream."""
 
-    def __init__(self, draw: random.Random, place: Place) -> None:
+    def __init__(self, draw: random.Random, traces: TraceFiles) -> None:
         self._draw = draw
-        self._place = place
-        self._kinds: dict[str, tuple[int, Callable[[int], Order]]] = {
+        self._traces = traces
+        self._kinds: dict[str, tuple[int, Callable[[int], PlannedCommand]]] = {
             "quick": (20, self._quick),
             "sleeper": (20, self._sleeper),
             "write": (26, self._writer),
@@ -73,23 +73,23 @@ class OrderBook:
             "hang": (8, self._writer),
             "missing": (3, self._missing),
         }
-        self.orders: list[Order] = []
+        self.commands: list[PlannedCommand] = []
 
-    def next(self) -> Order:
-        """The next order."""
+    def next(self) -> PlannedCommand:
+        """The next command."""
         weights = [weight for weight, _ in self._kinds.values()]
         kind = self._draw.choices(list(self._kinds), weights)[0]
         self._kind = kind
-        order = self._kinds[kind][1](len(self.orders) + 1)
-        self.orders.append(order)
-        return order
+        command = self._kinds[kind][1](len(self.commands) + 1)
+        self.commands.append(command)
+        return command
 
-    def _quick(self, token: int) -> Order:
+    def _quick(self, token: int) -> PlannedCommand:
         code = self._draw.choice([0, 0, 3])
-        return Order(
+        return PlannedCommand(
             token=token,
             kind=self._kind,
-            argv=("sh", "-c", _QUICK, "sh", str(token), str(self._place.journal), str(code)),
+            argv=("sh", "-c", _QUICK, "sh", str(token), str(self._traces.journal), str(code)),
             limits=self._limits(),
             reason=_by_code(code),
             code=code,
@@ -97,12 +97,12 @@ class OrderBook:
             stderr=b"",
         )
 
-    def _sleeper(self, token: int) -> Order:
+    def _sleeper(self, token: int) -> PlannedCommand:
         seconds = f"{self._draw.uniform(0.05, 1.5):.3f}"
-        return Order(
+        return PlannedCommand(
             token=token,
             kind=self._kind,
-            argv=("sh", "-c", _SLEEPER, "sh", str(token), str(self._place.journal), seconds),
+            argv=("sh", "-c", _SLEEPER, "sh", str(token), str(self._traces.journal), seconds),
             limits=self._limits(),
             reason=ExitReason.EXITED,
             code=0,
@@ -111,16 +111,16 @@ class OrderBook:
             cancelled=self._draw.random() < 0.15,
         )
 
-    def _writer(self, token: int) -> Order:
+    def _writer(self, token: int) -> PlannedCommand:
         seed, code = self._draw.getrandbits(32), self._draw.choice([0, 0, 0, 5])
         reason, limits = _by_code(code), self._limits()
         if self._kind == "hang":
             reason, limits = ExitReason.TIMED_OUT, Limits(wall_seconds=round(self._draw.uniform(0.1, 0.8), 3))
         elif self._kind == "signal":
             reason = ExitReason.SIGNALED
-        progress = str(self._place.progress / str(token))
-        journal = str(self._place.journal)
-        return Order(
+        progress = str(self._traces.progress / str(token))
+        journal = str(self._traces.journal)
+        return PlannedCommand(
             token=token,
             kind=self._kind,
             argv=(sys.executable, "-I", "-S", _CHILD, self._kind, str(seed), str(token), journal, progress, str(code)),
@@ -130,8 +130,8 @@ class OrderBook:
             seed=seed,
         )
 
-    def _missing(self, token: int) -> Order:
-        return Order(
+    def _missing(self, token: int) -> PlannedCommand:
+        return PlannedCommand(
             token=token,
             kind=self._kind,
             argv=("debug-server-soak-has-no-such-program",),

@@ -1,4 +1,4 @@
-"""Crashes, and clients in crowds."""
+"""Attacks by many clients at once, and by crashes of the server."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.attacks.requests import (
     run,
     wait_ended,
 )
-from tests.attacks.victim import Arena, Victim, victim
+from tests.attacks.target import AttackSetup, Target, target
 from tests.running import eventually
 
 
-def leaked_leases(arena: Arena) -> Iterator[str]:
+def leaked_leases(setup: AttackSetup) -> Iterator[str]:
     """After many crashes every workspace can be leased again at once."""
-    kills = 5 if arena.short else 30
-    with victim(arena, "leaked-leases") as server:
+    kills = 5 if setup.short else 30
+    with target(setup, "leaked-leases") as server:
         dice = random.Random(1)
         for _ in range(kills):
             with server.client(timeout=10) as client:
@@ -40,7 +40,7 @@ def leaked_leases(arena: Arena) -> Iterator[str]:
                     thread.join(30)
             server.start()
         with server.client(timeout=60) as client:
-            eventually(lambda: not _unfinished(client), 60, "the ends of all commands")
+            eventually(lambda: not _unfinished(client), what="the ends of all commands")
             opened: list[int] = []
             for _ in range(16):
                 answer = client.post("/sessions", json=COMMIT)
@@ -62,10 +62,10 @@ def _unfinished(client: httpx.Client) -> list[int]:
     return [session["id"] for session in answer if session["status"] in ("pending", "running")]
 
 
-def many_connections(arena: Arena) -> Iterator[str]:
-    """Silent and half-sent requests of strangers do not stop the service, and are not complained of at length."""
+def many_connections(setup: AttackSetup) -> Iterator[str]:
+    """Silent and half-sent requests without a token do not stop the service or fill its log."""
     count = 400
-    with victim(arena, "many-connections", descriptors=256) as server:
+    with target(setup, "many-connections", descriptors=256) as server:
         before = server.log.stat().st_size
         sockets: list[socket.socket] = []
         halves = [
@@ -79,7 +79,7 @@ def many_connections(arena: Arena) -> Iterator[str]:
                     found = socket.create_connection(("127.0.0.1", server.port), timeout=1)
                     sockets.append(found)
                     found.sendall(halves[number % len(halves)])
-            deadline = time.monotonic() + (5 if arena.short else 30)
+            deadline = time.monotonic() + (5 if setup.short else 30)
             answered = refused = 0
             while time.monotonic() < deadline:
                 try:
@@ -100,16 +100,16 @@ def many_connections(arena: Arena) -> Iterator[str]:
                 found.close()
 
 
-def exactly_once(arena: Arena) -> Iterator[str]:
+def exactly_once(setup: AttackSetup) -> Iterator[str]:
     """Clients that repeat a request under its key until it is answered get one command, which starts once."""
-    clients, kills = (5, 3) if arena.short else (20, 30)
-    journal = arena.root / "journal"
+    clients, kills = (5, 3) if setup.short else (20, 30)
+    journal = setup.root / "journal"
     journal.mkdir()
-    os.chown(journal, arena.uid, arena.uid)
-    with victim(arena, "exactly-once") as server:
+    os.chown(journal, setup.uid, setup.uid)
+    with target(setup, "exactly-once") as server:
         ended = threading.Event()
-        crowd = [_Repeater(server, journal, name, ended) for name in range(clients)]
-        for one in crowd:
+        repeaters = [_Repeater(server, journal, name, ended) for name in range(clients)]
+        for one in repeaters:
             one.start()
         dice = random.Random(2)
         for _ in range(kills):
@@ -118,13 +118,13 @@ def exactly_once(arena: Arena) -> Iterator[str]:
             server.start()
         time.sleep(1.0)
         ended.set()
-        for one in crowd:
+        for one in repeaters:
             one.join(120)
             if one.is_alive():
                 yield f"client {one.name} is not answered"
             if one.failure is not None:
                 yield f"client {one.name} is refused: {one.failure}"
-        asked = {key: numbers for one in crowd for key, numbers in one.numbers.items()}
+        asked = {key: numbers for one in repeaters for key, numbers in one.numbers.items()}
         with server.client() as client:
             for key, numbers in asked.items():
                 if len(numbers) != 1:
@@ -136,13 +136,13 @@ def exactly_once(arena: Arena) -> Iterator[str]:
             ends = _ends(client)
         if again := {number: count for number, count in ends.items() if count != 1}:
             yield f"commands with more than one end: {again}"
-        arena.say(f"exactly once: {len(asked)} commands, {clients} clients, {kills} kills")
+        setup.say(f"exactly once: {len(asked)} commands, {clients} clients, {kills} kills")
 
 
 class _Repeater(threading.Thread):
     """A client that submits one command after the other, each under a key, until it is answered."""
 
-    def __init__(self, server: Victim, journal: Path, number: int, ended: threading.Event) -> None:
+    def __init__(self, server: Target, journal: Path, number: int, ended: threading.Event) -> None:
         super().__init__(name=f"client-{number}", daemon=True)
         self._server, self._journal, self._ended = server, journal, ended
         self.numbers: dict[str, set[int]] = {}

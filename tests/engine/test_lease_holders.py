@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from debug_server.app import Local
-from debug_server.disk import detach, list_mounts
 from debug_server.engine.upkeep import Upkeep
 from debug_server.errors import CapacityExhaustedError
 from debug_server.model import CommandStatus, SessionStatus, Worktree, WorktreeStatus
 from debug_server.worktrees.repository_pool import build_pool_from_repository
-from tests.engine.places import open_local
+from tests.engine.engines import open_local
 from tests.running import ROOT, eventually
+from tests.servers import unmount_below
 from tests.worktrees.places import Remote, make_remote
 
 Hold = Callable[[str], subprocess.Popen[bytes]]
@@ -30,8 +30,7 @@ def remote(tmp_path: Path) -> Iterator[Remote]:
     remote = make_remote(tmp_path / "remote")
     remote.commit({"note": "one\n"})
     yield remote
-    for mount in reversed(list_mounts(tmp_path)):
-        detach(mount.target)
+    unmount_below(tmp_path)
 
 
 @pytest.fixture

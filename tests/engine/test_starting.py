@@ -1,4 +1,4 @@
-"""An engine, and a service, that get no more threads or processes."""
+"""Commands for which there are no more threads or processes: they wait, or end as what they are."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
 
 from debug_server.engine.starting import CommandThreads
-from debug_server.errors import ResourcesExhaustedError
-from debug_server.service.threads import Threads
 from tests.running import ROOT, eventually
 
 COUNT = 30
@@ -33,7 +30,7 @@ def test_no_more_threads_and_processes(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -62,17 +59,6 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     return lambda: monkeypatch.setattr(threading.Thread, "start", start)
-
-
-def test_what_was_refused_is_not_done_later(no_threads: Callable[[], None]) -> None:
-    """Work for which there is no thread is refused and forgotten."""
-    done: list[Any] = []
-    with Threads(2, "test") as pool:
-        with pytest.raises(ResourcesExhaustedError):
-            pool.submit(done.append, 1)
-        no_threads()
-        pool.submit(done.append, 2).result(30)
-    assert done == [2]
 
 
 def test_commands_wait_for_threads(no_threads: Callable[[], None]) -> None:

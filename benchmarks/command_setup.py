@@ -27,7 +27,7 @@ LIMITS = Limits(memory_bytes=1 << 30, pids=1024, cpus=2.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workplace:
+class CommandSetup:
     """Runs commands as a user of the supervisor does."""
 
     folder: Path
@@ -76,8 +76,8 @@ class Workplace:
 
 
 @contextmanager
-def open_workplace(*, kill_grace: float = 1.0, spare_keepers: int | None = None) -> Iterator[Workplace]:
-    """A workplace with the default settings but for what is named here; gone afterwards."""
+def open_command_setup(*, kill_grace: float = 1.0, spare_keepers: int | None = None) -> Iterator[CommandSetup]:
+    """A setup with the default settings but for what is named here; gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="debug-server-bench-") as name:
         folder = Path(name)
         (folder / "workspace").mkdir()
@@ -93,7 +93,7 @@ def open_workplace(*, kill_grace: float = 1.0, spare_keepers: int | None = None)
             ) as supervisor,
         ):
             session = unused_session(store)
-            yield Workplace(folder=folder, store=store, supervisor=supervisor, session_id=session.id)
+            yield CommandSetup(folder=folder, store=store, supervisor=supervisor, session_id=session.id)
 
 
 def unused_session(store: MetadataStore) -> Session:
@@ -107,7 +107,7 @@ def unused_session(store: MetadataStore) -> Session:
     return store.sessions.create()
 
 
-class Mark:
+class TextObserver:
     """A stream observer that waits for a text in a command's output."""
 
     def __init__(self, text: str) -> None:
