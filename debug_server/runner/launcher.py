@@ -228,6 +228,13 @@ class KeeperPool:
                 return
         connection.close()
 
+    def shed(self) -> None:
+        """Let those go that wait for work: each holds processes that something else could not have."""
+        with self._lock:
+            idle, self._idle = self._idle, deque()
+        for connection in idle:
+            connection.close()
+
     def _request(self, channel: socket.socket, count: int) -> None:
         if count > 0:
             with contextlib.suppress(OSError):  # a dead fork server is noticed when nothing arrives

@@ -86,6 +86,8 @@ _CORRUPT = (
     "failed to unpack tree",
     "unable to find",
 )
+# What git, and the shell that it starts helpers by, say when this machine gives no further process or thread.
+_EXHAUSTED = re.compile(r"^(?!remote: ).*(?:: Resource temporarily unavailable|: \d+: Cannot fork)$", re.MULTILINE)
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
 
@@ -117,6 +119,11 @@ class GitResult:
             return f"git ended with status {self.returncode}"
         more = [f"… and {len(said) - _SAID_LINES} more lines"] if len(said) > _SAID_LINES else []
         return "; ".join([*(line[:_SAID_CHARACTERS] for line in said[:_SAID_LINES]), *more])
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether git, or what it started, could not get a process or thread: it says nothing about the request."""
+        return not self.ok and _EXHAUSTED.search(self.stderr) is not None
 
     @property
     def corrupt(self) -> bool:
@@ -154,7 +161,8 @@ def run_git(
     lock: int | None = None,
     listening: Listening | None = None,
 ) -> GitResult:
-    """Run git to its end; a non-zero status is a result, not an exception. Past ``timeout`` its group is killed.
+    """Run git to its end; a non-zero status is a result, not an exception, but where git could get no process or
+    thread (ResourcesExhaustedError). Past ``timeout`` its group is killed.
 
     With ``listening`` git itself is killed when that calls: its status is then -SIGKILL.
 
@@ -219,7 +227,12 @@ def _finish(
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     text = _USERINFO.sub("", err.decode(errors="replace"))
-    return GitResult(returncode=process.returncode, stdout=out, stderr=text)
+    result = GitResult(returncode=process.returncode, stdout=out, stderr=text)
+    if result.exhausted:  # no answer: nobody may take it for a patch that does not apply, or a remote that is away
+        raise ResourcesExhaustedError(
+            "git could not create another process or thread (limit of processes reached): retry later"
+        )
+    return result
 
 
 def require(result: GitResult, doing: str) -> bytes:

@@ -48,11 +48,12 @@ class Victim(ServerProcess):
         *,
         variables: Mapping[str, str] | None = None,
         descriptors: int | None = None,
+        processes: int | None = None,
         folder: Path | None = None,
     ) -> None:
         super().__init__(folder or arena.root / name, grpc=True, log_level="INFO", python=arena.python)
         self.arena = arena
-        self._descriptors = descriptors
+        self._bounds = {"nofile": descriptors, "nproc": processes}
         self.home, self.data = self.root / "home", self.root / ".artifacts"
         for path in (self.root, self.home, self.data):
             path.mkdir(exist_ok=True)
@@ -73,7 +74,7 @@ class Victim(ServerProcess):
             env=self.variables,
             stdout=stdout,
             stderr=stderr,
-            descriptors=self._descriptors,
+            bounds=self._bounds,
         )
 
     def client(self, *, timeout: float = 30.0) -> httpx.Client:
@@ -118,14 +119,13 @@ def as_user(
     env: Mapping[str, str],
     stdout: Any = subprocess.PIPE,
     stderr: Any = subprocess.PIPE,
-    descriptors: int | None = None,
+    bounds: Mapping[str, int | None] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program as ``uid``, in a session of its own."""
+    """Start a program as ``uid``, in a session of its own; ``bounds`` are limits by their names for prlimit."""
     become: dict[str, Any] = {} if uid == os.geteuid() else {"user": uid, "group": uid, "extra_groups": []}
-
-    bound = [] if descriptors is None else ["prlimit", f"--nofile={descriptors}:{descriptors}"]
+    limits = [f"--{name}={most}:{most}" for name, most in (bounds or {}).items() if most is not None]
     return subprocess.Popen(
-        [*bound, *argv],
+        [*(["prlimit", *limits] if limits else []), *argv],
         cwd=cwd,
         env=dict(env),
         stdin=subprocess.DEVNULL,

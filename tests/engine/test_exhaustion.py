@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
 import os
 import subprocess
@@ -16,6 +18,7 @@ import pytest
 
 from debug_server.engine.starting import CommandThreads
 from debug_server.errors import ResourcesExhaustedError
+from debug_server.service.bridge import Bridge
 from debug_server.service.threads import Threads
 from tests.running import ROOT, eventually
 
@@ -73,6 +76,21 @@ def test_what_was_refused_is_not_done_later(no_threads: Callable[[], None]) -> N
         no_threads()
         pool.submit(done.append, 2).result(30)
     assert done == [2]
+
+
+def test_processes_held_ahead_are_given_up() -> None:
+    """A call that gets no process is refused to be retried, and then nothing is held that another could have."""
+    let_go: list[bool] = []
+
+    def fork() -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    bridge = Bridge(reads_at_once=True, exhausted=lambda: let_go.append(True))
+    for call in (bridge.call, bridge.call_git, bridge.call_peers):
+        with pytest.raises(ResourcesExhaustedError):
+            asyncio.run(call(fork))
+    assert len(let_go) == 3
+    bridge.close()
 
 
 def test_commands_wait_for_threads(no_threads: Callable[[], None]) -> None:
