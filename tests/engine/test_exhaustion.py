@@ -18,6 +18,7 @@ import pytest
 
 from debug_server.engine.starting import CommandThreads
 from debug_server.errors import ResourcesExhaustedError
+from debug_server.runner.environments.probes import ProbeCache
 from debug_server.service.bridge import Bridge
 from debug_server.service.threads import Threads
 from tests.running import ROOT, eventually
@@ -91,6 +92,17 @@ def test_processes_held_ahead_are_given_up() -> None:
             asyncio.run(call(fork))
     assert len(let_go) == 3
     bridge.close()
+
+
+def test_a_program_that_cannot_be_asked_is_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no process is left a builder or interpreter is there all the same: nothing else is chosen in its place."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(ResourcesExhaustedError):
+        ProbeCache(tmp_path / "probes.json").ask(sys.executable, ["--version"])
 
 
 def test_commands_wait_for_threads(no_threads: Callable[[], None]) -> None:

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from debug_server.errors import ResourcesExhaustedError
 from debug_server.runner.environments.processes import tool_environment
 
 _PROBE_SECONDS = 20.0
@@ -88,7 +89,9 @@ def _run(program: str, argv: Sequence[str]) -> str | None:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-    except OSError:
+    except OSError as error:
+        if (exhausted := ResourcesExhaustedError.of(error)) is not None:  # it may be there: another build would follow
+            raise exhausted from error
         return None
     with process:
         try:
