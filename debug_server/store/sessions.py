@@ -199,13 +199,16 @@ class Sessions(Table):
         return _session(row)
 
     def opened_under(self, idempotency_key: str, *, owner_token_id: int | None, since: datetime) -> Session | None:
-        """The session that a keyed request of this owner opened at ``since`` or later."""
+        """The session that a keyed request of this owner opened last, at ``since`` or later.
+
+        Each attempt opens one only when those before it have left none that can be carried on.
+        """
         terms, params = filters(
             ("idempotency_key = ?", idempotency_key),
             ("created_at >= ?", epoch(since)),
             ("owner_token_id = ?", owner_token_id),
         )
-        row = self._one(f"SELECT {_COLUMNS} FROM sessions WHERE {terms} ORDER BY id LIMIT 1", params)
+        row = self._one(f"SELECT {_COLUMNS} FROM sessions WHERE {terms} ORDER BY id DESC LIMIT 1", params)
         return None if row is None else _session(row)
 
     def touch(self, session_ids: Iterable[int]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_writers_of_one_session_lose_nothing(store: MetadataStore, database_url:
         made = store.sessions.create(repository_id=repository.id, metadata={"mine": number})
         noted = Cleanup(succeeded=False, message=str(number))
         with open_store(database_url, now=clock) as other, ThreadPoolExecutor(4) as pool:
-            done = [
+            done: list[Future[Any]] = [
                 pool.submit(store.sessions.set_cleanup, made.id, noted),
                 pool.submit(
                     other.sessions.set_lease, made.id, worktree_id=worktree.id, generation=7, commit_sha="c" * 40
