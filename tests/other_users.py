@@ -24,14 +24,13 @@ def as_user(
     env: Mapping[str, str],
     stdout: Any = subprocess.PIPE,
     stderr: Any = subprocess.PIPE,
-    descriptors: int | None = None,
+    bounds: Mapping[str, int | None] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program as ``uid``, in a session of its own."""
+    """Start a program as ``uid``, in a session of its own; ``bounds`` are limits by their names for prlimit."""
     become: dict[str, Any] = {} if uid == os.geteuid() else {"user": uid, "group": uid, "extra_groups": []}
-
-    bound = [] if descriptors is None else ["prlimit", f"--nofile={descriptors}:{descriptors}"]
+    limits = [f"--{name}={most}:{most}" for name, most in (bounds or {}).items() if most is not None]
     return subprocess.Popen(
-        [*bound, *argv],
+        [*(["prlimit", *limits] if limits else []), *argv],
         cwd=cwd,
         env=dict(env),
         stdin=subprocess.DEVNULL,

@@ -207,6 +207,10 @@ class LocalEngine:
         """What this machine can enforce."""
         return self._supervisor.pool.capabilities
 
+    def spare_processes(self) -> None:
+        """Hold no process ahead of need until the next command: somebody could have none."""
+        self._supervisor.pool.shed()
+
     def check(self) -> str:
         """``ok``, or why nothing more would be run: for a probe of readiness."""
         if self._dispatcher is not None and not self._dispatcher.is_alive() and not self._stopping:

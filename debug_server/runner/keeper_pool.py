@@ -94,6 +94,13 @@ class KeeperPool:
                 return
         connection.close()
 
+    def shed(self) -> None:
+        """Close idle keepers: each holds processes that other work could have."""
+        with self._lock:
+            idle, self._idle = self._idle, deque()
+        for connection in idle:
+            connection.close()
+
     def _request(self, channel: socket.socket, count: int) -> None:
         if count > 0:
             with contextlib.suppress(OSError):  # a dead fork server is noticed when nothing arrives

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from debug_server.errors import ResourcesExhaustedError
+
 _MAX_OUTPUT = 64 << 10
 
 
@@ -27,7 +29,7 @@ def find_program(name: str, environ: Mapping[str, str]) -> str | None:
 
 
 def ask_program(argv: Sequence[str], *, environ: Mapping[str, str], seconds: float) -> ProbeAnswer:
-    """Run it in a new session, which is killed afterwards."""
+    """Run it in a new session, which is killed afterwards; ResourcesExhaustedError where no process can be had."""
     try:
         process = subprocess.Popen(
             list(argv),
@@ -38,6 +40,8 @@ def ask_program(argv: Sequence[str], *, environ: Mapping[str, str], seconds: flo
             start_new_session=True,
         )
     except OSError as error:
+        if (exhausted := ResourcesExhaustedError.of(error)) is not None:  # the program may be there all the same
+            raise exhausted from error
         return ProbeAnswer(status=None, text=f"{argv[0]}: {error.strerror}")
     try:
         output, _ = process.communicate(timeout=seconds)

@@ -2,7 +2,8 @@
 
 begin in the store -> run -> keep the reply          repetition: the kept reply, or 409 if it asks something else
        |               +--> drop it when it failed   at the same time: waits for the first
-       +-- the server dies --> the next repetition resumes what the dead process left
+       +-- the server dies --> the next repetition resumes what the dead process left,
+                                                       and is kept when it fails: what was left may have run
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ class KeyedReplies:
         try:
             reply = await run(Attempt(key=":".join(place), since=found))
         except DebugServerError:
-            await self._call(self._store.requests.drop, *place, owner=self._owner())
+            if found is None:  # else an attempt before this one may have run the command: the next one looks again
+                await self._call(self._store.requests.drop, *place, owner=self._owner())
             raise
         text = reply.model_dump_json()
         await self._call(self._store.requests.answer, *place, owner=self._owner(), reply=text)

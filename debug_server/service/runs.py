@@ -41,8 +41,10 @@ class RunVerbs(Verbs):
         if session is None:
             return None
         rows = await self._call(self._store.commands.in_session, session.id)
-        submitted = any(row.idempotency_key == key for row in rows)
-        return await self._run_in(session, request, key) if submitted or session.is_open else None
+        for row in rows:
+            if row.idempotency_key == key:
+                return m.RunReply(session=views.session(session), command=views.command(row))
+        return await self._run_in(session, request, key) if session.is_open else None
 
     async def _run_in(self, session: Session, request: m.StartRun, key: str | None) -> m.RunReply:
         """The run's one command; a session that cannot have it is closed."""

@@ -29,7 +29,7 @@ class Shared:
         self.sessions = sessions
         self.paths = paths
         self.shell = shell  # for commands given as one text
-        self.bridge = Bridge(reads_at_once=store.reads_at_once)
+        self.bridge = Bridge(reads_at_once=store.reads_at_once, exhausted=engine.spare_processes)
         self.access = Access(store, self.bridge)
         read = self.bridge.read
         self.wakeups = Wakeups(store, read=partial(read, store.events.read), last=partial(read, store.events.last))

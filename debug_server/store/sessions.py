@@ -191,13 +191,16 @@ class Sessions(Table):
     def by_idempotency_key(
         self, idempotency_key: str, *, owner_token_id: int | None, since: datetime
     ) -> Session | None:
-        """The session that a request of this owner with this key opened at ``since`` or later."""
+        """The last session that a request of this owner with this key opened, at ``since`` or later.
+
+        Each attempt opens one only if the ones before it left none that can be continued.
+        """
         terms, params = filters(
             ("idempotency_key = ?", idempotency_key),
             ("created_at >= ?", epoch(since)),
             ("owner_token_id = ?", owner_token_id),
         )
-        row = self._one(f"SELECT {_COLUMNS} FROM sessions WHERE {terms} ORDER BY id LIMIT 1", params)
+        row = self._one(f"SELECT {_COLUMNS} FROM sessions WHERE {terms} ORDER BY id DESC LIMIT 1", params)
         return None if row is None else _session(row)
 
     def touch(self, session_ids: Iterable[int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -87,6 +88,8 @@ _CORRUPT = (
     "failed to unpack tree",
     "unable to find",
 )
+# What git, and the shell that it starts helpers by, print when no further process or thread can be created.
+_EXHAUSTED = re.compile(r"^(?!remote: ).*(?:: Resource temporarily unavailable|: \d+: Cannot fork)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +120,11 @@ class GitResult:
             return f"git ended with status {self.returncode}"
         more = [f"… and {len(said) - _MAX_LINES} more lines"] if len(said) > _MAX_LINES else []
         return "; ".join([*(line[:_MAX_LINE_CHARACTERS] for line in said[:_MAX_LINES]), *more])
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether git, or what it started, could not get a process or thread: it says nothing about the request."""
+        return not self.ok and _EXHAUSTED.search(self.stderr) is not None
 
     @property
     def corrupt(self) -> bool:
@@ -154,7 +162,8 @@ def run_git(
     lock: int | None = None,
     on_cancel: OnCancel | None = None,
 ) -> GitResult:
-    """Run git to its end; a non-zero status is a result, not an exception. Past ``timeout`` its group is killed.
+    """Run git to its end; a non-zero status is a result, not an exception, but where git could get no process or
+    thread (ResourcesExhaustedError). Past ``timeout`` its group is killed.
 
     A cancellation through ``on_cancel`` kills git: its status is then -SIGKILL.
 
@@ -218,8 +227,14 @@ def _finish(
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    text = without_credentials(err.decode(errors="replace"))
-    return GitResult(returncode=process.returncode, stdout=out, stderr=text)
+    result = GitResult(
+        returncode=process.returncode, stdout=out, stderr=without_credentials(err.decode(errors="replace"))
+    )
+    if result.exhausted:  # no answer: it must not count as a patch that does not apply, or a remote that is away
+        raise ResourcesExhaustedError(
+            "git could not create another process or thread (limit of processes reached): retry later"
+        )
+    return result
 
 
 def require(result: GitResult, doing: str) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.attacks.commands import bind_mounts, leaving_the_group, stopped_keepers
-from tests.attacks.crashes_and_load import exactly_once, leaked_leases, many_connections
+from tests.attacks.crashes_and_load import exactly_once, leaked_leases, many_connections, no_more_processes
 from tests.attacks.outages import full_disk, store_away
 from tests.attacks.target import AttackSetup
 from tests.attacks.unauthenticated import another_user, own_commands
@@ -25,6 +25,7 @@ CASES: dict[str, Case] = {
     "full-disk": full_disk,
     "leaked-leases": leaked_leases,
     "many-connections": many_connections,
+    "no-more-processes": no_more_processes,
     "exactly-once": exactly_once,
 }
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -98,6 +99,53 @@ def many_connections(setup: AttackSetup) -> Iterator[str]:
         finally:
             for found in sockets:
                 found.close()
+
+
+def no_more_processes(setup: AttackSetup) -> Iterator[str]:
+    """Runs for which there is no thread or process are refused as such; those that began, and reading, go on."""
+    with target(setup, "no-more-processes", processes=_tasks_of(setup.uid) + 45) as server:
+        with ThreadPoolExecutor(30) as threads:
+            pending = [threads.submit(_ask_to_run, server) for _ in range(30)]
+            while not all(found.done() for found in pending):
+                with server.client() as client:
+                    if (answer := client.get("/whoami")).status_code != 200:
+                        yield f"without processes /whoami answers {answer.status_code}: {answer.text[:300]}"
+                time.sleep(0.1)
+        answers = [found.result() for found in pending]
+        for answer in answers:
+            if answer.status_code not in (201, 503):
+                yield f"without processes a run is answered with {answer.status_code}: {answer.text[:300]}"
+            elif answer.status_code == 503 and not answer.json()["error"]["retryable"]:
+                yield f"the refusal of a run says not to retry it: {answer.text[:300]}"
+        with server.client() as client:
+            for answer in answers:
+                if answer.status_code == 201:
+                    ended = wait_ended(client, command_number(answer.json()), 90)
+                    if ended["exit_reason"] not in ("exited", "spawn_failed"):
+                        yield f"without processes a command ends as {ended}"
+            answer = eventually(lambda: _accepted(server), 30, "a run that is taken when the others have ended")
+            if wait_ended(client, command_number(answer.json()), 60)["exit_code"] != 0:
+                yield "no command runs when there are processes again"
+
+
+def _accepted(server: Target) -> httpx.Response | None:
+    answer = _ask_to_run(server)
+    return answer if answer.status_code == 201 else None
+
+
+def _ask_to_run(server: Target) -> httpx.Response:
+    with server.client(timeout=60) as client:
+        return client.post("/runs", json={**COMMIT, "argv": ["sleep", "0.5"]})
+
+
+def _tasks_of(uid: int) -> int:
+    """How many processes and threads a user has, which is what counts for the bound."""
+    count = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if process.stat().st_uid == uid:
+                count += len(list((process / "task").iterdir()))
+    return count
 
 
 def exactly_once(setup: AttackSetup) -> Iterator[str]:

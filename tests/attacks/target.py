@@ -40,11 +40,12 @@ class Target(ServerProcess):
         *,
         variables: Mapping[str, str] | None = None,
         descriptors: int | None = None,
+        processes: int | None = None,
         folder: Path | None = None,
     ) -> None:
         super().__init__(folder or setup.root / name, grpc=True, log_level="INFO", python=setup.python)
         self.setup = setup
-        self._descriptors = descriptors
+        self._bounds = {"nofile": descriptors, "nproc": processes}
         self.home, self.data = self.root / "home", self.root / ".artifacts"
         for path in (self.root, self.home, self.data):
             path.mkdir(exist_ok=True)
@@ -65,7 +66,7 @@ class Target(ServerProcess):
             env=self.variables,
             stdout=stdout,
             stderr=stderr,
-            descriptors=self._descriptors,
+            bounds=self._bounds,
         )
 
     def client(self, *, timeout: float = 60.0) -> httpx.Client:

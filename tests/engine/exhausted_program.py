@@ -12,16 +12,21 @@ from pathlib import Path
 _CAPBSET_DROP, _SYS_ADMIN, _SYS_RESOURCE = 24, 21, 24
 
 
+def give_up_exceeding() -> None:
+    """What this process becomes next may not exceed limits, although it runs as root."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for capability in (_SYS_ADMIN, _SYS_RESOURCE):
+        if libc.prctl(_CAPBSET_DROP, capability, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "prctl")
+
+
 def limit(uid: int, most: int) -> None:
     """Begin anew with a bound, which counts what a real user has.
 
     It does not hold for root or for whoever may exceed limits: so the real user is another, who has nothing else, and
     the capabilities to exceed limits are given up.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    for capability in (_SYS_ADMIN, _SYS_RESOURCE):
-        if libc.prctl(_CAPBSET_DROP, capability, 0, 0, 0):
-            raise OSError(ctypes.get_errno(), "prctl")
+    give_up_exceeding()
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
     os.setresuid(uid, 0, 0)
     os.execv(sys.executable, [sys.executable, "-m", "tests.engine.exhausted_program", sys.argv[1], *sys.argv[4:]])

@@ -8,7 +8,8 @@ import pytest
 
 from tests.attacks.campaign import main
 
-QUICK = ["another-user", "own-commands", "bind-mounts", "leaving-the-group", "many-connections", "exactly-once"]
+QUICK = ["another-user", "own-commands", "bind-mounts", "leaving-the-group", "many-connections"]
+QUICK += ["no-more-processes", "exactly-once"]
 
 
 @pytest.mark.timeout(600)

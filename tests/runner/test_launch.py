@@ -106,3 +106,16 @@ def test_a_fork_server_that_is_let_go_leaves_no_zombie(pool: KeeperPool, tmp_pat
     assert running.wait().reason is ExitReason.EXITED
     running.clean()
     eventually(lambda: not Path(f"/proc/{server}").exists(), what="the end of the fork server, and of its entry")
+
+
+def test_keepers_that_wait_are_let_go(pool: KeeperPool, tmp_path: Path) -> None:
+    """Their processes are somebody else's to have; the next command gets a keeper all the same."""
+    waiting = pool.take()
+    pool.give_back(waiting)
+    waiting_pid = waiting._process[0] if waiting._process else 0
+    assert _name(waiting_pid)
+    pool.shed()
+    eventually(lambda: not _name(waiting_pid), what="the end of a keeper that waited")
+    running = launch(pool, tmp_path / "keepers", _order(tmp_path, 1, "exit 3"))
+    assert running.wait().exit_code == 3
+    running.clean()

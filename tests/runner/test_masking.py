@@ -52,6 +52,14 @@ def test_a_secret_does_not_pass(line: str) -> None:
     assert secret not in found.removeprefix(hidden)
 
 
+def test_a_value_is_hidden_whole_and_by_its_lines() -> None:
+    """Also where a known form would end amid it, and when the lines of a long one come one after the other."""
+    lines = ["-----BEGIN-----", "abcdefghij0123456789", "zyxwvutsrq9876543210", "-----END-----"]
+    mask = Mask({"SERVICE_PASSWORD": "p4ss, with; signs", "DEPLOY_KEY": "\n".join(lines)}, ["s1;,"])
+    assert mask.feed(b"password=p4ss, with; signs.\nsecret: s1;,\n") == b"password=[redacted]\nsecret: [redacted]\n"
+    assert b"".join(mask.feed(f"{line}\r\n".encode()) for line in lines) == b"[redacted]\r\n" * 4
+
+
 def test_other_words_pass() -> None:
     """Addresses, counts, colours and short values are left alone."""
     text = "\n".join(HARMLESS).encode()

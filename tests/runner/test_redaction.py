@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -50,6 +51,30 @@ def test_only_a_possible_beginning_is_held_back() -> None:
     assert redactor.feed(b"X") == b"p4X"
     assert redactor.feed(SECRET[:-1].encode()) == b""
     assert not redactor.waiting  # nearly all of it: it is not given away because the program paused
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([SECRET, SECRET[:5], SECRET[:-1], "x", "abab", "\n"]), st.booleans()), max_size=8
+    ),
+    st.data(),
+)
+def test_a_program_that_pauses_shows_less_than_half(words: list[tuple[str, bool]], data: st.DataObject) -> None:
+    """Wherever it pauses for so long that what is held is written: of a secret less than half is, all else whole."""
+    redactor, found, text = Redactor([SECRET, "ababab"]), b"", ""
+    for word, pauses in words:
+        cut = data.draw(st.integers(0, len(word)))
+        for piece in (word[:cut], word[cut:]):
+            found += redactor.feed(piece.encode())
+            if pauses and redactor.waiting:
+                found += redactor.release()
+        text += word
+    found += redactor.end()
+    half = SECRET[: (len(SECRET) + 1) // 2].encode()
+    assert half + REDACTED not in found and SECRET.encode() not in found
+    assert found.count(REDACTED) == text.count(SECRET) + text.count("ababab")
+    if REDACTED not in found:
+        assert found.decode() == text
 
 
 def test_of_two_secrets_the_longer_one_counts() -> None:
@@ -105,6 +130,42 @@ def test_listed_command_lines_hide_it(bench: Bench) -> None:
     result = started.result()
     assert "[redacted]" in json.dumps(result.exit.evidence)
     assert SECRET not in json.dumps(result.exit.evidence)
+
+
+def test_a_long_command_line_is_cut_after_it_was_hidden(bench: Bench) -> None:
+    """Where the listed part of a command line ends amid a secret, no part of that is listed."""
+    text = f"echo ready; sleep 1000; : {'x' * 130}{' $API_PASS' * 30}"
+    started = bench.start(["sh", "-c", f'sh -c "{text}"'], env={"API_PASS": SECRET}, secrets=["API_PASS"])
+    started.await_output(b"ready")
+    bench.supervisor.pipeline.cancel(started.command.id)
+    listed = json.dumps(started.result().exit.evidence)
+    assert "[redac" in listed and SECRET[:4] not in listed
+
+
+def test_a_hook_shows_none(make_bench: Callable[..., Bench]) -> None:
+    """What a pre-kill program says of the variables of the processes is hidden, too."""
+    bench = make_bench()
+    hook = ["sh", "-c", 'for pid in $DEBUG_SERVER_PIDS; do tr "\\0" "\\n" < /proc/$pid/environ; done; echo looked']
+    started = bench.start(
+        ["sh", "-c", "echo ready; exec sleep 1000"], env={"API_PASS": SECRET}, secrets=["API_PASS"], pre_kill=hook
+    )
+    started.await_output(b"ready")
+    bench.supervisor.pipeline.cancel(started.command.id)
+    said = bench.log(started.result())["system"]
+    assert b"API_PASS=[redacted]" in said and b"looked" in said
+    assert SECRET.encode() not in _on_disk(bench)
+
+
+def test_the_rest_of_a_secret_is_hidden_after_a_pause(bench: Bench) -> None:
+    """Its beginning was written because nothing followed for a while: that stays all that is on the disk."""
+    text = (
+        "import os, time\nvalue = os.environ['API_PASS'].encode()\nos.write(1, value[:3])\n"
+        "while not os.path.exists('go'): time.sleep(0.02)\nos.write(1, value[3:] + b'|')\n"
+    )
+    started = bench.start(python(text), env={"API_PASS": SECRET}, secrets=["API_PASS"])
+    started.await_output(SECRET[:3].encode())
+    (bench.workspace / "go").touch()
+    assert bench.log(started.result())["stdout"] == SECRET[:3].encode() + REDACTED + b"|"
 
 
 def test_bytes_are_exact_without_a_secret(bench: Bench) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import threading
 from typing import Any
 
 import pytest
 
 from debug_server.errors import ResourcesExhaustedError
+from debug_server.service.bridge import Bridge
 from debug_server.service.threads import Threads
 
 
@@ -24,3 +27,18 @@ def test_what_was_refused_is_not_done_later(monkeypatch: pytest.MonkeyPatch) -> 
             pool.submit(done.append, 1)
         pool.submit(done.append, 2).result(100)
     assert done == [2]
+
+
+def test_processes_held_ahead_are_given_up() -> None:
+    """A call that gets no process is refused to be retried, and then nothing is held that another could have."""
+    let_go: list[bool] = []
+
+    def fork() -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    bridge = Bridge(reads_at_once=True, exhausted=lambda: let_go.append(True))
+    for call in (bridge.call, bridge.call_git, bridge.call_peers):
+        with pytest.raises(ResourcesExhaustedError):
+            asyncio.run(call(fork))
+    assert len(let_go) == 3
+    bridge.close()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
 from debug_server.errors import ConflictError, InvalidInputError, NotFoundError
 from debug_server.model import ArtifactKind, Session, SessionStatus
-from debug_server.store import MetadataStore
+from debug_server.model.records import Cleanup
+from debug_server.store import MetadataStore, open_store
 
 from .conftest import Clock
 
@@ -61,6 +64,30 @@ def test_sessions_keep_what_they_are_given(store: MetadataStore, clock: Clock) -
             store.sessions.create(**unknown)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="time zone"):
         store.sessions.create(expires_at=datetime(2030, 1, 1))
+
+
+def test_writers_of_one_session_lose_nothing(store: MetadataStore, database_url: str, clock: Clock) -> None:
+    """Its lease, its cleanup, its status and its use are noted by two stores at once: all of it is there, and what its
+    caller said of it is untouched."""
+    repository = store.repositories.create("demo", "/demo")
+    worktree = store.worktrees.add(repository.id, "/wt/1", "pool")
+    clock.move(5)
+    for number in range(10):
+        made = store.sessions.create(repository_id=repository.id, metadata={"mine": number})
+        noted = Cleanup(succeeded=False, message=str(number))
+        with open_store(database_url, now=clock) as other, ThreadPoolExecutor(4) as pool:
+            done: list[Future[Any]] = [
+                pool.submit(store.sessions.set_cleanup, made.id, noted),
+                pool.submit(
+                    other.sessions.set_lease, made.id, worktree_id=worktree.id, generation=7, commit_sha="c" * 40
+                ),
+                pool.submit(store.sessions.set_status, made.id, SessionStatus.RUNNING),
+                pool.submit(other.sessions.touch, [made.id]),
+            ]
+        assert not [found.exception() for found in done if found.exception()]
+        row = store.sessions.get(made.id)
+        assert (row.cleanup, row.worktree_id, row.lease_generation) == (noted, worktree.id, 7)
+        assert (row.status, row.commit_sha, row.metadata) == (SessionStatus.RUNNING, "c" * 40, {"mine": number})
 
 
 def test_a_session_ends_once(store: MetadataStore, session: Session) -> None:

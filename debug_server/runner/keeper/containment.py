@@ -195,7 +195,11 @@ class NamespaceContainment(Containment):
             self._map_ids(uid, gid)
         except OSError:
             os._exit(1)
-        child = clone()
+        try:
+            child = clone()
+        except OSError as error:
+            orders.sendall(prefork.explain(error).encode())
+            os._exit(127)
         if child == 0:
             try:
                 os.close(status)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 
+from debug_server.runner.keeper import redaction
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from debug_server.runner.keeper.keeper import Keeper
+    from debug_server.runner.keeper.masking import Mask
+    from debug_server.runner.keeper.redaction import Redactor
 
 
 def start(keeper: Keeper) -> int | None:
@@ -21,19 +25,20 @@ def start(keeper: Keeper) -> int | None:
         os.close(read)
         keeper.output.note(f"pre-kill hook {argv[0]!r} could not be started")
         return None
-    keeper.loop.watch(read, lambda fd, _: _pump(keeper, fd))
+    hide = redaction.made_for(keeper.orders)  # it may show the variables of the processes that it looks at
+    keeper.loop.watch(read, lambda fd, _: _pump(keeper, fd, hide))
     keeper.tree.excluded = pid
     return pid
 
 
-def _pump(keeper: Keeper, fd: int) -> None:
+def _pump(keeper: Keeper, fd: int, hide: Mask | Redactor | None) -> None:
     try:
         data = os.read(fd, 1 << 16)
     except BlockingIOError:
         return
-    if data:
-        keeper.output.raw_note(data)
-    else:
+    if safe := data if hide is None else hide.feed(data) if data else hide.end():
+        keeper.output.raw_note(safe)
+    if not data:
         keeper.loop.unwatch(fd)
         os.close(fd)
 

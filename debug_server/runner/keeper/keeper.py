@@ -256,7 +256,7 @@ class Keeper:
         self._send_ending()
         self.output.note(f"{stop.reason}: {stop.message}")
         if self.leader_ended is None:
-            self.evidence["processes_at_kill"] = record.describe(self.tree.pids())
+            self.evidence["processes_at_kill"] = record.describe(self)
             self.ladder.begin(time.monotonic(), hook=True)
 
     def _send_ending(self) -> None:
@@ -316,7 +316,7 @@ class Keeper:
         self.status = status
         self._send_ending()
         if not self.tree.empty():
-            if leftovers := record.describe(self.tree.pids()):
+            if leftovers := record.describe(self):
                 self.evidence["leftovers"] = leftovers
             self.ladder.begin(self.leader_ended, hook=False)
 

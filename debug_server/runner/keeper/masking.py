@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+SHORTEST_LINE = 8  # of a line in a value with several lines: a shorter one would match ordinary text
 MAX_LINE = 1 << 16  # a longer line is dropped: a part of it could contain a part of a secret
 _SHORTEST = 8  # of a variable's value: a shorter one would match ordinary words
 _MASKED = b"[redacted]"
+_OWN = b"\0redacted\0"  # stands for a value until the line was searched for forms: no sign in it ends one
 _SECRET_NAME = re.compile(r"(?i)(^|_)(api_?)?(key|token|secret|password|passwd|credentials?|auth)$")
 _CREDENTIAL_FORMS = (
     rb"(?P<named>(?i:api[_-]?key|token|secret|passw(?:or)?d|authorization|credential)s?[\"']?[ \t]*[:=][ \t]*[\"']?)"
@@ -17,6 +19,7 @@ _CREDENTIAL_FORMS = (
     rb"\b(?:sk|pk|rk)[-_][\w-]{16,}|\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bAIza[\w-]{30,}|\bxox[a-z]-[\w-]{10,}",
     rb"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
 )
+_KNOWN = re.compile(b"|".join(_CREDENTIAL_FORMS))
 
 
 class Mask:
@@ -31,8 +34,8 @@ class Mask:
         values = set(declared) | {
             text for name, text in env.items() if _SECRET_NAME.search(name) and len(text) >= _SHORTEST
         }
-        own = [re.escape(text.encode("utf-8", "surrogateescape")) for text in sorted(values, key=len, reverse=True)]
-        self._secret = re.compile(b"|".join([*own, *_CREDENTIAL_FORMS]))
+        lines = {line for value in values for line in _lines(value.encode("utf-8", "surrogateescape"))}
+        self._own = re.compile(b"|".join(map(re.escape, sorted(lines, key=len, reverse=True)))) if lines else None
         self._held = b""  # of an incomplete line
         self._dropped_bytes = 0  # bytes of a line that is too long
 
@@ -44,11 +47,20 @@ class Mask:
             return b""
         lines[0] = self._complete(lines[0])
         self._hold(rest)
-        return self._secret.sub(_masked, b"\n".join(lines) + b"\n")
+        return self._masked(b"\n".join(lines) + b"\n")
 
     def end(self) -> bytes:
         """The last line, if it is incomplete."""
-        return self._secret.sub(_masked, self._complete(b""))
+        return self._masked(self._complete(b""))
+
+    def release(self) -> bytes:
+        """Nothing: an incomplete line is never written after a pause."""
+        return b""
+
+    def _masked(self, text: bytes) -> bytes:
+        if self._own is not None:  # before the credential forms: one of those may end inside a value
+            text = self._own.sub(_OWN, text)
+        return _KNOWN.sub(_keeping_names, text).replace(_OWN, _MASKED)
 
     def _hold(self, piece: bytes) -> None:
         if self._dropped_bytes or len(self._held) + len(piece) > MAX_LINE:
@@ -64,5 +76,11 @@ class Mask:
         return line
 
 
-def _masked(found: re.Match[bytes]) -> bytes:
+def _lines(value: bytes) -> list[bytes]:
+    """What of a value is found in a line."""
+    lines = [line.strip(b"\r") for line in value.split(b"\n")]
+    return [line for line in lines if len(line) >= SHORTEST_LINE] if len(lines) > 1 else lines
+
+
+def _keeping_names(found: re.Match[bytes]) -> bytes:
     return (found["named"] or found["scheme"] or b"") + _MASKED

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from debug_server.runner.keeper.keeper import Keeper
 
 _LISTED_PROCESSES = 40
-_LISTS = ("processes_at_kill", "leftovers", "survivors")
+_SHOWN, _READ = 200, 1 << 16  # bytes of a command line; what is hidden in it makes it shorter
 
 
 def assemble(keeper: Keeper, ended: float) -> dict[str, Any]:
@@ -53,27 +53,29 @@ def _evidence(keeper: Keeper, oom_kills: int) -> dict[str, Any]:
     if keeper.ladder.active:
         evidence["ladder"] = keeper.ladder.times()
     if keeper.ladder.gave_up:
-        evidence["survivors"] = describe(keeper.tree.pids())
-    if values := redaction.declared(keeper.orders):
-        hide = redaction.Redactor(values)
-        for process in [one for key in _LISTS for one in evidence.get(key, [])]:
-            process["command"] = hide.whole(process["command"].encode()).decode("utf-8", "replace")
+        evidence["survivors"] = describe(keeper)
     return evidence
 
 
-def describe(pids: list[int]) -> list[dict[str, Any]]:
-    """Pid, state, parent and command line of these processes."""
+def describe(keeper: Keeper) -> list[dict[str, Any]]:
+    """Pid, state, parent and command line of the processes of the tree, without secrets."""
     listed = []
-    for pid in pids[:_LISTED_PROCESSES]:
+    for pid in keeper.tree.pids()[:_LISTED_PROCESSES]:
         fields = stat_fields(pid)
         if fields is not None:
-            listed.append({"pid": pid, "state": fields[0], "ppid": int(fields[1]), "command": _command_line(pid)})
+            listed.append(
+                {"pid": pid, "state": fields[0], "ppid": int(fields[1]), "command": _command_line(keeper, pid)}
+            )
     return listed
 
 
-def _command_line(pid: int) -> str:
+def _command_line(keeper: Keeper, pid: int) -> str:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read(200).replace(b"\0", b" ").decode("utf-8", "replace").strip()
+            line = file.read(_READ).replace(b"\0", b" ")
     except OSError:
         return ""
+    if (hide := redaction.made_for(keeper.orders)) is not None:
+        begun = hide.feed(line)
+        line = begun + (hide.end() if len(line) < _READ else b"")  # of half a secret that nothing completes, nothing
+    return line[:_SHOWN].decode("utf-8", "replace").strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from debug_server.runner.keeper.masking import Mask
+from debug_server.runner.keeper.masking import SHORTEST_LINE, Mask
 from debug_server.runner.log_format import STDERR, STDOUT
 
 TYPE_CHECKING = False
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 REDACTED = b"[redacted]"
-_SHORTEST_LINE = 8  # of a line in a value with several lines: a shorter one would match ordinary text
 
 
 def declared(orders: Mapping[str, Any]) -> list[str]:
@@ -23,10 +22,16 @@ def declared(orders: Mapping[str, Any]) -> list[str]:
 
 def filters(orders: Mapping[str, Any]) -> dict[int, Mask | Redactor]:
     """The filter of each log stream; empty if there are no secrets."""
+    streams = [STDERR] if orders["relay"] else [STDOUT, STDERR]
+    return {stream: made for stream in streams if (made := made_for(orders)) is not None}
+
+
+def made_for(orders: Mapping[str, Any]) -> Mask | Redactor | None:
+    """A new filter for one sequence of bytes; None if there are no secrets."""
     values = declared(orders)
     if orders["relay"]:
-        return {STDERR: Mask(orders["env"], values)}
-    return {STDOUT: Redactor(values), STDERR: Redactor(values)} if values else {}
+        return Mask(orders["env"], values)
+    return Redactor(values) if values else None
 
 
 def forms(values: Iterable[str]) -> list[bytes]:
@@ -37,7 +42,7 @@ def forms(values: Iterable[str]) -> list[bytes]:
         lines = data.split(b"\n")
         found |= {data, b"\r\n".join(lines)}
         if len(lines) > 1:
-            found |= {line.strip(b"\r") for line in lines if len(line) >= _SHORTEST_LINE}
+            found |= {line.strip(b"\r") for line in lines if len(line) >= SHORTEST_LINE}
     return sorted(found, key=len, reverse=True)
 
 
@@ -47,22 +52,24 @@ class Redactor:
     def __init__(self, values: Iterable[str]) -> None:
         self._forms = forms(values)
         self._secret = re.compile(b"|".join(map(re.escape, self._forms)))
+        self._shown = b""  # given away although it may be the beginning of a secret: the rest is not
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
         """The redacted bytes so far, without a possible beginning of a secret."""
-        data = self._held + data
+        shown, data = len(self._shown), self._shown + self._held + data
         beginnings = iter(self._beginnings(data))
         hold = next(beginnings, len(data))
-        kept, at = [], 0
+        kept, at = [], shown
         for found in self._secret.finditer(data):
             if found.start() >= hold:  # it may be part of a longer one
                 break
-            kept += [data[at : found.start()], REDACTED]
-            at = found.end()
-            while hold < at:
+            if found.end() > at:  # else it was shown as hidden
+                kept += [data[at : found.start()], REDACTED]
+                at = found.end()
+            while hold < found.end():
                 hold = next(beginnings, len(data))
-        self._held = data[hold:]
+        self._shown, self._held = data[hold:shown], data[max(hold, shown) :]
         return b"".join([*kept, data[at:hold]])
 
     @property
@@ -71,18 +78,29 @@ class Redactor:
 
         Half of a secret or more is held until the next byte or the end of the stream.
         """
+        begun = self._shown + self._held
         return bool(self._held) and not any(
-            2 * len(self._held) >= len(form) and form.startswith(self._held) for form in self._forms
+            2 * len(begun) >= len(form) and form.startswith(begun) for form in self._forms
         )
+
+    def release(self) -> bytes:
+        """The held bytes, after a pause: if they begin a secret, only its rest is hidden."""
+        shown, self._shown, self._held = len(self._shown), self._shown + self._held, b""
+        return self._from(self._shown, shown)
 
     def end(self) -> bytes:
         """The held bytes, at the end of the stream."""
-        held, self._held = self._held, b""
-        return self.whole(held)
+        shown, data, self._shown, self._held = len(self._shown), self._shown + self._held, b"", b""
+        return self._from(data, shown)
 
-    def whole(self, data: bytes) -> bytes:
-        """Redact bytes that nothing follows."""
-        return self._secret.sub(REDACTED, data)
+    def _from(self, data: bytes, at: int) -> bytes:
+        """The redacted bytes from ``at`` on; nothing follows them."""
+        kept = []
+        for found in self._secret.finditer(data):
+            if found.end() > at:
+                kept += [data[at : found.start()], REDACTED]
+                at = found.end()
+        return b"".join([*kept, data[at:]])
 
     def _beginnings(self, data: bytes) -> list[int]:
         """Offsets in ``data`` where an incomplete secret may begin."""

@@ -38,8 +38,13 @@ class Slot:
         """Start the command; OSError or LookupError with the reason if that fails."""
         assert self.orders is not None
         self.spent = True
-        self.orders.sendall(marshal.dumps(orders))
-        self.orders.shutdown(socket.SHUT_WR)
+        try:
+            self.orders.sendall(marshal.dumps(orders))
+            self.orders.shutdown(socket.SHUT_WR)
+        except BrokenPipeError as error:  # it has ended already, and may have said why
+            if said := self.orders.recv(1 << 16):
+                raise LookupError(said.decode()) from error
+            raise
 
     def release(self, plan: limits.Plan, *, reusable: bool) -> None:
         """Remove the tree after the end of the command."""

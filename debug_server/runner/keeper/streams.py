@@ -126,7 +126,7 @@ class Streams:
     def flush(self, *, idle: bool) -> None:
         """Write held bytes; if ``idle``, not half of a secret or more."""
         for stream, kept in self._filters.items():
-            if self._held is None and (kept.waiting or not idle) and (data := kept.end()):
+            if self._held is None and (kept.waiting or not idle) and (data := kept.release() if idle else kept.end()):
                 self._store(stream, data)
 
     def _store(self, stream: int, data: bytes) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from debug_server.errors import StoreUnavailableError
 from debug_server.model import WorktreeStatus
 from debug_server.runner.ownership import Owner
 from debug_server.store import open_store
@@ -168,6 +169,46 @@ def test_a_crash_between_opening_and_queueing(served: Served, tmp_path: Path, mo
     assert reply["session"]["id"] == session + 1
     answered(served.admin.get(f"/commands/{reply['command']['id']}/wait?timeout=100"), 200)
     assert run(served, dead, out)["command"]["id"] == reply["command"]["id"]
+    assert out.read_text() == "ran\n"
+
+
+def test_two_crashes(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first before the command was queued, whose session is closed then; the second after the command of another
+    session was: the repetition finds that one, and it ran once."""
+    dead, out = Dead(served, "k"), tmp_path / "out"
+    monkeypatch.setattr(served.local.engine, "submit", _crash)
+    body = {**dead.body, "env": {"OUT": str(out)}}
+    assert served.admin.post("/runs", json=body, headers=keyed("k")).status_code == 500
+    monkeypatch.undo()
+    (first,) = answered(served.admin.get("/sessions"), 200)["items"]
+    answered(served.admin.delete(f"/sessions/{first['id']}"), 200)
+    dead.forget_reply()
+    reply = run(served, dead, out)
+    answered(served.admin.get(f"/commands/{reply['command']['id']}/wait"), 200)
+    dead.forget_reply()
+    assert run(served, dead, out)["command"]["id"] == reply["command"]["id"]
+    assert out.read_text() == "ran\n"
+
+
+@pytest.mark.parametrize("step", ["sessions.opened_under", "commands.add"])
+def test_a_store_that_is_away_after_a_crash(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """A repetition that cannot find out what the dead server has done does not make the next one begin anew."""
+    dead, out = Dead(served, "k"), tmp_path / "out"
+    first = run(served, dead, out)
+    answered(served.admin.get(f"/commands/{first['command']['id']}/wait"), 200)
+    dead.forget_reply()
+    noun, _, verb = step.partition(".")
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnavailableError("the store is away")
+
+    monkeypatch.setattr(getattr(served.local.store, noun), verb, away)
+    body = {**dead.body, "env": {"OUT": str(out)}}
+    assert served.admin.post("/runs", json=body, headers=keyed("k")).status_code in (201, 503)
+    monkeypatch.undo()
+    assert run(served, dead, out)["command"]["id"] == first["command"]["id"]
     assert out.read_text() == "ran\n"
 
 
