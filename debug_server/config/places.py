@@ -226,6 +226,6 @@ def _is_new(sentence: str, environ: Mapping[str, str]) -> bool:
         os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
         return False
-    except OSError:  # no folder to record it
+    except (OSError, ConfigurationError):  # no folder to record it
         return True
     return True
