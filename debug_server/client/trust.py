@@ -49,7 +49,7 @@ def _sentence(place: str, uid: int) -> str:
         user = f"uid {uid}"
     return (
         f"{place} is served by user {user}, not by you or root: nothing was sent. If it is the one you mean, "
-        f"run `debug-server configure --base-url {place} --server-user {uid}`"
+        f"run `debug-server configure --base-url {place} --server-user {uid}` or set DEBUG_SERVER_UID={uid}"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -257,6 +258,28 @@ def test_command_lines_without_a_token(words: tuple[str, ...], tmp_path: Path) -
         assert done.status != 0
         assert f"--server-user {NOBODY}" in done.err, done
         assert not thief.heard()
+
+
+@needs_root
+def test_the_call_of_a_runner() -> None:
+    """An event goes to another user's target only if that user is named."""
+    argv = [sys.executable, "-m", "debug_server.dispatch.call"]
+    for variables, is_sent in (({}, False), ({"DEBUG_SERVER_UID": str(NOBODY)}, True)):
+        with taken("127.0.0.1") as thief:
+            target = f"127.0.0.1:{thief.port}"
+            event = {"target": target, "rpc": "ProbeSync.SyncRepo", "timeout": 20, "payload": "secret"}
+            done = subprocess.run(
+                argv,
+                input=json.dumps(event),
+                env={**os.environ, **variables},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+            )
+            assert done.returncode != 0
+            assert (f"DEBUG_SERVER_UID={NOBODY}" in done.stderr) != is_sent
+            assert ("PRI * HTTP/2" in thief.heard()) == is_sent
 
 
 @needs_root
