@@ -80,7 +80,7 @@ class Probe(kanban_pb2_grpc.ProbeSyncServicer):
 def serve(settings: ProbeSettings) -> None:
     """Serve until SIGTERM or SIGINT."""
     settings.snapshots.mkdir(parents=True, exist_ok=True)
-    known = Repositories(settings.repositories, settings.governor_port, settings.token, settings.governor_uid)
+    known = Repositories(settings.repositories, settings.governor_port, settings.token)
     probe = Probe(settings.snapshots.resolve(), known)
     # Without SO_REUSEPORT a second probe on the same port is an error.
     options = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", LARGEST_MESSAGE)]

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import grpc
 
-from debug_server.client.relay import Relay
-from debug_server.client.trust import TrustedServer
 from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
 from runners.kit.errors import JobError
 from runners.kit.text import checked_name, single_line
@@ -20,12 +18,9 @@ SECONDS = 5.0
 class Repositories:
     """The known repositories; others are looked up at the governor."""
 
-    def __init__(
-        self, known: Mapping[str, Path], governor_port: int, token: str | None = None, governor_uid: int | None = None
-    ) -> None:
+    def __init__(self, known: Mapping[str, Path], governor_port: int, token: str | None = None) -> None:
         self._known = dict(known)
         self._governor = f"127.0.0.1:{governor_port}"
-        self._trusted = TrustedServer(uid=governor_uid)
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self._mutex = threading.Lock()
 
@@ -47,13 +42,12 @@ class Repositories:
 
     def _ask(self, repository: str) -> Path:
         request = kanban_pb2.GetRepoRequest(name=repository)
-        relay = Relay(self._governor, self._trusted)
-        with relay, grpc.insecure_channel(relay.address, options=relay.options) as channel:
+        with grpc.insecure_channel(self._governor) as channel:
             try:
                 stub = kanban_pb2_grpc.RepoRegistryStub(channel)  # type: ignore[no-untyped-call]
                 entry = stub.GetRepo(request, timeout=SECONDS, metadata=self._metadata)
             except grpc.RpcError as error:
-                reason = single_line(str(relay.failure or error.details() or error.code().name))
+                reason = single_line(error.details() or error.code().name)
                 raise JobError(
                     f"repository {repository!r} is not in --repo, and the governor at {self._governor} says: {reason}"
                 ) from error

@@ -27,7 +27,6 @@ class ProbeSettings:
     interval: float  # seconds between syncs of all known repositories; 0: only on request
     repositories: Mapping[str, Path]
     token: str | None = None  # for the governor, if it runs as another user
-    governor_uid: int | None = None  # the governor's user, if that is neither this user nor root
 
 
 def probe_settings(arguments: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> ProbeSettings:
@@ -51,9 +50,6 @@ def probe_settings(arguments: Sequence[str] | None = None, environ: Mapping[str,
         interval=_number("SYNC_INTERVAL", given.interval, 86_400 * 365),
         repositories=dict(_repository(item) for item in given.repo),
         token=environ.get("DEBUG_SERVER_TOKEN") or None,
-        governor_uid=_number("DEBUG_SERVER_UID", uid, (1 << 32) - 2)
-        if (uid := environ.get("DEBUG_SERVER_UID"))
-        else None,
     )
 
 
