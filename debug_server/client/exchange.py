@@ -30,10 +30,7 @@ _FILE_TYPES = "text/x-patch, application/octet-stream, */*"
 def client_options(
     base_url: str, token: str | None, *, verify_tls: bool, timeout: float, before: Callable[[Any], Any]
 ) -> dict[str, Any]:
-    """How either httpx client is made; ``before`` is called for each request with a token to a server without proof.
-
-    A certificate that is verified is one.
-    """
+    """How either httpx client is made; ``before`` is called for each request to a server that no certificate proves."""
     if not base_url.startswith(("http://", "https://")):
         raise InvalidInputError(f"base URL {base_url!r} must start with http:// or https://")
     headers = {"User-Agent": f"debug-server-client/{__version__}"}
@@ -41,7 +38,7 @@ def client_options(
         if not token.isascii() or not token.isprintable():
             raise InvalidInputError("the token holds characters that no token has: copy it again")
         headers["Authorization"] = f"Bearer {token}"
-    hooks = [] if not token or (verify_tls and base_url.startswith("https://")) else [before]
+    hooks = [] if verify_tls and base_url.startswith("https://") else [before]
     return {
         "base_url": base_url,
         "headers": headers,

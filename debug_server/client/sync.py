@@ -14,9 +14,9 @@ from debug_server.client import calls
 from debug_server.client.calls import Call
 from debug_server.client.exchange import Exchange, Pause, client_options
 from debug_server.client.following import EventStream, Lines, LogStream, Resumed
-from debug_server.client.listener import TrustedServer
 from debug_server.client.session_logs import session_pieces
 from debug_server.client.target import replacing
+from debug_server.client.trust import HttpTrust, TrustedServer
 from debug_server.client.verbs import Verbs
 from debug_server.messages import EventReply, LogPage, LogPiece
 
@@ -39,8 +39,8 @@ class DebugServerClient(Verbs):
         """``server_uid`` is the user of a server on this machine that is neither yours nor root's."""
         self.base_url = base_url
         self._timeout = timeout
-        before = TrustedServer(uid=server_uid).before_request
-        options = client_options(base_url, token, verify_tls=verify_tls, timeout=timeout, before=before)
+        trust = HttpTrust(TrustedServer(uid=server_uid), lost=httpx.ConnectError)
+        options = client_options(base_url, token, verify_tls=verify_tls, timeout=timeout, before=trust.hook)
         self._http = httpx.Client(**options)
 
     def send(self, call: Call[T]) -> T:

@@ -24,14 +24,17 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+from debug_server.client.relay import Relay
+from debug_server.client.trust import TrustedServer
 from debug_server.dispatch.call_exits import DEADLINE, NOT_OK, PROTOCOL, UNAVAILABLE, UNCONFIGURED
+from debug_server.errors import AccessError, InvalidInputError
 from debug_server.kanban import kanban_pb2
 
+TARGET_USER = "DEBUG_SERVER_UID"
 REDIRECTED = "probe"  # the only runner whose target can be set by variables
 _CONNECT_SECONDS, _BACKOFF_SECONDS = 5.0, 0.5
 _OPTIONS = (
     ("grpc.enable_retries", 0),  # a request is sent at most once
-    ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", 16 << 20),
 )
 _EXITS = {grpc.StatusCode.DEADLINE_EXCEEDED: DEADLINE, grpc.StatusCode.UNAVAILABLE: UNAVAILABLE}
@@ -53,6 +56,7 @@ class Call:
     rpc: str
     deadline: float  # monotonic
     event: Mapping[str, Any]
+    target_uid: int | None = None  # whose the target on this machine may be, beside this user's and root's
 
     def left(self) -> float:
         """Seconds until the deadline."""
@@ -79,23 +83,36 @@ def read_call(text: str, environ: Mapping[str, str]) -> Call:
         raise CallError(f"stdin is not an event with target, rpc and timeout: {error!r}", UNCONFIGURED) from error
     if event.get("runner") == REDIRECTED:
         host, port = environ.get("PROBE_HOST") or host, environ.get("PROBE_GRPC_PORT") or port
-    return Call(target=f"{host}:{port}", rpc=rpc, deadline=time.monotonic() + seconds, event=event)
+    uid = environ.get(TARGET_USER, "")
+    return Call(
+        target=f"{host}:{port}",
+        rpc=rpc,
+        deadline=time.monotonic() + seconds,
+        event=event,
+        target_uid=int(uid) if uid.isascii() and uid.isdigit() else None,
+    )
 
 
 def respond(call: Call) -> dict[str, Any]:
     """The response's fields."""
-    with connect(call) as channel:
+    try:
+        relay = Relay(call.target, TrustedServer(uid=call.target_uid))
+    except InvalidInputError as error:
+        raise CallError(str(error), UNCONFIGURED) from error
+    with relay, connect(call, relay) as channel:
         method = find_method(call, channel)
         return invoke(call, channel, method)
 
 
-def connect(call: Call) -> grpc.Channel:
+def connect(call: Call, relay: Relay) -> grpc.Channel:
     """A connected channel; a second attempt follows a pause."""
     for attempt in (1, 2):
-        channel = grpc.insecure_channel(call.target, options=_OPTIONS)
+        channel = grpc.insecure_channel(relay.address, options=(*relay.options, *_OPTIONS))
         if _is_ready(channel, min(call.left(), _CONNECT_SECONDS)):
             return channel
         channel.close()
+        if isinstance(relay.failure, AccessError):
+            raise CallError(str(relay.failure), UNAVAILABLE)
         if attempt == 1:
             sys.stderr.write(f"{call.target} does not answer: trying once more\n")
             sys.stderr.flush()

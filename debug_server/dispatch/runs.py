@@ -20,6 +20,7 @@ SUBJECT = "dispatch"  # of the events of these commands, and the key of the even
 _CALL_SECONDS = 10.0  # added to a grpc runner's timeout, for its program to start and to print
 _LONGEST_STORED_PAYLOAD = 1 << 16
 _PROBE_VARIABLES = ("PROBE_HOST", "PROBE_GRPC_PORT")
+_CALL_VARIABLES = ("DEBUG_SERVER_UID",)  # whose a target on this machine may be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +115,7 @@ def stdin_document(event: IssueEvent, route: Route, repo: Repo) -> dict[str, Any
 
 
 def _variables(event: IssueEvent, route: Route, place: RunPlace) -> Mapping[str, str]:
+    passed = _PROBE_VARIABLES + (_CALL_VARIABLES if route.runner.executor == "grpc" else ())
     return {
         "DISPATCH_TASK_ID": event.task_id,
         "DISPATCH_EVENT_TYPE": event.event_type,
@@ -124,5 +126,5 @@ def _variables(event: IssueEvent, route: Route, place: RunPlace) -> Mapping[str,
         "DISPATCH_SKILL": route.skill,
         "DISPATCH_TRIGGER": route.trigger,
         "DISPATCH_ROOT": str(place.root),
-        **{name: os.environ[name] for name in _PROBE_VARIABLES if name in os.environ},
+        **{name: os.environ[name] for name in passed if name in os.environ},
     }

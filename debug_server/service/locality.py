@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from debug_server.service.socket_owner import canonical
+from debug_server.sockets import canonical
 
 # What a proxy says of whom it speaks for. Its own address, and as a rule its Host, are this machine's.
 _HANDED_ON = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"})

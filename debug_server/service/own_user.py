@@ -14,7 +14,7 @@ from typing import Any
 
 from debug_server.runner.server_processes import is_started_by_server, socket_holders
 from debug_server.service.locality import Sender, is_direct
-from debug_server.service.socket_owner import Connection, SocketOwner, SocketOwners, canonical
+from debug_server.sockets import Connection, SocketOwner, SocketOwners, canonical
 
 SOCKET = "debug_server.socket"
 """Under which our HTTP server puts a connection's socket into the ``state`` of its requests."""
@@ -137,7 +137,7 @@ class OwnUser:
             return _ELSEWHERE
         if not host.is_loopback:
             return _ELSEWHERE
-        connection = Connection(host=host, port=peer.port, server_host=server, server_port=peer.server_port)
+        connection = Connection(host=host, port=peer.port, peer_host=server, peer_port=peer.server_port)
         owner = self._owners.find(connection)
         # Our end is looked at last: were the caller's closed before, another caller could have its port by now.
         if owner is None or not _is_open(peer.socket):

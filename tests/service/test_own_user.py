@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from debug_server.runner.keeper.tree import descendants
-from debug_server.service import socket_owner
 from debug_server.service.own_user import SOCKET, OwnUser, TcpPeer, UnixPeer, http_peer
-from debug_server.service.socket_owner import Connection, SocketOwners, canonical
+from debug_server.sockets import Connection, SocketOwners, canonical
 from tests.running import MECHANISMS, ROOT, Bench, missing_mechanism
 
 ADDRESSES = [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("127.0.0.1", "::ffff:127.0.0.1")]
@@ -42,8 +41,8 @@ def seen(ours: socket.socket, *, exact: bool = True) -> Connection:
     return Connection(
         host=canonical(host),
         port=port,
-        server_host=canonical(server_host) if exact else None,
-        server_port=server_port,
+        peer_host=canonical(server_host) if exact else None,
+        peer_port=server_port,
     )
 
 
@@ -70,7 +69,7 @@ def test_the_owner_of_a_socket(
 ) -> None:
     """Found by netlink and in /proc, for both families and IPv4 written as IPv6; only while it is open both ways."""
     if not netlink:
-        monkeypatch.setattr(socket_owner, "_by_netlink", lambda connection: [])
+        monkeypatch.setattr("debug_server.sockets.caller.by_netlink", lambda connection: [])
     with connected(server, called) as (caller, ours):
         connection = seen(ours, exact=exact)
         found = SocketOwners().find(connection)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from debug_server.client.listener import TrustedServer
+from debug_server.client.trust import TrustedServer
 from debug_server.config import load, setting
 from debug_server.config.kinds import TEXT, Kind
 from debug_server.config.load import read_table
@@ -73,12 +73,12 @@ class Connection:
 
     @property
     def trusted(self) -> TrustedServer:
-        """Whose server on this machine may be sent the token."""
+        """Whose server on this machine may be spoken to."""
         return TrustedServer(uid=self.server_uid)
 
     def needs_proof(self, url: str) -> bool:
-        """Whether a token is sent there, and no certificate proves who gets it."""
-        return self.token is not None and not (self.verify_tls and url.startswith("https://"))
+        """Whether no certificate proves whose server it is."""
+        return not (self.verify_tls and url.startswith("https://"))
 
 
 def config_file(environ: Mapping[str, str] = os.environ) -> Path:
@@ -101,12 +101,12 @@ def find_connection(flags: Mapping[str, Any], environ: Mapping[str, str] = os.en
     return replace(found, token=saved.tokens.get(used))
 
 
-def grpc_token(
+def grpc_connection(
     target: str, flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ, *, own_port: int = DEFAULT_GRPC_PORT
-) -> str | None:
-    """The token for the gRPC server at ``host:port``; AccessError when a user serves it who is not trusted with it.
+) -> Connection:
+    """Who we are at the gRPC server at ``host:port``, and whose server it may be.
 
-    One that was saved for an HTTP address of this machine is good for ``own_port``, the gRPC port of its server.
+    A token that was saved for an HTTP address of this machine is good for ``own_port``, the gRPC port of its server.
     """
     saved = _read(config_file(environ))
     loaded = load(Connection, tables=saved.tables, environ=environ, flags=flags)
@@ -116,14 +116,13 @@ def grpc_token(
         used = address(loaded.value.base_url or DEFAULT_BASE_URL)
         names += filter(_is_loopback, (used, *saved.tokens, *saved.users))
     if loaded.source("token") in ("default", saved.source):
-        names = [name for name in names if name in saved.tokens][:1]
-        token = saved.tokens[names[0]] if names else None
+        chosen = [name for name in names if name in saved.tokens][:1]
+        token = saved.tokens[chosen[0]] if chosen else None
     else:
-        token = loaded.value.token
-    if token is not None:
-        uid = next((saved.users[name] for name in (wanted, *names) if name in saved.users), None)
-        TrustedServer(uid=loaded.value.server_uid or uid).require(wanted)
-    return token
+        chosen, token = names, loaded.value.token
+    # A token is for the server that it was saved for: only the user of that one may have it.
+    uid = next((saved.users[name] for name in (wanted, *(chosen or names)) if name in saved.users), None)
+    return replace(loaded.value, base_url=wanted, token=token, server_uid=loaded.value.server_uid or uid)
 
 
 def save_connection(changes: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Path:

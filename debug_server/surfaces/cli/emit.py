@@ -45,7 +45,7 @@ def emit(
     except ValueError as error:
         raise InvalidInputError(f"an argument is not UTF-8 text: {error}") from error
     address = target_of(call, target)
-    with channel_to(address) as channel:
+    with channel_to(call, address) as channel:
         stub: Any = kanban_pb2_grpc.IssueEventStub(channel)  # type: ignore[no-untyped-call]
         answer = stub.Emit(request, timeout=CALL_SECONDS, metadata=credentials(call, address))
     if not answer.ok:

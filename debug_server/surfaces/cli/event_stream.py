@@ -52,7 +52,7 @@ def _check_repository(call: Invocation, target: str | None, name: str) -> None:
         return
     try:
         address = target_of(call, target)
-        with channel_to(address) as channel:
+        with channel_to(call, address) as channel:
             stub: Any = kanban_pb2_grpc.RepoRegistryStub(channel)  # type: ignore[no-untyped-call]
             stub.GetRepo(
                 kanban_pb2.GetRepoRequest(name=name), timeout=CALL_SECONDS, metadata=credentials(call, address)
@@ -70,7 +70,7 @@ def _events(call: Invocation, target: str | None, **wish: Any) -> Generator[Any,
     from debug_server.surfaces.cli.governor import channel_to, credentials, target_of
 
     address = target_of(call, target)
-    with channel_to(address) as channel:
+    with channel_to(call, address) as channel:
         stub: Any = kanban_pb2_grpc.IssueEventStub(channel)  # type: ignore[no-untyped-call]
         yield from stub.Stream(kanban_pb2.StreamRequest(**wish), metadata=credentials(call, address))
 

@@ -10,7 +10,7 @@ from typing import Any
 from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError, UnavailableError
 from debug_server.service import background
 from debug_server.surfaces.cli.connection import DEFAULT_GRPC_PORT as _DEFAULT_PORT
-from debug_server.surfaces.cli.connection import grpc_token
+from debug_server.surfaces.cli.connection import Connection, grpc_connection
 from debug_server.surfaces.cli.grpc import places_of
 from debug_server.surfaces.cli.invocation import Invocation
 
@@ -32,28 +32,43 @@ def _own_port(call: Invocation) -> int:
     return port if isinstance(port, int) else _DEFAULT_PORT
 
 
+def connection_to(call: Invocation, target: str) -> Connection:
+    """Who we are at that address, and whose server it may be."""
+    return grpc_connection(target, call.flags, own_port=_own_port(call))
+
+
 @contextmanager
-def channel_to(target: str) -> Iterator[Any]:
+def channel_to(call: Invocation, target: str) -> Iterator[Any]:
     """A channel; what a call on it raises inside the block becomes one of our errors."""
     import grpc
 
-    try:
-        with grpc.insecure_channel(target, options=(("grpc.enable_http_proxy", 0),)) as channel:
-            yield channel
-    except grpc.RpcError as error:
-        raise _meaning(error, target) from error
+    from debug_server.client.relay import Relay
+
+    with Relay(target, connection_to(call, target).trusted) as relay:
+        try:
+            with grpc.insecure_channel(relay.address, options=relay.options) as channel:
+                yield channel
+        except grpc.RpcError as error:
+            raise _meaning(error, target, relay.failure) from error
+        except grpc.FutureTimeoutError as error:
+            raise (relay.failure if isinstance(relay.failure, DebugServerError) else error) from None
 
 
 def credentials(call: Invocation, target: str) -> tuple[tuple[str, str], ...]:
     """The token for that address as metadata, if there is one."""
-    token = grpc_token(target, call.flags, own_port=_own_port(call))
+    token = connection_to(call, target).token
     return (("authorization", f"Bearer {token}"),) if token else ()
 
 
-def _meaning(error: Any, target: str) -> DebugServerError:
+def _meaning(error: Any, target: str, failure: Exception | None) -> DebugServerError:
+    """What a refusal says; ``failure`` is why no connection was made."""
+    if isinstance(failure, DebugServerError):
+        return failure
     name, details = error.code().name, error.details() or ""
     if name == "UNAVAILABLE":
-        return UnavailableError(f"{target} does not answer ({details}): start it with `debug-server grpc start`")
+        return UnavailableError(
+            f"{target} does not answer ({failure or details}): start it with `debug-server grpc start`"
+        )
     kinds = {"UNAUTHENTICATED": AccessError, "PERMISSION_DENIED": AccessError, "NOT_FOUND": NotFoundError}
     if name in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"):
         return InvalidInputError(details)

@@ -19,15 +19,18 @@ def status(context: typer.Context) -> None:
     """Whether a probe answers where the probe runner would call it; status 1 when it does not."""
     import grpc
 
-    output = invocation(context).output()
+    from debug_server.surfaces.cli.governor import channel_to
+
+    call = invocation(context)
+    output = call.output()
     target = _target()
-    with grpc.insecure_channel(target, options=(("grpc.enable_http_proxy", 0),)) as channel:
-        try:
+    try:
+        with channel_to(call, target) as channel:
             grpc.channel_ready_future(channel).result(timeout=_SECONDS)
-        except grpc.FutureTimeoutError:
-            advice = "start it, or name another by PROBE_HOST and PROBE_GRPC_PORT"
-            output.say(f"probe {target} does not answer: {advice}", {"target": target, "ok": False})
-            raise typer.Exit(1) from None
+    except grpc.FutureTimeoutError:
+        advice = "start it, or name another by PROBE_HOST and PROBE_GRPC_PORT"
+        output.say(f"probe {target} does not answer: {advice}", {"target": target, "ok": False})
+        raise typer.Exit(1) from None
     output.say(f"probe {target} answers", {"target": target, "ok": True})
 
 
@@ -56,7 +59,7 @@ def changelog(
 
     call = invocation(context)
     address = target_of(call, target)
-    with channel_to(address) as channel:
+    with channel_to(call, address) as channel:
         stub: Any = kanban_pb2_grpc.VersionServiceStub(channel)  # type: ignore[no-untyped-call]
         found = stub.GetChangelog(
             kanban_pb2.GetChangelogRequest(entries=entries), timeout=CALL_SECONDS, metadata=credentials(call, address)

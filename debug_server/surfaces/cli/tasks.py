@@ -238,14 +238,18 @@ def _client(call: Invocation) -> Iterator[_Client]:
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # a command line that nobody asked for
     import httpx
 
+    from debug_server.client.trust import HttpTrust
+
     found = call.connection()
     url = found.server or DEFAULT_URL
+    trust = HttpTrust(found.trusted, lost=httpx.ConnectError)
+    hooks = [trust.hook] if found.needs_proof(url) else []
     headers = {"Authorization": f"Bearer {found.token}"} if found.token else {}
     timeout = httpx.Timeout(30.0, read=None)  # cancel and logs answer when there is something to say
     try:
-        with httpx.Client(base_url=url, headers=headers, verify=found.verify_tls, timeout=timeout) as http:
-            if found.needs_proof(url):
-                http.event_hooks = {"request": [found.trusted.before_request]}
+        with httpx.Client(
+            base_url=url, headers=headers, verify=found.verify_tls, timeout=timeout, event_hooks={"request": hooks}
+        ) as http:
             yield _Client(http)
     except httpx.InvalidURL as error:
         raise InvalidInputError(f"the server's address {url!r} is no URL: {error}") from error

@@ -16,7 +16,7 @@ from mcp.server.mcpserver import Context
 from pydantic import AnyUrl
 
 from debug_server import __version__
-from debug_server.client.listener import TrustedServer
+from debug_server.client.trust import HttpTrust, TrustedServer
 from debug_server.errors import AccessError, UnavailableError
 from debug_server.surfaces.mcp.calls import as_mcp
 from debug_server.surfaces.mcp.http import PATH
@@ -44,7 +44,7 @@ class Bridge(MCPServer[Any]):
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._verify_tls = verify_tls
         self._trusted = TrustedServer(uid=server_uid)
-        self._is_proven = token is None or (verify_tls and base_url.startswith("https://"))
+        self._is_proven = verify_tls and base_url.startswith("https://")
 
     async def list_tools(self) -> list[types.Tool]:
         """The server's."""
@@ -87,18 +87,20 @@ class Bridge(MCPServer[Any]):
 
     async def _reach(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """UnavailableError when the server is not there; what it refuses itself is handed on as it is."""
-        if not self._is_proven:
-            await asyncio.to_thread(self._trusted.require, self._base_url)
+        trust = HttpTrust(self._trusted, lost=httpx2.ConnectError)
+        hooks = [] if self._is_proven else [trust.async_hook]
         try:
-            async with httpx2.AsyncClient(headers=self._headers, verify=self._verify_tls, timeout=_TIMEOUT) as http:
+            async with httpx2.AsyncClient(
+                headers=self._headers, verify=self._verify_tls, timeout=_TIMEOUT, event_hooks={"request": hooks}
+            ) as http:
                 # The server bounds its answers itself.
                 transport = streamable_http_client(self._base_url + PATH, http_client=http, max_sse_event_size=None)
                 async with Client(transport) as client:
                     return await work(client)
         except (MCPError, httpx2.HTTPError, OSError) as error:
-            raise self._told(error) from error
+            raise trust.refusal or self._told(error) from error
         except BaseExceptionGroup as group:  # the client's tasks fail together
-            raise self._told(_first(group)) from group
+            raise trust.refusal or self._told(_first(group)) from group
 
     def _told(self, error: BaseException) -> BaseException:
         if isinstance(error, httpx2.HTTPError | OSError):

@@ -12,7 +12,7 @@ from debug_server.surfaces.cli.connection import (
     Connection,
     config_file,
     find_connection,
-    grpc_token,
+    grpc_connection,
     save_connection,
 )
 from tests.servers import ServerProcess
@@ -102,11 +102,11 @@ def test_a_token_for_grpc(home: dict[str, str]) -> None:
     save_connection({"base_url": "http://localhost:8000", "token": "first"}, home)
     save_connection({"base_url": "grpc://127.0.0.1:6000", "token": "other"}, home)
     assert find_connection({}, home) == Connection(base_url="http://localhost:8000", token="first")
-    assert grpc_token("127.0.0.1:6001", {}, home, own_port=6001) == "first"
-    assert grpc_token("127.0.0.1:6000", {}, home, own_port=6001) == "other"
-    assert grpc_token("127.0.0.1:6002", {}, home, own_port=6001) is None
-    assert grpc_token("other:50051", {}, home) is None, "nobody knows whose port that is"
-    assert grpc_token("evil:50051", {}, {**home, "DEBUG_SERVER_TOKEN": "given"}) == "given"
+    assert grpc_connection("127.0.0.1:6001", {}, home, own_port=6001).token == "first"
+    assert grpc_connection("127.0.0.1:6000", {}, home, own_port=6001).token == "other"
+    assert grpc_connection("127.0.0.1:6002", {}, home, own_port=6001).token is None
+    assert grpc_connection("other:50051", {}, home).token is None, "nobody knows whose port that is"
+    assert grpc_connection("evil:50051", {}, {**home, "DEBUG_SERVER_TOKEN": "given"}).token == "given"
 
 
 def test_a_token_that_others_do_not_see(alone: Terminal, server: ServerProcess) -> None:

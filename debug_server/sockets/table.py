@@ -1,12 +1,10 @@
-"""Asks the kernel which user owns the other end of a TCP connection on this machine.
-
-By netlink (``sock_diag``: one connection in about 50 us) or, where that is not offered, from ``/proc/net``.
-"""
+"""The kernel's list of TCP sockets, by netlink (``sock_diag``: one connection in about 50 us) or in ``/proc/net``."""
 
 from __future__ import annotations
 
 import socket
 import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -14,9 +12,10 @@ from pathlib import Path
 
 Address = IPv4Address | IPv6Address
 
-_ESTABLISHED = 1
+ESTABLISHED = 1
 _SOCK_DIAG, _BY_FAMILY, _REQUEST, _DUMP = 4, 20, 0x1, 0x300
 _ERROR, _DONE = 2, 3
+_LOOPBACK_DEVICE = 1  # in every network namespace; what stays on this machine goes through it
 _SECONDS = 2.0
 _HEADER = struct.Struct("=IHHII")  # length, kind, flags, sequence number, port
 _ASKED = struct.Struct("=BBBBI")  # family, protocol, extensions, padding, states
@@ -28,25 +27,17 @@ _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """One TCP connection, seen from the caller."""
+    """One TCP connection, seen from the socket that is asked for."""
 
     host: Address
     port: int
-    server_host: Address | None  # None: not known, as the server listens on several addresses
-    server_port: int
+    peer_host: Address | None  # None: not known
+    peer_port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SocketOwner:
-    """Whose socket it is; the inode names it for its life."""
-
-    uid: int
-    inode: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    """A socket as the kernel lists it."""
+class Row:
+    """A socket as the kernel lists it; its inode names it for its life and is 0 when no process has it open."""
 
     state: int
     host: Address
@@ -63,46 +54,12 @@ def canonical(text: str) -> Address:
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
-class SocketOwners:
-    """Looks up owners; remembers whether this kernel answers by netlink."""
-
-    def __init__(self) -> None:
-        self._netlink_answers = False
-
-    def find(self, connection: Connection) -> SocketOwner | None:
-        """The owner of the caller's socket; None unless exactly one established, open socket fits.
-
-        A socket that its process has closed has no inode, and older kernels report it as root's.
-        """
-        rows = _by_netlink(connection)
-        self._netlink_answers |= bool(rows)
-        if not self._netlink_answers:  # a kernel without it says the same as one that has no such connection
-            rows = _by_proc(connection)
-        fitting = [row for row in rows if _fits(row, connection)]
-        if len(fitting) != 1 or fitting[0].inode == 0 or _is_unmapped(fitting[0].uid):
-            return None
-        return SocketOwner(uid=fitting[0].uid, inode=fitting[0].inode)
-
-
-def _fits(row: _Row, connection: Connection) -> bool:
-    return (
-        row.state == _ESTABLISHED
-        and (row.host, row.port, row.peer_port) == (connection.host, connection.port, connection.server_port)
-        and connection.server_host in (None, row.peer_host)
-    )
-
-
-def _is_unmapped(uid: int) -> bool:
-    """Whether the number may stand for any user that this user namespace does not know."""
-    overflow = int(Path("/proc/sys/kernel/overflowuid").read_text())
-    return uid == overflow and Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]
-
-
-def _by_netlink(connection: Connection) -> list[_Row]:
+def by_netlink(connection: Connection) -> list[Row]:
+    """The sockets at these ends; where no connection fits exactly, the listener that the kernel would choose."""
     # An IPv4 connection may be a socket of either family; asked for exactly, the kernel looks at both.
-    exact = connection.server_host is not None
+    exact = connection.peer_host is not None
     families = [_FAMILIES[connection.host.version]] if exact else list(_FAMILIES.values())
-    rows: list[_Row] = []
+    rows: list[Row] = []
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _SOCK_DIAG) as kernel:
             kernel.settimeout(_SECONDS)
@@ -115,15 +72,17 @@ def _by_netlink(connection: Connection) -> list[_Row]:
 
 
 def _question(connection: Connection, family: int, *, exact: bool) -> bytes:
-    hosts = (connection.host, connection.server_host) if exact else (None, None)
+    hosts = (connection.host, connection.peer_host) if exact else (None, None)
     packed = b"".join((host.packed if host else b"").ljust(16, b"\0") for host in hosts)
-    ports = _PORTS.pack(connection.port, connection.server_port)
-    asked = _ASKED.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _ESTABLISHED) + ports + packed + bytes(4) + _NO_COOKIE
+    ports = _PORTS.pack(connection.port, connection.peer_port)
+    # Asked for exactly, a socket that was bound to the device is found like one that was bound to none.
+    device = (_LOOPBACK_DEVICE if exact else 0).to_bytes(4, sys.byteorder)
+    asked = _ASKED.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << ESTABLISHED) + ports + packed + device + _NO_COOKIE
     flags = _REQUEST if exact else _REQUEST | _DUMP
     return _HEADER.pack(_HEADER.size + len(asked), _BY_FAMILY, flags, 1, 0) + asked
 
 
-def _answers(kernel: socket.socket, *, exact: bool) -> Iterator[_Row]:
+def _answers(kernel: socket.socket, *, exact: bool) -> Iterator[Row]:
     while True:
         data, (sender, _) = kernel.recvfrom(1 << 16)
         if sender != 0:  # another process, not the kernel
@@ -139,11 +98,11 @@ def _answers(kernel: socket.socket, *, exact: bool) -> Iterator[_Row]:
             return
 
 
-def _row(data: bytes, at: int) -> _Row:
+def _row(data: bytes, at: int) -> Row:
     family, state, _, _, name, uid, inode = _FOUND.unpack_from(data, at)
     port, peer_port = _PORTS.unpack_from(name)
     size = 4 if family == socket.AF_INET else 16
-    return _Row(
+    return Row(
         state=state,
         host=_address(name[4 : 4 + size]),
         port=port,
@@ -158,21 +117,22 @@ def _address(packed: bytes) -> Address:
     return canonical(socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed))
 
 
-def _by_proc(connection: Connection) -> list[_Row]:
-    rows: list[_Row] = []
+def by_proc(port: int) -> list[Row]:
+    """All sockets of a port of this machine."""
+    suffix = f":{port:04X}"
+    rows: list[Row] = []
     for name in ("tcp", "tcp6"):
         try:
             lines = Path(f"/proc/net/{name}").read_text().splitlines()[1:]
         except OSError:
             continue
-        rows += map(_proc_row, lines)
+        rows += (_proc_row(words) for words in map(str.split, lines) if words[1].endswith(suffix))
     return rows
 
 
-def _proc_row(line: str) -> _Row:
-    words = line.split()
+def _proc_row(words: list[str]) -> Row:
     (host, port), (peer_host, peer_port) = map(_proc_address, words[1:3])
-    return _Row(
+    return Row(
         state=int(words[3], 16),
         host=host,
         port=port,
@@ -188,3 +148,9 @@ def _proc_address(text: str) -> tuple[Address, int]:
     packed, _, port = text.partition(":")
     words = [int(packed[at : at + 8], 16) for at in range(0, len(packed), 8)]
     return _address(struct.pack(f"={len(words)}I", *words)), int(port, 16)
+
+
+def is_unmapped(uid: int) -> bool:
+    """Whether the number may stand for any user that this user namespace does not know."""
+    overflow = int(Path("/proc/sys/kernel/overflowuid").read_text())
+    return uid == overflow and Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]

@@ -1,0 +1,136 @@
+"""The way of gRPC to a server: its library makes connections of its own, and shows none of them before it is used.
+
+    the library -> unix socket of this process -> a TCP connection that is judged when it is made -> the server
+
+So every connection is judged, also each one that the library makes anew after the server went away.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+
+from debug_server.client.trust import TrustedServer
+from debug_server.errors import AccessError, InvalidInputError
+
+_CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
+_CONNECT_SECONDS, _JOIN_SECONDS = 20.0, 1.0
+_CHUNK = 1 << 16
+
+
+class Relay:
+    """Carries this process's connections to ``host:port``. A context manager; close the channel before it."""
+
+    def __init__(self, target: str, trusted: TrustedServer) -> None:
+        self._host, self._port = _split(target)
+        self._place = f"grpc://{target}"
+        self._trusted = trusted
+        self._guard = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
+        self._is_closed = False
+        name = f"debug-server-{secrets.token_hex(16)}"
+        # Without a file: nothing is left of a process that is killed. Who may connect is seen by its credentials.
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(f"\0{name}")
+        self.address = f"unix-abstract:{name}"
+        self.options = (("grpc.default_authority", target), ("grpc.enable_http_proxy", 0))
+        self.failure: OSError | AccessError | None = None
+        """Why the newest connection could not be made."""
+
+    def __enter__(self) -> Relay:
+        self._listener.listen()
+        self._start(self._accept)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._guard:
+            self._is_closed = True
+            for end in (self._listener, *self._open):
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join(_JOIN_SECONDS)
+        self._listener.close()
+
+    def _start(self, work: Callable[..., None], *arguments: socket.socket) -> threading.Thread:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        with self._guard:
+            self._threads = [known for known in self._threads if known.is_alive()] + [thread]
+            thread.start()
+        return thread
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:  # closed
+                return
+            self._start(self._carry, near)
+
+    def _carry(self, near: socket.socket) -> None:
+        with near:
+            if _pid(near) != os.getpid():
+                return
+            try:
+                far = self._connect()
+            except (OSError, AccessError) as error:
+                self.failure = error
+                return
+            self.failure = None
+            with far:
+                if not self._keep(near, far):
+                    return
+                back = self._start(_copy, far, near)
+                _copy(near, far)
+                back.join()
+                with self._guard:
+                    self._open -= {near, far}
+
+    def _connect(self) -> socket.socket:
+        far = socket.create_connection((self._host, self._port), timeout=_CONNECT_SECONDS)
+        try:
+            self._trusted.require(far, self._place)
+            far.settimeout(None)
+            far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except BaseException:
+            far.close()
+            raise
+        return far
+
+    def _keep(self, near: socket.socket, far: socket.socket) -> bool:
+        """Note them, to be ended with the relay; False when that is closed already."""
+        with self._guard:
+            if not self._is_closed:
+                self._open |= {near, far}
+            return not self._is_closed
+
+
+def _copy(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):  # either end is gone: the other is told
+        while data := source.recv(_CHUNK):
+            sink.sendall(data)
+    with suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)
+
+
+def _pid(near: socket.socket) -> int:
+    pid: int = _CREDENTIALS.unpack(near.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[0]
+    return pid
+
+
+def _split(target: str) -> tuple[str, int]:
+    host, _, port = target.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not bare or not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        raise InvalidInputError(f"the gRPC target {target!r} must be HOST:PORT")
+    return bare, int(port)

@@ -1,0 +1,12 @@
+"""Who has the other end of a TCP connection on this machine, by the kernel's word.
+
+Imported by servers and clients; imports the standard library only.
+"""
+
+from __future__ import annotations
+
+from debug_server.sockets.caller import SocketOwner, SocketOwners
+from debug_server.sockets.server import serving_user
+from debug_server.sockets.table import Connection, canonical
+
+__all__ = ["Connection", "SocketOwner", "SocketOwners", "canonical", "serving_user"]
