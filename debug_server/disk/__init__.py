@@ -9,7 +9,15 @@ from debug_server.disk.folders import Folder, open_folder
 from debug_server.disk.mounts import Mount, detach, detach_below, is_mounted, list_mounts
 from debug_server.disk.private import make_private, tighten
 from debug_server.disk.removal import Leftover, empty_folder, release_entry, remove_tree
-from debug_server.disk.trusted import check_trusted, owners_of, read_trusted, this_user, why_distrusted
+from debug_server.disk.trusted import (
+    check_trusted,
+    is_shared,
+    owners_of,
+    read_trusted,
+    this_user,
+    why_distrusted,
+    why_replaceable,
+)
 
 __all__ = [
     "Folder",
@@ -20,6 +28,7 @@ __all__ = [
     "detach_below",
     "empty_folder",
     "is_mounted",
+    "is_shared",
     "list_mounts",
     "make_private",
     "open_folder",
@@ -30,4 +39,5 @@ __all__ = [
     "this_user",
     "tighten",
     "why_distrusted",
+    "why_replaceable",
 ]

@@ -82,6 +82,31 @@ def why_distrusted(path: Path, owners: Collection[int] | None = None) -> str | N
     return None
 
 
+def why_replaceable(path: Path, owners: Collection[int] | None = None) -> str | None:
+    """Why others could put something else in the path's place; its own mode does not matter. None if they cannot."""
+    try:
+        os.close(_walk(path, this_user() if owners is None else owners, last=False))
+    except _Distrust as error:
+        return str(error)
+    except OSError as error:
+        return f"it cannot be opened: {error.strerror}"
+    return None
+
+
+def is_shared(folder: Path) -> bool:
+    """Whether others than this user and root can put entries into a folder; a sticky one is no exception."""
+    try:
+        descriptor = os.open(folder, _STEP)
+    except OSError:
+        return True
+    try:
+        found, owners = os.fstat(descriptor), this_user()
+        known = found.st_uid in owners or found.st_uid == _unmapped_user()
+        return not known or _is_shared(descriptor, found, owners, above=True)
+    finally:
+        os.close(descriptor)
+
+
 def _open(path: Path, owners: Collection[int] | None) -> int:
     try:
         return _walk(path, this_user() if owners is None else owners)
@@ -89,8 +114,11 @@ def _open(path: Path, owners: Collection[int] | None) -> int:
         raise ConfigurationError(f"{path} is not used: {error}; {error.advice}") from error
 
 
-def _walk(path: Path, owners: Collection[int]) -> int:
-    """A descriptor (``O_PATH``) of what the path leads to, opened entry by entry."""
+def _walk(path: Path, owners: Collection[int], *, last: bool = True) -> int:
+    """A descriptor (``O_PATH``) of what the path leads to, opened entry by entry.
+
+    Without ``last`` its own mode is not judged, only what is above it.
+    """
     whole = path.absolute()
     left = list(reversed(whole.parts))  # the first is "/", which is opened without a folder
     here, where, shared, links = -1, Path("/"), False, 0
@@ -110,7 +138,7 @@ def _walk(path: Path, owners: Collection[int]) -> int:
                     left += reversed(PurePosixPath(os.readlink("", dir_fd=below)).parts)
                     continue
                 shared = _is_shared(below, found, owners, above=bool(left))
-                if shared and not (left and found.st_mode & stat.S_ISVTX):
+                if shared and (left or last) and not (left and found.st_mode & stat.S_ISVTX):
                     raise _writable(found, what, place)
                 here, below, where = below, here, place
             finally:

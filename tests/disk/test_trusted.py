@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from debug_server.disk import check_trusted, owners_of, read_trusted, why_distrusted
+from debug_server.disk import check_trusted, is_shared, owners_of, read_trusted, why_distrusted, why_replaceable
 from debug_server.errors import ConfigurationError
 from tests.running import ROOT
 
@@ -119,3 +119,24 @@ def test_folders_of_the_machine_are_trusted_in_a_user_namespace(file: Path) -> N
     theirs = None if os.geteuid() == 0 else "it belongs to another user"
     own, etc = done.stdout.splitlines()
     assert own == "None" and etc.startswith(str(theirs)), done.stderr
+
+
+def test_only_what_is_above_decides_whether_a_path_can_be_replaced(file: Path) -> None:
+    """Everybody may write to the folder itself, and may not rename it: what is above it is ours, or sticky."""
+    folder, above = file.parent, file.parents[1]
+    folder.chmod(0o777)
+    assert why_replaceable(folder) is None
+    above.chmod(0o1777)
+    assert why_replaceable(folder) is None
+    above.chmod(0o777)
+    assert f"other users may write to {above}" in (why_replaceable(folder) or "")
+
+
+def test_a_folder_of_ours_alone_is_not_shared(file: Path) -> None:
+    """Others can put files into one that they may write to, also where it is sticky."""
+    folder = file.parent
+    assert not is_shared(folder)
+    for mode in (0o777, 0o1777):
+        folder.chmod(mode)
+        assert is_shared(folder)
+    assert is_shared(folder / "missing")

@@ -117,9 +117,9 @@ def _remove_dangling(layout: Layout) -> None:
 
 
 def _remove_temporaries(layout: Layout) -> None:
-    """The temporary folders of killed build tools."""
+    """The temporary folders of killed build tools, and copies of projects that were made for them."""
     for folder in layout.temporaries():
-        with idle_build_lock(layout.lock(folder.name)) as lock:
+        with idle_build_lock(layout.lock(folder.name.partition(".")[0])) as lock:
             if lock is not None:
                 lock.end_killed_build()
                 delete_tree(folder)

@@ -18,6 +18,7 @@ from debug_server.runner.environments.build_context import BuildContext
 from debug_server.runner.environments.build_plan import BuildPlan
 from debug_server.runner.environments.conda_manifest import parse_environment, parse_explicit
 from debug_server.runner.environments.manifests import ManifestKind
+from debug_server.runner.environments.project_copy import project_out_of_reach
 from debug_server.runner.environments.uv_builder import UvBuilder
 
 if TYPE_CHECKING:
@@ -185,7 +186,9 @@ def _install_pip_section(plan: BuildPlan, context: BuildContext, uv: UvBuilder |
     if uv is None or plan.manifests.local_projects:
         raise EnvironmentBuildError("the pip section needs uv, and only packages that are not local projects")
     arguments = [word for line in lines for word in (shlex.split(line) if line.startswith("-") else [line])]
-    uv.install_into(plan, context.target / "bin" / "python", arguments, context, paths[0].parent)
+    with project_out_of_reach(plan, context) as moved:
+        folder = moved.manifests.of(ManifestKind.CONDA)[0].parent
+        uv.install_into(moved, context.target / "bin" / "python", arguments, context, folder)
 
 
 def _python_spec(plan: BuildPlan) -> str | None:

@@ -7,6 +7,7 @@
 .seals/<key>.damaged          why the last seal was withdrawn
 .locks/<key>                  held by the one who builds, and what he is at
 .tmp/<key>/                   the TMPDIR of the build tool that runs under that lock
+.tmp/<key>.project/           the copy of a project that it works on
 .leases/<key>-<id>            shared by those who use it; its time is that of the last use
 .leases/<key>-<id>@<pid>      one process that uses it, kept beyond our own life
 .projects/<sha>/               name, version and scripts of a project under test

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from debug_server.disk import why_distrusted
 from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environments.package_index import names_default_index
 from debug_server.runner.environments.request import EnvironmentRequest
@@ -41,6 +42,7 @@ class ManifestSet:
     files: dict[ManifestKind, tuple[Path, ...]]
     digest: str  # of the contents of all files, the included ones too
     local_projects: bool  # a requirements file names a folder: its dependencies are wanted, not itself
+    absolute_projects: bool  # one of those by an absolute path
     hashed: bool  # some requirement carries a hash, so all must
     own_index: bool  # the project names its default index itself
 
@@ -68,6 +70,7 @@ def read_manifests(request: EnvironmentRequest) -> ManifestSet:
         files=files,
         digest=compute_dependency_hash(manifests, extra_inputs=closure.included),
         local_projects=closure.local_projects,
+        absolute_projects=closure.absolute_projects,
         hashed=closure.hashed,
         own_index=closure.own_index or names_default_index(root),
     )
@@ -79,7 +82,9 @@ def _project_root(request: EnvironmentRequest, paths: Sequence[Path]) -> Path:
     if not paths:
         return Path.cwd()
     common = Path(os.path.commonpath([path.parent for path in paths])).resolve()
-    return next((folder for folder in (common, *common.parents) if (folder / ".git").exists()), common)
+    above = (folder for folder in (common, *common.parents) if (folder / ".git").exists())
+    # Another user's would widen the root to a folder in which he may write.
+    return next((folder for folder in above if why_distrusted(folder / ".git") is None), common)
 
 
 def _with_neighbours(paths: Iterable[Path]) -> list[Path]:
@@ -120,6 +125,7 @@ class _IncludeReader:
         self._seen: set[Path] = set()
         self.included: dict[str, str] = {}  # path under the root -> digest
         self.local_projects = False
+        self.absolute_projects = False
         self.hashed = False
         self.own_index = False
 
@@ -152,16 +158,17 @@ class _IncludeReader:
             if found.kind is ReferenceKind.INCLUDE:
                 self._include(path.parent / found.target)
             else:
-                self._add_local(self._root / found.target)
+                self._add_local(found.target)
 
     def _include(self, path: Path) -> None:
         path = Path(os.path.abspath(path))  # noqa: PTH100  (keeps symlinks as named)
         self.add(path, label=os.path.relpath(self._contained(path, "included file"), self._root))
 
-    def _add_local(self, path: Path) -> None:
-        real = self._contained(path, "local requirement")
+    def _add_local(self, target: str) -> None:
+        real = self._contained(self._root / target, "local requirement")
         if real.is_dir():
             self.local_projects = True
+            self.absolute_projects = self.absolute_projects or target.startswith("/")
             self._add_project(real)
         else:
             self.included[os.path.relpath(real, self._root)] = hashlib.sha256(_read(real)).hexdigest()

@@ -11,18 +11,16 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
-from debug_server.disk import why_distrusted
-from debug_server.errors import EnvironmentBuildError
 from debug_server.runner.environments.build_context import BuildContext
 from debug_server.runner.environments.build_plan import BuildPlan
 from debug_server.runner.environments.manifests import ManifestKind
 from debug_server.runner.environments.package_index import (
     HINT,
     chosen_sources,
-    has_settings,
     settings_variables,
     uv_variables,
 )
+from debug_server.runner.environments.project_copy import project_out_of_reach
 from debug_server.runner.environments.requirements import without_local_projects
 
 _SOURCES = (ManifestKind.REQUIREMENTS, ManifestKind.PROJECT)
@@ -51,7 +49,10 @@ class UvBuilder:
 
     def build(self, plan: BuildPlan, context: BuildContext) -> None:
         """A virtual environment with what the manifests list, and never the project itself."""
-        _refuse_workspace_above(plan)
+        with project_out_of_reach(plan, context) as moved:
+            self._build(moved, context)
+
+    def _build(self, plan: BuildPlan, context: BuildContext) -> None:
         locks = plan.manifests.of(ManifestKind.UV_LOCK)
         for lock in locks:
             self._sync(plan, context, lock.parent)
@@ -123,21 +124,6 @@ def _source_arguments(plan: BuildPlan, sources: list[Path]) -> list[str]:
     return arguments
 
 
-def _refuse_workspace_above(plan: BuildPlan) -> None:
-    """A project in a uv workspace takes its root's settings and sources: another user's must not be that root.
-
-    The nearest ``pyproject.toml`` above decides whether there is one.
-    """
-    root = plan.manifests.root
-    if not (plan.manifests.of(ManifestKind.PROJECT, ManifestKind.UV_LOCK) or has_settings(root, root)):
-        return  # uv is given no project and no settings of a folder
-    above = next((path for folder in root.parents if (path := folder / "pyproject.toml").is_file()), None)
-    if above is not None and (reason := why_distrusted(above)) is not None:
-        raise EnvironmentBuildError(
-            f"uv would read {above}, but {reason}: remove it, or keep the data folder elsewhere"
-        )
-
-
 def _variables(context: BuildContext, plan: BuildPlan, cwd: Path) -> Mapping[str, str]:
     indexes = uv_variables(os.environ, prefix=Path(sys.prefix))
     if plan.manifests.own_index:
@@ -150,4 +136,6 @@ def _variables(context: BuildContext, plan: BuildPlan, cwd: Path) -> Mapping[str
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_LINK_MODE": os.environ.get("UV_LINK_MODE", "hardlink"),
         "UV_NO_PROGRESS": "1",
+        # For build backends that take a version from git.
+        "GIT_CEILING_DIRECTORIES": str(plan.manifests.root.parent),
     }

@@ -39,7 +39,8 @@ class VenvBuilder:
         if arguments := _arguments(plan):
             pip = [str(context.target / "bin" / "python"), "-m", "pip", "install", "--no-input", "--no-compile"]
             pip += ["--no-cache-dir"] if context.bypass_cache else []
-            context.run([*pip, "--disable-pip-version-check", *arguments], cwd=root)
+            ceiling = {"GIT_CEILING_DIRECTORIES": str(root.parent)}  # for build backends that take a version from git
+            context.run([*pip, "--disable-pip-version-check", *arguments], cwd=root, env=ceiling)
 
     def sources(self) -> str:
         """pip's settings that choose an index."""

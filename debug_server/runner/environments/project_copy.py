@@ -1,0 +1,107 @@
+"""Where uv works on a project: in its own folder, or in a copy above which nobody else can put a file.
+
+uv takes the first ``pyproject.toml`` above a project for its workspace, whose settings, sources and lock then count,
+and has no option to leave that out. A look before the build would come too early: in a folder that others may write to,
+the file can appear later.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from debug_server.disk import is_shared, make_private, remove_tree, why_distrusted
+from debug_server.errors import EnvironmentBuildError
+from debug_server.runner.environments.build_context import BuildContext
+from debug_server.runner.environments.build_plan import BuildPlan
+
+_END = "pyproject.toml"
+# uv resolves links to these and searches above what it finds. The others can be links.
+_COPIED = (_END, "setup.py", "setup.cfg", "uv.lock", "uv.toml")
+
+
+@contextmanager
+def project_out_of_reach(plan: BuildPlan, context: BuildContext) -> Iterator[BuildPlan]:
+    """The plan for a project folder that nobody else can give a uv workspace."""
+    root = plan.manifests.root
+    if not _others_decide_above(root):
+        yield _moved(plan, root)
+        return
+    if plan.manifests.absolute_projects:
+        raise EnvironmentBuildError(
+            f"other users can put files above {root}, and a requirements file names a folder by its absolute path: "
+            "write it relative to the project"
+        )
+    home = context.temporary.with_name(f"{context.temporary.name}.project")
+    remove_tree(home)  # a killed builder's
+    make_private(home)
+    try:
+        (home / _END).touch(mode=0o600)
+        _copy(root, home / "project", context)
+        yield _moved(plan, home / "project")
+    finally:
+        remove_tree(home)
+
+
+def _others_decide_above(root: Path) -> bool:
+    for folder in root.parents:
+        end = folder / _END
+        if end.is_file() and why_distrusted(end) is None:
+            return False
+        if end.is_file() or is_shared(folder):
+            return True
+    return False
+
+
+def _moved(plan: BuildPlan, root: Path) -> BuildPlan:
+    """The same manifests below another root."""
+    manifests = plan.manifests
+    files = {
+        kind: tuple(root / _inside(path, manifests.root) for path in paths) for kind, paths in manifests.files.items()
+    }
+    return dataclasses.replace(plan, manifests=dataclasses.replace(manifests, root=root, files=files))
+
+
+def _inside(path: Path, root: Path) -> Path:
+    # A manifest that is a link keeps its own folder, from which its includes are counted.
+    named = Path(os.path.realpath(path.parent), path.name)
+    return (named if named.is_relative_to(root) else Path(os.path.realpath(path))).relative_to(root)
+
+
+def _copy(root: Path, copy: Path, context: BuildContext) -> None:
+    """Folders as folders, project files as copies, other files as links to the project's."""
+    waiting = [(root, copy)]
+    while waiting:
+        source, target = waiting.pop()
+        context.remaining()
+        target.mkdir(mode=0o700)
+        with os.scandir(source) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False) and _holds_project_files(entry, copy):
+                    waiting.append((Path(entry.path), target / entry.name))
+                else:
+                    _copy_entry(entry, target / entry.name)
+
+
+def _holds_project_files(entry: os.DirEntry[str], copy: Path) -> bool:
+    """Not the repository's history, an environment, or our own data."""
+    if entry.name in (".git", "node_modules") or copy.is_relative_to(entry.path):
+        return False
+    return not os.path.lexists(os.path.join(entry.path, "pyvenv.cfg"))  # noqa: PTH118  one of thousands
+
+
+def _copy_entry(entry: os.DirEntry[str], target: Path) -> None:
+    if entry.name in _COPIED:
+        if entry.is_file():
+            shutil.copyfile(entry.path, target)
+    elif entry.is_symlink():
+        # An absolute one to a folder could lead back into the project's own.
+        to = os.readlink(entry.path)  # noqa: PTH115  the text as it is
+        if not (to.startswith("/") and entry.is_dir()):
+            target.symlink_to(to)
+    elif entry.name == ".git" or entry.is_file():
+        target.symlink_to(entry.path)
