@@ -5,13 +5,21 @@ git itself is not run: settings are read before any program starts, and git woul
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+from debug_server.disk import this_user
+from debug_server.errors import ConfigurationError
+
 _FIXED_BYTES = 40  # of an entry, before its hash: times, device, inode, mode, owner, size
 _EXTENDED = 0x4000
+_MAX_TEXT_BYTES = 1 << 20
+_MAX_INDEX_BYTES = 512 << 20  # of a million files it has about 100 MiB
 _SHA256 = re.compile(r"^\s*objectformat\s*=\s*sha256\s*$", re.IGNORECASE | re.MULTILINE)
 
 
@@ -25,12 +33,18 @@ def tracking_tree(path: Path) -> Path | None:
 
 
 def _git_folder(tree: Path) -> Path | None:
-    """``.git``, or the folder that the file ``.git`` of a linked work tree or a submodule names."""
+    """``.git``, or the folder that the file ``.git`` of a linked work tree or a submodule names.
+
+    Another user's is ignored: what it says of our files means nothing, and would refuse every command in folders
+    below one that others may write to.
+    """
     entry = tree / ".git"
     try:
+        if not {entry.lstat().st_uid, entry.stat().st_uid} <= this_user():
+            return None
         if entry.is_dir():
             return entry
-        text = entry.read_text(errors="surrogateescape")
+        text = _read_text(entry)
     except OSError:
         return None
     return tree / text.removeprefix("gitdir:").strip() if text.startswith("gitdir:") else None
@@ -39,7 +53,7 @@ def _git_folder(tree: Path) -> Path | None:
 def _common_folder(folder: Path) -> Path:
     """The folder with the settings that linked work trees share."""
     try:
-        return folder / (folder / "commondir").read_text(errors="surrogateescape").strip()
+        return folder / _read_text(folder / "commondir").strip()
     except FileNotFoundError:
         return folder
 
@@ -49,14 +63,33 @@ def _lists(folder: Path, wanted: bytes) -> bool:
     parts = wanted.split(b"/")
     on_the_way = {b"/".join(parts[:count]) for count in range(1, len(parts) + 1)}
     try:
-        hash_bytes = 32 if _SHA256.search((_common_folder(folder) / "config").read_text(errors="replace")) else 20
+        hash_bytes = 32 if _SHA256.search(_read_text(_common_folder(folder) / "config")) else 20
         # A split index keeps most of its entries in a file beside it.
         for path in (folder / "index", *folder.glob("sharedindex.*")):
-            if any(name in on_the_way or name.startswith(below) for name in _names(path.read_bytes(), hash_bytes)):
+            data = _read(path, _MAX_INDEX_BYTES)
+            if any(name in on_the_way or name.startswith(below) for name in _names(data, hash_bytes)):
                 return True
+    except ConfigurationError:  # which is a ValueError, too
+        raise
     except (OSError, struct.error, ValueError):  # no index yet, or one that git cannot read either
         return False
     return False
+
+
+def _read_text(path: Path) -> str:
+    return _read(path, _MAX_TEXT_BYTES).decode(errors="surrogateescape")
+
+
+def _read(path: Path, most: int) -> bytes:
+    """A regular file's bytes; OSError for anything else, ConfigurationError for more than ``most``."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "no regular file", str(path))
+        if found.st_size > most:  # not passed over: it may list the path
+            raise ConfigurationError(f"{path} is larger than {most} bytes: git's index there cannot be looked through")
+        return file.read(most)
 
 
 def _names(data: bytes, hash_bytes: int) -> Iterator[bytes]:

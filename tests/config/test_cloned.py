@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -122,3 +123,34 @@ def test_every_form_of_an_index_is_read(
     subprocess.run(["git", "-C", clone, "worktree", "add", "-q", linked], env=environ, check=True)
     assert tracking_tree(linked / "a/b") == linked and tracking_tree(linked / "b") is None
     assert tracking_tree(tmp_path / "none") is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+@pytest.mark.parametrize("kind", ["pipe", "index", "sparse", "link"])
+def test_another_user_s_git_above_means_nothing(tmp_path: Path, environ: Environ, kind: str) -> None:
+    """It neither blocks, nor fills the memory, nor says that our files came with it."""
+    clone = cloned(environ, tmp_path / "origin", {"a/b": "x"})
+    shutil.move(clone / ".git", tmp_path / "theirs")
+    entry = clone / ".git"
+    if kind == "pipe":
+        os.mkfifo(entry)
+    elif kind == "link":
+        entry.symlink_to(tmp_path / "theirs")
+    else:
+        shutil.move(tmp_path / "theirs", entry)
+    if kind == "sparse":
+        os.truncate(entry / "index", 200 << 30)
+    os.chown(entry, 65534, 65534, follow_symlinks=False)
+    assert tracking_tree(clone / "a" / "b") is None
+
+
+def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path, environ: Environ) -> None:
+    """A pipe in the place of an index is none; one that is too large is an error, because it may list the path."""
+    clone = cloned(environ, tmp_path / "origin", {"a/b": "x"})
+    index = clone / ".git" / "index"
+    os.truncate(index, 200 << 30)
+    with pytest.raises(ConfigurationError, match="index is larger than"):
+        tracking_tree(clone / "a" / "b")
+    index.unlink()
+    os.mkfifo(index)
+    assert tracking_tree(clone / "a" / "b") is None
