@@ -88,6 +88,11 @@ class Sessions:
         """Whose repositories on this machine may be used."""
         return Trust(listed=self.settings.trusted_repositories)
 
+    @property
+    def views_dir(self) -> Path:
+        """Where git gets its views of repositories on this machine that have no mirror yet."""
+        return self._paths.artifacts_root / "repos" / ".views"
+
     @classmethod
     def of(cls, store: MetadataStore, settings: RunnerSettings, *, process: Callable[[], str] | None = None) -> Self:
         """As the settings say."""

@@ -33,11 +33,7 @@ class RepositoryVerbs(Verbs):
         bound = check_repository_settings(request.settings).get("fetch_timeout", _ASK_SECONDS)
         if (known := self._known_as(request)) is not None:
             return known
-        branch = (
-            request.default_branch
-            or default_branch(remote, timeout=min(bound, _ASK_SECONDS), trust=self._sessions.trust)
-            or _BRANCH
-        )
+        branch = request.default_branch or self._ask_branch(remote, min(bound, _ASK_SECONDS)) or _BRANCH
         try:
             return self._store.repositories.create(
                 request.name,
@@ -50,6 +46,10 @@ class RepositoryVerbs(Verbs):
             if (known := self._known_as(request)) is None:
                 raise
             return known
+
+    def _ask_branch(self, remote: str, seconds: float) -> str | None:
+        sessions = self._sessions
+        return default_branch(remote, folder=sessions.views_dir, timeout=seconds, trust=sessions.trust)
 
     def _known_as(self, request: m.RegisterRepository) -> Repository | None:
         """What is registered under the name; ConflictError when it is something else than is asked for."""

@@ -67,7 +67,7 @@ def branch_name(text: str) -> str:
 
 def check_free(tree: BranchWorktree, *, locks_dir: Path) -> None:
     """ConflictError when a worktree that is not ours has the branch or the path."""
-    taken = _conflict(tree, _registered(tree), ours=_marker(tree, locks_dir).exists())
+    taken = _conflict(tree, _registered(tree, locks_dir), ours=_marker(tree, locks_dir).exists())
     if taken is not None:
         raise ConflictError(taken)
 
@@ -75,18 +75,18 @@ def check_free(tree: BranchWorktree, *, locks_dir: Path) -> None:
 def add(tree: BranchWorktree, *, locks_dir: Path) -> None:
     """Create the worktree, unless an earlier attempt did; WorktreePoolError when it cannot be created."""
     with _locked(tree, locks_dir):
-        registered, mark = _registered(tree), _marker(tree, locks_dir)
+        registered, mark = _registered(tree, locks_dir), _marker(tree, locks_dir)
         if (taken := _conflict(tree, registered, ours=mark.exists())) is not None:
             raise WorktreePoolError(taken)
         if any(item.path == tree.path for item in registered) and tree.path.is_dir():
             _point_to_repository(tree)
             return
-        with _view(tree, writable=True) as place:
+        with _view(tree, locks_dir, writable=True) as place:
             _add(tree, mark, place)
 
 
-def _view(tree: BranchWorktree, *, writable: bool = False) -> AbstractContextManager[GitPlace]:
-    return repository_view(tree.repository, tree.trust, writable=writable)
+def _view(tree: BranchWorktree, locks_dir: Path, *, writable: bool = False) -> AbstractContextManager[GitPlace]:
+    return repository_view(tree.repository, tree.trust, folder=locks_dir / "views", writable=writable)
 
 
 def _add(tree: BranchWorktree, mark: Path, place: GitPlace) -> None:
@@ -141,29 +141,29 @@ def remove(tree: BranchWorktree, *, locks_dir: Path, patch_path: Path) -> Remova
     """Save uncommitted changes to ``patch_path``, then remove the worktree; it stays if they cannot be saved."""
     with _locked(tree, locks_dir):
         mark = _marker(tree, locks_dir)
-        known = next((item for item in _registered(tree) if item.path == tree.path), None)
+        known = next((item for item in _registered(tree, locks_dir) if item.path == tree.path), None)
         if known is None or not mark.exists():
             mark.unlink(missing_ok=True)
             return Removal(removed=True, message="there was no worktree to remove")
         if not tree.path.is_dir():
             mark.unlink()
-            with _view(tree) as place:
+            with _view(tree, locks_dir) as place:
                 run_git("worktree", "prune", place=place)
             return Removal(removed=True, message="its directory was already gone")
         try:
-            patch = _save_changes(tree, known, patch_path)
+            patch = _save_changes(tree, locks_dir, known, patch_path)
         except (WorktreePoolError, OSError) as error:
             return Removal(removed=False, message=f"left in place because its changes could not be saved: {error}")
-        done = _removed(tree, patch, directory=mark.read_bytes() == _CREATED)
+        done = _removed(tree, locks_dir, patch, directory=mark.read_bytes() == _CREATED)
         if done.removed:
             mark.unlink()
         return done
 
 
-def _removed(tree: BranchWorktree, patch: Path | None, *, directory: bool) -> Removal:
+def _removed(tree: BranchWorktree, locks_dir: Path, patch: Path | None, *, directory: bool) -> Removal:
     # Not by `git worktree remove`, which deletes through mounts.
     left = remove_tree(tree.path, real=True) if directory else empty_folder(tree.path, real=True)
-    with _view(tree) as place:
+    with _view(tree, locks_dir) as place:
         run_git("worktree", "unlock", str(tree.path), place=place)  # prune skips a locked worktree
         run_git("worktree", "prune", place=place, timeout=_TIMEOUT)
     if left:
@@ -177,11 +177,11 @@ def _list(left: list[Leftover]) -> str:
     return "; ".join(map(str, left))
 
 
-def _save_changes(tree: BranchWorktree, known: _Registered, patch_path: Path) -> Path | None:
+def _save_changes(tree: BranchWorktree, locks_dir: Path, known: _Registered, patch_path: Path) -> Path | None:
     """Save what would be lost with the directory: commits that no branch contains, and uncommitted changes."""
     if known.head is None or not known.head.strip("0"):
         return None  # a branch without a commit: there is nothing to compare with
-    with _view(tree) as place:
+    with _view(tree, locks_dir) as place:
         if known.branch != tree.branch and not _held_by_branch(place, known.head):
             kept = run_git("update-ref", f"{KEPT_REFS}/{known.head[:12]}", known.head, place=place)
             require(kept, f"keeping {known.head}")
@@ -221,8 +221,8 @@ def _conflict(tree: BranchWorktree, registered: list[_Registered], *, ours: bool
     return None
 
 
-def _registered(tree: BranchWorktree) -> list[_Registered]:
-    with _view(tree) as place:
+def _registered(tree: BranchWorktree, locks_dir: Path) -> list[_Registered]:
+    with _view(tree, locks_dir) as place:
         listed: GitResult = run_git("worktree", "list", "--porcelain", "-z", place=place, timeout=_TIMEOUT)
     shared = common_dir(tree.repository)
     main = shared.parent if shared.name == ".git" else shared

@@ -278,7 +278,7 @@ class Mirror:
 
     def _ask(self, *arguments: str, place: GitPlace) -> GitResult:
         """Run git against the remote; a repository on this machine is accessed through a view."""
-        with remote_view(self.remote_url, self._trust) as address:
+        with remote_view(self.remote_url, self._trust, folder=self.bare_path.parent / ".views") as address:
             redirected = () if address == self.remote_url else ("-c", f"url.{address}.insteadOf={self.remote_url}")
             result = run_git(
                 *redirected,
@@ -360,10 +360,13 @@ class Mirror:
         return file_lock(self._sibling("lock"), timeout=self._fetch_timeout + 60)
 
 
-def default_branch(url: str, *, timeout: float, trust: Trust = OWN_USER_ONLY) -> str | None:
-    """The branch that the remote's HEAD names; None when the remote cannot be reached or has no branch."""
+def default_branch(url: str, *, folder: Path, timeout: float, trust: Trust = OWN_USER_ONLY) -> str | None:
+    """The branch that the remote's HEAD names; None when the remote cannot be reached or has no branch.
+
+    A repository on this machine is asked through a view in ``folder``.
+    """
     try:
-        with remote_view(url, trust) as address:
+        with remote_view(url, trust, folder=folder) as address:
             result = run_git("ls-remote", "--symref", "--", address, "HEAD", timeout=timeout)
     except WorktreePoolError:
         return None

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from debug_server.disk import why_replaceable
 from debug_server.errors import InvalidInputError
 from debug_server.worktrees.git_dirs import find_git_dirs
 from debug_server.worktrees.patch_text import unquote_name
@@ -28,14 +29,28 @@ class Trust:
     def check(self, repository: Path) -> None:
         """InvalidInputError unless every part of the repository belongs to a trusted user or path."""
         self._check_parts(repository, _parts(repository))
+        self._check_above(repository, _places(repository))
+
+    def _check_above(self, repository: Path, places: Iterable[Path]) -> None:
+        """Nobody may put another repository in their place after their owner was checked."""
+        owners = {0} | self._owners()
+        for place in places:
+            if not self._lists(place) and (reason := why_replaceable(place, owners)) is not None:
+                raise InvalidInputError(self._replaceable(repository, place, reason))
 
     def _check_parts(self, repository: Path, parts: Iterable[Path]) -> None:
-        paths = [Path(os.path.realpath(item)) for item in self.listed if item.startswith("/")]
-        owners = _own_users() | {uid for item in self.listed if (uid := _uid(item)) is not None}
+        owners = self._owners()
         for part in parts:
             found = {part.lstat().st_uid, part.stat().st_uid}
-            if not found <= owners and not any(Path(os.path.realpath(part)).is_relative_to(path) for path in paths):
+            if not found <= owners and not self._lists(part):
                 raise InvalidInputError(self._refusal(repository, part, min(found - owners)))
+
+    def _owners(self) -> set[int]:
+        return _own_users() | {uid for item in self.listed if (uid := _uid(item)) is not None}
+
+    def _lists(self, part: Path) -> bool:
+        real = Path(os.path.realpath(part))
+        return any(real.is_relative_to(os.path.realpath(item)) for item in self.listed if item.startswith("/"))
 
     def check_folder(self, folder: Path) -> None:
         """The same check for a folder that need not be a repository."""
@@ -43,14 +58,23 @@ class Trust:
             self.check(folder)
         else:
             self._check_parts(folder, [folder])
+            self._check_above(folder, [folder])
 
     def _refusal(self, repository: Path, part: Path, uid: int) -> str:
-        line = ", ".join(f'"{item}"' for item in (*self.listed, os.path.realpath(repository)))
         return (
             f"repository {repository} belongs to another user: {part} is owned by {_name(uid)} and this server runs as "
-            f"{_name(os.geteuid())}. An operator who trusts it adds to [workspaces] in config/runner.toml: "
-            f"trusted_repositories = [{line}]"
+            f"{_name(os.geteuid())}. {self._advice(repository)}"
         )
+
+    def _replaceable(self, repository: Path, place: Path, reason: str) -> str:
+        return (
+            f"repository {repository} is not used, because other users could put another one in its place: above "
+            f"{place}, {reason}. Take their right to write (chmod go-w), or: {self._advice(repository)}"
+        )
+
+    def _advice(self, repository: Path) -> str:
+        line = ", ".join(f'"{item}"' for item in (*self.listed, os.path.realpath(repository)))
+        return f"An operator who trusts it adds to [workspaces] in config/runner.toml: trusted_repositories = [{line}]"
 
 
 OWN_USER_ONLY = Trust()
@@ -65,6 +89,16 @@ def _parts(repository: Path) -> Iterator[Path]:
     candidates = (repository / ".git", dirs.git_dir, dirs.common, *(dirs.common / name for name in _CHECKED_PARTS))
     yield from dict.fromkeys(path for path in candidates if path.exists())
     yield from _alternate_folders(dirs.common / "objects")
+
+
+def _places(repository: Path) -> Iterator[Path]:
+    """What is found by its path and read after the check."""
+    yield repository
+    if repository.is_file():
+        return
+    dirs = find_git_dirs(repository)
+    yield from dict.fromkeys((dirs.git_dir, dirs.common))
+    yield from (path for path in _alternate_folders(dirs.common / "objects") if path.is_dir())
 
 
 def _alternate_folders(objects: Path) -> Iterator[Path]:

@@ -8,16 +8,16 @@ repository's own configuration only the storage format is copied.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
-from debug_server.disk import remove_tree
+from debug_server.disk import make_private
 from debug_server.errors import InvalidInputError, RemoteUnreachableError
 from debug_server.worktrees.git import GitPlace, require, run_git
 from debug_server.worktrees.git_dirs import find_git_dirs
+from debug_server.worktrees.locks import private_folder, sweep_private
 from debug_server.worktrees.repository_trust import Trust
 
 _LINKED = ("objects", "refs", "packed-refs", "worktrees", "reftable")
@@ -32,13 +32,16 @@ _OUR_SETTINGS = {"user.name": "debug-server", "user.email": "debug-server@localh
 
 
 @contextmanager
-def repository_view(repository: Path, trust: Trust, *, writable: bool = False) -> Iterator[GitPlace]:
-    """A place where git works on the repository without reading its configuration; see ``Trust.check``."""
+def repository_view(repository: Path, trust: Trust, *, folder: Path, writable: bool = False) -> Iterator[GitPlace]:
+    """A place in ``folder`` where git works on the repository without reading its configuration; see ``Trust.check``.
+
+    Views of killed processes in the folder are removed.
+    """
     trust.check(repository)
     dirs = find_git_dirs(repository)
-    # A random name: another user could create a predictable one first.
-    view = Path(tempfile.mkdtemp(prefix="debug-server-view-")).resolve()
-    try:
+    make_private(folder)
+    sweep_private(folder)
+    with private_folder(folder.resolve()) as view:
         if writable:
             (dirs.common / "worktrees").mkdir(exist_ok=True)
         for name in (*_LINKED, *(name for name in _LINKED_IF_THERE if (dirs.common / name).exists())):
@@ -47,12 +50,10 @@ def repository_view(repository: Path, trust: Trust, *, writable: bool = False) -
         (view / "config").write_text(_config(dirs.common / "config"))
         # Also as common directory: processes that git starts in a worktree then read this configuration.
         yield GitPlace(git_dir=view, common_dir=view)
-    finally:
-        remove_tree(view)
 
 
 @contextmanager
-def remote_view(url: str, trust: Trust) -> Iterator[str]:
+def remote_view(url: str, trust: Trust, *, folder: Path) -> Iterator[str]:
     """The address to fetch from: a view of a repository on this machine, any other address unchanged."""
     path = local_path(url)
     if path is None:
@@ -67,7 +68,7 @@ def remote_view(url: str, trust: Trust) -> Iterator[str]:
         find_git_dirs(found)
     except InvalidInputError as error:
         raise RemoteUnreachableError(f"{path} does not appear to be a git repository: {error}") from error
-    with repository_view(found, trust) as view:
+    with repository_view(found, trust, folder=folder) as view:
         yield str(view.git_dir)
 
 

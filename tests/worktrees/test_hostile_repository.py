@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from debug_server.errors import InvalidInputError
 from debug_server.worktrees import SessionPatch, apply_patch, diff_workspace
 from debug_server.worktrees.mirror import Mirror
 from debug_server.worktrees.repository_trust import Trust
+from debug_server.worktrees.repository_view import repository_view
 from tests.worktrees.places import Remote, fingerprint, git, make_remote, open_pool, reference
 
 
@@ -169,3 +172,38 @@ def test_objects_of_a_repository_of_ours(base: Path) -> None:
     mirror = Mirror(base / "a.bare", str(base / "second"))
     mirror.ensure()
     assert mirror.resolve("main") == commit
+
+
+def test_a_repository_that_others_could_replace(base: Path) -> None:
+    """Whoever may rename it can put another in its place once its owner has been looked at; not in a sticky folder."""
+    shared = base / "shared"
+    remote = make_remote(shared / "remote")
+    remote.commit({"a": "a\n"})
+    (base / "ours").mkdir()
+    (base / "ours" / ".git").write_text(f"gitdir: {remote.path}/.git\n")
+    shared.chmod(0o777)
+    for number, path in enumerate((remote.path, base / "ours")):
+        with pytest.raises(InvalidInputError, match="could put another one in its place") as caught:
+            Mirror(base / f"{number}.bare", str(path)).ensure()
+        assert f"other users may write to {shared} (mode 0777" in str(caught.value)
+        assert f'trusted_repositories = ["{path}"]' in str(caught.value)
+    Mirror(base / "listed.bare", str(remote.path), trust=Trust(listed=(str(shared),))).ensure()
+    shared.chmod(0o1777)
+    Mirror(base / "sticky.bare", str(remote.path)).ensure()
+
+
+def test_a_view_of_a_killed_process_is_swept(base: Path, remote: Remote) -> None:
+    """Views lie in a private folder beside the mirror, and go with their process, or when the next one is made."""
+    folder = base / "views"
+    program = (
+        "import os, sys; from pathlib import Path; from debug_server.worktrees.repository_trust import OWN_USER_ONLY;"
+        " from debug_server.worktrees.repository_view import"
+        " repository_view\nwith repository_view(Path(sys.argv[1]), OWN_USER_ONLY, folder=Path(sys.argv[2])):"
+        " os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", program, remote.path, folder], check=False)
+    (left,) = folder.iterdir()
+    with repository_view(remote.path, Trust(), folder=folder) as place:
+        assert [place.git_dir] == list(folder.iterdir()) and place.git_dir != left
+        assert stat.S_IMODE(folder.stat().st_mode) == stat.S_IMODE(place.git_dir.stat().st_mode) == 0o700
+    assert not list(folder.iterdir())
