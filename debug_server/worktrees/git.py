@@ -156,6 +156,7 @@ class GitPlace:
 def run_git(
     *arguments: str,
     place: GitPlace | None = None,
+    instead_of: tuple[str, str] | None = None,
     stdin: bytes = b"",
     timeout: float = DEFAULT_TIMEOUT,
     max_file_bytes: int | None = None,
@@ -165,11 +166,13 @@ def run_git(
     """Run git to its end; a non-zero status is a result, not an exception, but where git could get no process or
     thread (ResourcesExhaustedError). Past ``timeout`` its group is killed.
 
+    ``instead_of`` is an address to ask, and the one that it stands for.
+
     A cancellation through ``on_cancel`` kills git: its status is then -SIGKILL.
 
     git inherits the descriptor ``lock``: if we are killed, the lock is held until git has ended too.
     """
-    env = {**_environment(), **(place.variables() if place else {})}
+    env = {**_environment(), **(place.variables() if place else {}), **_redirection(instead_of)}
     cwd = (place.work_tree or place.git_dir) if place else Path("/")
     try:
         process = subprocess.Popen(
@@ -188,6 +191,18 @@ def run_git(
         ) from error
     with process, _killed_by(on_cancel, process):
         return _finish(process, arguments, stdin=stdin, timeout=timeout, max_file_bytes=max_file_bytes)
+
+
+def _redirection(instead_of: tuple[str, str] | None) -> dict[str, str]:
+    """By variables: ``-c`` ends the key at the first ``=``, which may be in the address."""
+    if instead_of is None:
+        return {}
+    (address, shown), number = instead_of, len(_FORCED_SETTINGS)  # after those that are always there
+    return {
+        "GIT_CONFIG_COUNT": str(number + 1),
+        f"GIT_CONFIG_KEY_{number}": f"url.{address}.insteadOf",
+        f"GIT_CONFIG_VALUE_{number}": shown,
+    }
 
 
 @contextlib.contextmanager

@@ -279,11 +279,10 @@ class Mirror:
     def _ask(self, *arguments: str, place: GitPlace) -> GitResult:
         """Run git against the remote; a repository on this machine is accessed through a view."""
         with remote_view(self.remote_url, self._trust, folder=self.bare_path.parent / ".views") as address:
-            redirected = () if address == self.remote_url else ("-c", f"url.{address}.insteadOf={self.remote_url}")
             result = run_git(
-                *redirected,
                 *arguments,
                 place=place,
+                instead_of=None if address == self.remote_url else (address, self.remote_url),
                 timeout=self._fetch_timeout,
                 max_file_bytes=self._max_fetch_bytes,
             )

@@ -109,7 +109,7 @@ def test_names_that_are_hard_to_hold(base: Path, backend: str) -> None:
             fork.release()
 
 
-@pytest.mark.parametrize("odd", ["a:b", "a,b", "a\\b", "a b"])
+@pytest.mark.parametrize("odd", ["a:b", "a,b", "a\\b", "a b", "a=b"])
 def test_odd_folder_names(base: Path, remote: Remote, backend: str, odd: str) -> None:
     """The pool may live in a folder whose name means something to mount(8) or git."""
     place = base / odd
