@@ -17,7 +17,7 @@ from debug_server.disk import make_private
 from debug_server.errors import InvalidInputError, RemoteUnreachableError
 from debug_server.worktrees.git import GitPlace, require, run_git
 from debug_server.worktrees.git_dirs import find_git_dirs
-from debug_server.worktrees.locks import private_folder, sweep_private
+from debug_server.worktrees.locks import remove_abandoned, scratch_folder
 from debug_server.worktrees.repository_trust import Trust
 
 _LINKED = ("objects", "refs", "packed-refs", "worktrees", "reftable")
@@ -40,8 +40,8 @@ def repository_view(repository: Path, trust: Trust, *, folder: Path, writable: b
     trust.check(repository)
     dirs = find_git_dirs(repository)
     make_private(folder)
-    sweep_private(folder)
-    with private_folder(folder.resolve()) as view:
+    remove_abandoned(folder)
+    with scratch_folder(folder.resolve()) as view:
         if writable:
             (dirs.common / "worktrees").mkdir(exist_ok=True)
         for name in (*_LINKED, *(name for name in _LINKED_IF_THERE if (dirs.common / name).exists())):
