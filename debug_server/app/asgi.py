@@ -27,7 +27,7 @@ def create_app(context: Local | None = None) -> HttpApp:
             local.service.drain()
             for part in served.state.parts:
                 part.drain()
-            served.state.followers.leave()
+            served.state.streams.leave()
             await asyncio.to_thread(local.engine.stop)
             if context is None:
                 local.close()

@@ -35,7 +35,7 @@ from debug_server.errors import ConfigurationError, EngineBusyError
 from debug_server.ports import Part
 from debug_server.runner.live_commands import live_commands
 from debug_server.runner.open_files import max_connections, raise_limit
-from debug_server.service.locality import is_loopback
+from debug_server.service.request_origin import is_loopback
 from debug_server.store import MetadataStore
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def uvicorn_config(app: HttpApp, options: ServeOptions, connections: Connections
     import uvicorn
 
     from debug_server.surfaces.http.connections import ConnectionLimits, Connections
-    from debug_server.surfaces.http.hosting import MAX_FRAME, protocols
+    from debug_server.surfaces.http.uvicorn_server import MAX_FRAME, protocols
 
     connections = connections or Connections(ConnectionLimits(most=max_connections()))
     return uvicorn.Config(
@@ -286,7 +286,7 @@ class _Run:
 
     def __init__(self, local: Local, options: ServeOptions, listener: socket.socket, own: list[socket.socket]) -> None:
         from debug_server.surfaces.http.connections import Connections
-        from debug_server.surfaces.http.hosting import HttpServer
+        from debug_server.surfaces.http.uvicorn_server import HttpServer
 
         self._local = local
         self._options = options

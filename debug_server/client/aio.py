@@ -12,11 +12,11 @@ from typing import TypeVar
 import httpx
 
 from debug_server.client import calls
+from debug_server.client.atomic_file import replacing
 from debug_server.client.calls import Call
 from debug_server.client.exchange import Exchange, Pause, client_options
-from debug_server.client.following import EventStream, Lines, LogStream, Resumed
+from debug_server.client.following import EventStream, LineSplitter, LogStream, ResumableStream
 from debug_server.client.sync import PAGE_BYTES
-from debug_server.client.target import replacing
 from debug_server.client.trust import HttpTrust, TrustedServer
 from debug_server.client.verbs import Verbs
 from debug_server.messages import EventReply, LogPage, LogPiece
@@ -107,7 +107,7 @@ class AsyncDebugServerClient(Verbs):
         )
         return self._resume(stream)
 
-    async def _resume(self, stream: Resumed[T]) -> AsyncIterator[T]:
+    async def _resume(self, stream: ResumableStream[T]) -> AsyncIterator[T]:
         while True:
             try:
                 async with self._http.stream(**stream.request()) as response:
@@ -115,7 +115,7 @@ class AsyncDebugServerClient(Verbs):
                         await response.aread()
                     pause = stream.opened(response)
                     if pause is None:
-                        lines = Lines()
+                        lines = LineSplitter()
                         async for data in response.aiter_bytes():
                             for line in lines.feed(data):
                                 if (item := stream.take(line)) is not None:

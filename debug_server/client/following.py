@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 120.0  # without any answer
 _SILENCE_SECONDS = 60.0  # a connection that says nothing for so long may be dead: asking again costs little
 
 
-class Resumed(Generic[T]):
+class ResumableStream(Generic[T]):
     """One stream, whatever sends its requests."""
 
     operation: str
@@ -72,7 +72,7 @@ class Resumed(Generic[T]):
         return Pause(seconds=delay_before(self._failures - 1, asked=asked))
 
 
-class LogStream(Resumed[LogPiece]):
+class LogStream(ResumableStream[LogPiece]):
     """A command's log from an offset: what is there, or also what comes until the command has ended."""
 
     operation = "follow_log"
@@ -101,7 +101,7 @@ class LogStream(Resumed[LogPiece]):
         return piece
 
 
-class EventStream(Resumed[EventReply]):
+class EventStream(ResumableStream[EventReply]):
     """Events after a cursor."""
 
     operation = "follow_events"
@@ -135,7 +135,7 @@ class EventStream(Resumed[EventReply]):
         return event
 
 
-class Lines:
+class LineSplitter:
     """Whole lines out of pieces of a body; a line that was cut off never comes out."""
 
     def __init__(self) -> None:

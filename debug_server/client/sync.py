@@ -11,11 +11,11 @@ from typing import TypeVar
 import httpx
 
 from debug_server.client import calls
+from debug_server.client.atomic_file import replacing
 from debug_server.client.calls import Call
 from debug_server.client.exchange import Exchange, Pause, client_options
-from debug_server.client.following import EventStream, Lines, LogStream, Resumed
+from debug_server.client.following import EventStream, LineSplitter, LogStream, ResumableStream
 from debug_server.client.session_logs import session_pieces
-from debug_server.client.target import replacing
 from debug_server.client.trust import HttpTrust, TrustedServer
 from debug_server.client.verbs import Verbs
 from debug_server.messages import EventReply, LogPage, LogPiece
@@ -101,7 +101,7 @@ class DebugServerClient(Verbs):
         )
         return self._resume(stream)
 
-    def _resume(self, stream: Resumed[T]) -> Iterator[T]:
+    def _resume(self, stream: ResumableStream[T]) -> Iterator[T]:
         while True:
             try:
                 with self._http.stream(**stream.request()) as response:
@@ -117,8 +117,8 @@ class DebugServerClient(Verbs):
                 pause = stream.interrupted(error)
             time.sleep(pause.seconds)
 
-    def _items(self, stream: Resumed[T], response: httpx.Response) -> Iterator[T]:
-        lines = Lines()
+    def _items(self, stream: ResumableStream[T], response: httpx.Response) -> Iterator[T]:
+        lines = LineSplitter()
         for data in response.iter_bytes():
             for line in lines.feed(data):
                 if (item := stream.take(line)) is not None:

@@ -71,7 +71,7 @@ class Dispatcher:
         trigger = "event" if due is None else "schedule"
         found = await _in_thread_if_large(event, partial(routes, event, configuration.runners, trigger=trigger))
         steps = [await self._step(event, route, place, first=index == 0) for index, route in enumerate(found)]
-        added = await self._service.own_runs.add(LOCAL, steps, due)
+        added = await self._service.subject_runs.add(LOCAL, steps, due)
         if added is None:
             return []
         return [_outcome(event, route, item) for route, item in zip(found, added, strict=True)]

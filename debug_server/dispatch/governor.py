@@ -109,7 +109,7 @@ class Governor:
             _LOG.info("example_made", extra={"repo": name})
         scheduled = self._scheduled(configuration)
         rules = {name: item.trigger.rule for name, item in scheduled.items() if item.trigger.rule is not None}
-        self.service.own_runs.declare_schedules(LOCAL, self._group, rules, partial(self._emit_due, scheduled))
+        self.service.subject_runs.declare_schedules(LOCAL, self._group, rules, partial(self._emit_due, scheduled))
 
     def _scheduled(self, configuration: Configuration) -> dict[str, _Scheduled]:
         """Every schedule of every runner in every repository, by name."""

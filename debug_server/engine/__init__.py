@@ -1,7 +1,7 @@
-"""Which run goes where and when: the product's only queue, and the foreground.
+"""Runs commands from the queue or in the foreground, and maintains sessions and workspaces.
 
-Imported by ``service`` and ``app``. ``local`` runs the queue in one process on one machine; a distributed engine takes
-its place alone. Exports are loaded on first use: a run in the foreground needs no queue.
+Imported by ``service`` and ``app``. ``local`` runs the queue in one process on one machine; a distributed engine would
+replace that module only. Exports are loaded on first use because a run in the foreground needs no queue.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The files that commands leave: copied out of the workspace when a command has ended, by whoever comes to it."""
+"""Copies artifacts out of the workspace when a command has ended; any process may do it."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from debug_server.worktrees.artifact_files import RefusedFile, copy_artifacts
 _LOG = logging.getLogger(__name__)
 
 
-class ArtifactKeeper:
-    """Keeps files below ``collected/<session>/<command>``; ``.<command>`` beside it says that this was done."""
+class ArtifactCopier:
+    """Copies files to ``collected/<session>/<command>``; the file ``.<command>`` beside it marks it as done."""
 
     def __init__(self, *, store: MetadataStore, paths: RunnerPaths) -> None:
         self._store = store
-        self._root = paths.artifacts_root.absolute() / "collected"  # whoever reads it may be in another directory
+        self._root = paths.artifacts_root.absolute() / "collected"  # readers may have another working directory
 
-    def keep_asked(self, session: Session, command: Command, workspace: Path) -> None:
-        """What the command asked for when it was added, unless that was done; a second process does no harm."""
+    def copy_requested(self, session: Session, command: Command, workspace: Path) -> None:
+        """Copy what the command's request names, unless that is done; two processes may do it at once."""
         patterns = command.plan.artifacts
         if not patterns or self._mark(session.id, command.id).exists():
             return
-        _, refused = self.keep(session, workspace, patterns, command_id=command.id)
+        _, refused = self.copy(session, workspace, patterns, command_id=command.id)
         for item in refused:
             fields = {"name": item.name, "reason": item.reason}
             self._store.events.append("artifact.refused", command_id=command.id, data=fields)
             _LOG.warning("artifact_refused", extra={"artifact": {"command_id": command.id, **fields}})
 
-    def keep(
+    def copy(
         self, session: Session, workspace: Path, patterns: Sequence[str], *, command_id: int
     ) -> tuple[list[Artifact], list[RefusedFile]]:
         """Copy what the globs match in the workspace and record each file."""
         mark = self._mark(session.id, command_id)
-        with contextlib.suppress(OSError):  # what cannot be written is refused by name
+        with contextlib.suppress(OSError):  # copy_artifacts reports each file that cannot be written
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         found, refused = copy_artifacts(workspace, patterns, mark.with_name(str(command_id)))
         kept = [
@@ -53,7 +53,7 @@ class ArtifactKeeper:
             )
             for item in found
         ]
-        with contextlib.suppress(OSError):  # a full disk: doing it again is harmless
+        with contextlib.suppress(OSError):  # a full disk: copying again is harmless
             mark.parent.mkdir(parents=True, exist_ok=True)
             mark.touch()
         return kept, refused

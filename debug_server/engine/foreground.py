@@ -1,7 +1,7 @@
-"""The engine of a caller that waits: commands run here and now, in the thread that calls.
+"""Runs commands in the foreground: at once, in the calling thread.
 
-It has no thread of its own, claims only in the session that it is given, and takes over only what dead processes left:
-what another process has in the queue is that process's.
+This engine has no thread of its own. It claims commands of one session only, and takes over only the commands of dead
+processes; it leaves the rest of the queue alone.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from debug_server.engine.attempts import attempt
 from debug_server.engine.keeper_calls import KeeperCalls
+from debug_server.engine.run_or_log import run_or_log
 from debug_server.engine.sessions import SESSION_END, Sessions
 from debug_server.engine.workspace import SessionWorkspace
 from debug_server.errors import DebugServerError, InvalidInputError
@@ -27,7 +27,7 @@ from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch
 
-FOR_EVER = 365 * 86400.0  # the child reads when it likes, and so does whoever reads us
+FOR_EVER = 365 * 86400.0  # neither the child nor the reader of our output has a deadline
 
 
 class ForegroundEngine:
@@ -41,18 +41,18 @@ class ForegroundEngine:
 
     @property
     def owner(self) -> str:
-        """The name of this process in what it has claimed."""
+        """The name of this process as the owner of commands."""
         return self._supervisor.owner
 
     def check(self, spec: CommandSpec, directory: Path) -> None:
-        """Say what is wrong with a request, before anything is made for it."""
+        """Check a request before anything is created for it."""
         self._supervisor.check(spec, SessionWorkspace(path=directory))
 
-    def settle(self) -> None:
-        """What dead processes left and what has ended since: its end, its files, its workspace. What runs goes on."""
+    def recover(self) -> None:
+        """Recover dead processes' commands that have ended: exit records, artifacts, workspaces; not running ones."""
         for item in recover(self._store, self._supervisor.paths, self.owner, ended_only=True):
-            attempt("recovery_failed", partial(self._follow, item), command_id=item.command.id)
-            attempt("settling_failed", partial(self._sessions.conclude, item.command), command_id=item.command.id)
+            run_or_log("recovery_failed", partial(self._follow, item), command_id=item.command.id)
+            run_or_log("settling_failed", partial(self._sessions.follow_up, item.command), command_id=item.command.id)
         self._sessions.close_abandoned()
 
     def run(
@@ -66,7 +66,7 @@ class ForegroundEngine:
         observers: Sequence[ChunkCallback] = (),
         terminal_size: Mapping[str, int] | None = None,
     ) -> CommandResult:
-        """Run a command to its end; its row has its terminal state before this returns or raises."""
+        """Run a command until it ends; its row is terminal before this returns or raises."""
         return self._supervisor.run_inline(
             session.id,
             spec,
@@ -80,41 +80,41 @@ class ForegroundEngine:
         )
 
     def close(self, session: Session) -> None:
-        """End a session whose commands have ended; one of which that is not known is left to the next process."""
+        """Close a session if all its commands have ended; otherwise the next process closes it."""
         commands = self._store.commands.in_session(session.id)
         if all(command.status.terminal for command in commands):
             ended = SESSION_END[commands[-1].status] if commands else SessionStatus.CANCELLED
             self._sessions.close(session, status=ended)
 
     def cancel_all(self, message: str) -> None:
-        """End what runs here; from another thread, as this one waits for it."""
+        """Cancel the running command; call it from another thread, because the engine's thread waits."""
         self._supervisor.pipeline.cancel_all(message)
 
     def connect(self, session: Session) -> KeeperConnection | None:
-        """To the keeper of the session's command; None while none runs."""
+        """Connect to the keeper of the session's running command; None if there is none."""
         for command in self._store.commands.in_session(session.id):
             if command.status is CommandStatus.RUNNING:
                 return self._keepers.connect(command)
         return None
 
     def carry_on(self, session: Session, observers: Sequence[ChunkCallback]) -> Iterator[Command]:
-        """Wait for what dead processes left running in the session; each command once it has ended."""
+        """Wait for the commands that dead processes left running in the session; yield each when it has ended."""
         left = [row.id for row in self._store.queue.claimed() if row.session_id == session.id]
         for item in recover(self._store, self._supervisor.paths, self.owner, session_id=session.id):
             left.remove(item.command.id)
             observed = observe_log(item.log_path, observers)
             self._follow(item)
             observed.finish(FOR_EVER)
-            self._sessions.conclude(item.command)
+            self._sessions.follow_up(item.command)
             yield self._store.commands.get(item.command.id)
         for row in map(self._store.commands.get, left):
-            if row.exit is not None:  # ended by the recovery itself
+            if row.exit is not None:  # recovery recorded its end
                 yield row
 
     def run_waiting(
         self, session: Session, *, add: CommandSpec | None, elsewhere: Path, observers: Sequence[ChunkCallback]
     ) -> Iterator[tuple[Command, DebugServerError | None]]:
-        """Claim and run the session's waiting commands in order; each as it ended, with the error of one that failed.
+        """Claim and run the session's waiting commands in order; yield each ended command, with its error if it failed.
 
         ``add`` is queued behind them. A session without a workspace runs in ``elsewhere``.
         """
@@ -141,12 +141,12 @@ class ForegroundEngine:
         except DebugServerError as error:
             return error
         finally:
-            self._sessions.conclude(command)
+            self._sessions.follow_up(command)
         return None
 
     @contextlib.contextmanager
     def _workspace(self, session: Session, elsewhere: Path) -> Iterator[Lease]:
-        """Where the commands run, kept for as long as the block runs."""
+        """The workspace of the commands; its lease is renewed until the block ends."""
         try:
             lease: Lease = self._sessions.prepare(session)
         except InvalidInputError:

@@ -1,6 +1,6 @@
-"""What must happen although nobody asks: leases renewed, idle sessions closed, the work of dead owners carried on.
+"""Periodic work on sessions: renews leases, closes idle and expired sessions, recovers commands of dead owners.
 
-Everything here is safe to do twice and in several processes at once.
+Every step may be repeated, and several processes may do it at once.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
-from debug_server.engine.ages import Ages
-from debug_server.engine.attempts import attempt
+from debug_server.engine.elapsed import ElapsedTime
+from debug_server.engine.maintenance import Maintenance
+from debug_server.engine.run_or_log import run_or_log
 from debug_server.engine.sessions import Sessions
-from debug_server.engine.upkeep import Upkeep
 from debug_server.errors import ConflictError, LeaseLostError
 from debug_server.model import Command, Session, SessionStatus
 from debug_server.runner.worker import WorkerSupervisor
@@ -24,12 +24,12 @@ from debug_server.store import MetadataStore
 _LOG = logging.getLogger(__name__)
 _EVERY_SECONDS = 20.0
 _JOIN_SECONDS = 10.0
-_CLOSE_SECONDS = 60.0  # beside the grace: a pre-kill hook, and what the kernel does not let die at once
-IDLE = timedelta(hours=24)  # without a command and without a use by its owner
+_CLOSE_SECONDS = 60.0  # in addition to the grace: a pre-kill hook, and processes that the kernel ends slowly
+IDLE = timedelta(hours=24)  # without a command, and not used by its owner
 
 
 class Housekeeper:
-    """A thread that looks around every twenty seconds."""
+    """A thread that does one round every twenty seconds."""
 
     def __init__(
         self,
@@ -39,58 +39,62 @@ class Housekeeper:
         supervisor: WorkerSupervisor,
         cancel: Callable[[int, str], Command],
         wait: Callable[[int, float], Command],
-        ages: Ages | None = None,
+        elapsed: ElapsedTime | None = None,
     ) -> None:
         self._store = store
         self._sessions = sessions
-        self._upkeep = Upkeep(store=store, sessions=sessions, supervisor=supervisor)
+        self._maintenance = Maintenance(store=store, sessions=sessions, supervisor=supervisor)
         self._close_seconds = supervisor.settings.kill_grace + _CLOSE_SECONDS
         self._cancel = cancel
         self._wait = wait
-        self._ages = ages or Ages()
+        self._elapsed = elapsed or ElapsedTime()
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self, recover: Callable[[], object]) -> None:
-        """Begin; ``recover`` carries on what dead owners left, and was done just now."""
+        """Start the thread; ``recover`` takes over the commands of dead owners, and has just been called once."""
         self._sessions.close_abandoned()
-        self._sessions.catch_up()
+        self._sessions.copy_missing_artifacts()
         self._thread = threading.Thread(target=self._run, args=(recover,), name="housekeeper", daemon=True)
         self._thread.start()
-        self._upkeep.start()
+        self._maintenance.start()
 
     def stop(self) -> None:
-        """End after the round that is under way."""
+        """Stop after the current round."""
         self._done.set()
-        self._upkeep.stop()
+        self._maintenance.stop()
         if self._thread is not None:
             self._thread.join(_JOIN_SECONDS)
 
     def _run(self, recover: Callable[[], object]) -> None:
-        self._round(recover)  # at once: what a server that was killed had ended and not concluded must not wait
-        self._upkeep.wake()  # the leases of open sessions are renewed now
+        self._round(recover)  # at once: commands of a killed server may have ended without their follow-up
+        self._maintenance.wake()  # the leases of open sessions are renewed now
         while not self._done.wait(_EVERY_SECONDS):
             self._round(recover)
 
     def _round(self, recover: Callable[[], object]) -> None:
-        attempt("housekeeping_failed", recover)  # what fails the next round tries again
-        attempt("housekeeping_failed", self.tidy)
+        run_or_log("housekeeping_failed", recover)  # a failure is retried in the next round
+        run_or_log("housekeeping_failed", self.run_round)
 
-    def tidy(self) -> list[int]:
-        """One round over the open sessions; returns those that were closed."""
+    def run_round(self) -> list[int]:
+        """Check every open session; returns those that were closed."""
         found = self._sessions.open_sessions()
-        return [row.id for row in found if attempt("housekeeping_failed", partial(self._tend, row), session_id=row.id)]
+        return [
+            row.id
+            for row in found
+            if run_or_log("housekeeping_failed", partial(self._check_session, row), session_id=row.id)
+        ]
 
-    def _tend(self, session: Session) -> bool:
+    def _check_session(self, session: Session) -> bool:
         commands = self._store.commands.in_session(session.id)
         busy = [command for command in commands if not command.status.terminal]
         if self._is_expired(session):
             self.close(session, SessionStatus.CANCELLED)
             return True
         if not busy and any(command.plan.closes_session for command in commands):
-            self._sessions.conclude(commands[-1])
+            self._sessions.follow_up(commands[-1])
             return True
-        if self._sessions.settle(session):
+        if self._sessions.close_if_abandoned(session):
             return True
         if not busy and self._is_idle(session, commands):
             self.close(session, SessionStatus.COMPLETED)
@@ -101,11 +105,11 @@ class Housekeeper:
 
     def _is_expired(self, session: Session) -> bool:
         ends = session.expires_at
-        return ends is not None and self._ages.of(session.created_at) >= ends - session.created_at
+        return ends is not None and self._elapsed.since(session.created_at) >= ends - session.created_at
 
     def _is_idle(self, session: Session, commands: list[Command]) -> bool:
         signs = [session.updated_at, *(command.updated_at for command in commands)]
-        return all(self._ages.of(sign) >= IDLE for sign in signs)
+        return all(self._elapsed.since(sign) >= IDLE for sign in signs)
 
     def _renew(self, session: Session) -> None:
         try:
@@ -115,9 +119,9 @@ class Housekeeper:
             self.close(session, SessionStatus.FAILED)
 
     def close(self, session: Session, status: SessionStatus) -> None:
-        """End a session's commands, wait for their trees to be empty, release its workspace.
+        """Cancel a session's commands, wait until their trees are empty, release its workspace.
 
-        ConflictError when one of them has not ended in time: then the session stays open, with its workspace.
+        ConflictError if a command does not end in time: the session stays open and keeps its workspace.
         """
         unfinished = [row for row in self._store.commands.in_session(session.id) if not row.status.terminal]
         for row in unfinished:
@@ -126,7 +130,7 @@ class Housekeeper:
         left = [row.id for row in unfinished if not self._ends_by(row.id, deadline)]
         if left:
             raise ConflictError(
-                f"session {session.id} cannot be closed yet: command {left[0]} has been asked to end and still runs; "
+                f"session {session.id} cannot be closed yet: command {left[0]} was cancelled and still runs; "
                 "try again later"
             )
         self._sessions.close(session, status=status)

@@ -1,4 +1,4 @@
-"""Requests to the keeper of a running command, whichever process started it."""
+"""Sends requests to the keeper of a running command, whichever process started it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class KeeperCalls:
         self._keepers_dir = keepers_dir
 
     def deliver(self, command_id: int, message: dict[str, Any]) -> None:
-        """To a command of another process; one that has not started yet reads the mark in its row when it does."""
+        """Send a message to a command of another process; one that has not started reads its row when it does."""
         deadline = time.monotonic() + _DELIVER_SECONDS
         while time.monotonic() < deadline:
             command = self._store.commands.get(command_id)
@@ -38,14 +38,14 @@ class KeeperCalls:
                 return
 
     def request(self, command: Command, message: dict[str, Any]) -> None:
-        """Ask, and wait for the answer; KeeperError when it is no."""
+        """Send a request and wait for the reply; KeeperError if the keeper refuses."""
         with self.connect(command) as connection:
             reply = connection.request(message)
         if not reply["ok"]:
             raise KeeperError(f"command {command.id}: {reply['error']}")
 
     def connect(self, command: Command) -> KeeperConnection:
-        """To its keeper, whose socket comes a moment after its row says that it runs."""
+        """Connect to its keeper; the socket appears shortly after the row says ``running``."""
         deadline = time.monotonic() + _DELIVER_SECONDS
         while True:
             try:
@@ -53,7 +53,7 @@ class KeeperCalls:
             except KeeperError as error:
                 command = self._store.commands.get(command.id)
                 if command.status != "running":
-                    raise KeeperError(f"command {command.id} is {command.status.value}: it does not run") from error
+                    raise KeeperError(f"command {command.id} is {command.status.value}: it is not running") from error
                 if time.monotonic() > deadline:
                     raise
             time.sleep(_DELIVER_RETRY)

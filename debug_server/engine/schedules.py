@@ -1,9 +1,9 @@
-"""Schedules: a thread that acts when one is due, in one process only, and once for all the times that were missed.
+"""Schedules: a thread that acts when one is due, in one process only, and once for all missed times.
 
-    declare (rule, next time in the store) -> due -> act, which takes the time in the commit of what it does
+    declare (rule, next time in the store) -> due -> act, which claims the due time in the commit of its action
 
-Any number of processes may declare the same schedules: whoever commits first has the time. One that dies before its
-commit took nothing, so the time stays due and the next one acts on it.
+Any number of processes may declare the same schedules: the first commit claims the due time. If a process dies before
+its commit, the time stays due and the next process acts on it.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from debug_server.model import DueTime
 from debug_server.store import MetadataStore
 
 _LOG = logging.getLogger(__name__)
-_LOOK_SECONDS = 5.0  # a clock may be set, and another process may declare: nothing is slept through for longer
+_LOOK_SECONDS = 5.0  # the longest sleep: the clock may be set, and other processes may declare schedules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A rule, and what to do when it is due; ``act`` hands the time to ``queue_together``, which takes it."""
+    """A rule and its action; ``act`` passes the due time to ``queue_atomically``, which claims it."""
 
     rule: Rule
     act: Callable[[DueTime], None]
 
     @property
     def text(self) -> str:
-        """What the store remembers of the rule: another text begins anew."""
+        """The rule as the store keeps it; a changed text starts a new schedule."""
         return f"{self.rule.text} {self.rule.zone.key}"
 
 
 class Scheduler:
-    """The schedules of one process; begins when the engine does."""
+    """The schedules of one process; starts with the engine."""
 
     def __init__(self, store: MetadataStore, now: Callable[[], datetime] | None = None) -> None:
         self._store = store
@@ -49,7 +49,7 @@ class Scheduler:
         self._thread: threading.Thread | None = None
 
     def declare(self, group: str, planned: Mapping[str, Planned]) -> None:
-        """These are the schedules whose names begin with ``group``; others of the group are forgotten."""
+        """Replace the schedules whose names begin with ``group``."""
         for name in planned:
             if not name.startswith(group):
                 raise ValueError(name)
@@ -65,13 +65,13 @@ class Scheduler:
         self._wake.set()
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="schedules", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """End after the action that is under way."""
+        """Stop after the current action."""
         self._stopping = True
         self._wake.set()
         if self._thread is not None:
@@ -84,13 +84,13 @@ class Scheduler:
                 now = self._now()
                 self.run_due(now)
                 patience = self._patience(now)
-            except DebugServerError as error:  # the store is away
+            except DebugServerError as error:  # the store is unavailable
                 _LOG.warning("schedules_failed", extra={"error": str(error)})
                 patience = _LOOK_SECONDS
             self._wake.wait(patience)
 
     def _patience(self, acted: datetime) -> float:
-        """Until the next time; what was due at ``acted`` and still is has failed, and waits for the next look."""
+        """Seconds until the next due time; an action that failed at ``acted`` is retried in the next round."""
         with self._lock:
             planned = self._planned
         if not planned:
@@ -108,7 +108,7 @@ class Scheduler:
         found = [row for row in self._store.schedules.all() if row.name in planned and row.next_at <= now]
         for row in found:
             rule = planned[row.name].rule
-            moment = rule.latest(row.next_at, now)  # the last time that was missed is the one that still matters
+            moment = rule.latest(row.next_at, now)  # of several missed times only the last one counts
             due = DueTime(schedule=row.name, moment=moment, since=row.next_at, next_at=rule.after(now))
             self._act(planned[row.name], due)
         return [row.name for row in found]
@@ -119,5 +119,5 @@ class Scheduler:
             item.act(due)
         except DebugServerError as error:  # it stays due
             _LOG.warning("schedule_failed", extra={**fields, "error": str(error)})
-        except Exception:  # noqa: BLE001 - the action is foreign code: its defect must not end the other schedules
+        except Exception:  # noqa: BLE001 - a bug in one action must not stop the other schedules
             _LOG.error("schedule_failed", extra=fields, exc_info=True)

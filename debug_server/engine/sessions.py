@@ -2,8 +2,8 @@
 
     open (lease, patch, row) -> commands … -> diff | reset | fork -> close (release)
 
-The session's row remembers which lease is its own by number, so any process can carry on with it, and one whose lease
-was taken over is told so instead of touching another's files.
+The session's row has the generation of its lease, so any process can continue the session. A session whose lease was
+taken over gets LeaseLostError instead of another session's files.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from debug_server.config import WorkspacesConfig
-from debug_server.engine.artifacts import ArtifactKeeper
-from debug_server.engine.attempts import attempt
-from debug_server.engine.lease_holders import ProcessLeases
-from debug_server.engine.own_places import OwnPlaces
+from debug_server.engine.artifacts import ArtifactCopier
+from debug_server.engine.process_leases import ProcessLeases
+from debug_server.engine.run_or_log import run_or_log
+from debug_server.engine.session_directories import SessionDirectories
 from debug_server.engine.workspace import SessionWorkspace, session_workspace
 from debug_server.errors import ConflictError, InvalidInputError, LeaseLostError, StoreUnavailableError
 from debug_server.model import (
@@ -68,7 +68,7 @@ class Sessions:
         settings: WorkspacesConfig | None = None,
         process: Callable[[], str] | None = None,
     ) -> None:
-        """``process`` is the name of this process as an owner; without it only their time ends its leases."""
+        """``process`` is the name of this process as an owner; without it, leases end only by their expiry."""
         self._store = store
         self._paths = paths
         self.settings = settings or WorkspacesConfig()
@@ -79,13 +79,13 @@ class Sessions:
             if process is None
             else ProcessLeases(owners_dir=paths.owners_dir, process=process, open_sessions=self.open_sessions)
         )
-        self._own = OwnPlaces(store=store, paths=paths, trust=self.trust)
-        self.artifacts = ArtifactKeeper(store=store, paths=paths)
+        self._directories = SessionDirectories(store=store, paths=paths, trust=self.trust)
+        self.artifacts = ArtifactCopier(store=store, paths=paths)
         self._closing: dict[int, threading.Lock] = {}
 
     @property
     def trust(self) -> Trust:
-        """Whose repositories on this machine may be used."""
+        """The users whose local repositories may be used."""
         return Trust(listed=self.settings.trusted_repositories)
 
     @property
@@ -95,7 +95,7 @@ class Sessions:
 
     @classmethod
     def of(cls, store: MetadataStore, settings: RunnerSettings, *, process: Callable[[], str] | None = None) -> Self:
-        """As the settings say."""
+        """From settings."""
         return cls(store=store, paths=settings.paths, settings=settings.workspaces, process=process)
 
     def register(self, remote: str, *, name: str | None = None) -> Repository:
@@ -105,7 +105,7 @@ class Sessions:
         with self._lock:
             try:
                 return self._find_or_create(url, name)
-            except ConflictError:  # another process was faster, with this remote or with another of its name
+            except ConflictError:  # another process registered this remote, or its name, first
                 return self._find_or_create(url, name)
 
     def _find_or_create(self, url: str, name: str | None) -> Repository:
@@ -113,11 +113,11 @@ class Sessions:
         for row in known:
             if row.remote_url == url and name in (None, row.name):
                 return row
-        # A name from the same look: in a later one another's row of this very remote would only be a name taken.
+        # Use the same rows for the name: rows read later could have this remote from another process.
         return self._store.repositories.create(name or _free_name(url, {row.name for row in known}), url)
 
-    def reach(self, remote: str) -> Repository:
-        """The repository of a URL or a local path, with a mirror; one that cannot be reached is not left registered."""
+    def register_reachable(self, remote: str) -> Repository:
+        """Register a URL or a local path and clone its mirror; undone if the remote cannot be reached."""
         repository = self.register(remote)
         try:
             self.pool(repository).ensure_bare_repo()
@@ -160,7 +160,7 @@ class Sessions:
         metadata: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> Session:
-        """Lease a workspace of the commit, apply the patch, and say so in the store; all of it or nothing."""
+        """Lease a workspace of the commit, apply the patch, and add the session's row: all of it or nothing."""
         lease = self.pool(repository).acquire_worktree(
             commit_sha=commit, owner=owner, environment_hash=None, timeout=timeout
         )
@@ -185,12 +185,12 @@ class Sessions:
             raise
 
     def lease(self, session: Session) -> WorktreeLease:
-        """A session's own lease; LeaseLostError when it is over."""
+        """A session's own lease; LeaseLostError if it has ended."""
         if session.repository_id is None or session.worktree_id is None:
             raise InvalidInputError(f"session {session.id} has no leased workspace")
         row = self._store.worktrees.get(session.worktree_id)
         if row.lease_token is None or row.generation != session.lease_generation:
-            raise LeaseLostError(f"the lease of session {session.id} on {row.path} is over: open a new session")
+            raise LeaseLostError(f"the lease of session {session.id} on {row.path} has ended: open a new session")
         return WorktreeLease(
             worktree=row,
             lease_token=row.lease_token,
@@ -204,22 +204,22 @@ class Sessions:
         )
 
     def prepare(self, session: Session) -> WorktreeLease | SessionWorkspace:
-        """Where a session's commands run, made if it is the session's own."""
-        self._own.prepare(session)
+        """The workspace of a session's commands; a directory of the session's own is created."""
+        self._directories.prepare(session)
         return self.workspace(session)
 
     def workspace(self, session: Session) -> WorktreeLease | SessionWorkspace:
-        """Where a session's commands run: its lease, a place of its own, or the directory that its plan names."""
-        if (own := self._own.path(session)) is not None:
+        """The workspace of a session's commands: its own directory, its lease, or the directory that its plan names."""
+        if (own := self._directories.path(session)) is not None:
             return SessionWorkspace(path=own)
         if session.worktree_id is not None:
             return self.lease(session)
         if session.plan.commit is not None and session.is_open:
-            return self._lease_now(session, session.plan.commit)
+            return self._lease_late(session, session.plan.commit)
         return session_workspace(self._store.worktrees, session)
 
-    def _lease_now(self, session: Session, commit: str) -> WorktreeLease:
-        """For a session that was opened without waiting for a workspace; called when its first command's turn comes."""
+    def _lease_late(self, session: Session, commit: str) -> WorktreeLease:
+        """Lease the workspace of a session that was opened without one; called when its first command starts."""
         repository = self._store.repositories.get(session.repository_id or 0)
         lease = self.pool(repository).acquire_worktree(
             commit_sha=commit, owner=session.requested_by or f"session {session.id}", environment_hash=None
@@ -234,7 +234,7 @@ class Sessions:
         return lease
 
     def environment(self, session: Session, workspace: Path) -> EnvironmentRequest | None:
-        """What a session's commands need, as it was asked when it was opened."""
+        """The environment that was requested when the session was opened."""
         wanted = session.plan.environment
         if wanted is None:
             return None
@@ -248,43 +248,43 @@ class Sessions:
         )
 
     def job(self, command: Command, lease: Lease | None = None) -> Job:
-        """How a claimed command is run: what from its row, where and with what from its session; ``lease`` if given."""
+        """The plan of a claimed command, from its row and its session; ``lease`` replaces the session's workspace."""
         session = self._store.sessions.get(command.session_id)
         spec = CommandSpec.from_command(command, *self._store.commands.inputs(command.id))
         lease = lease or self.prepare(session)
         return Job(command=command, spec=spec, lease=lease, env_request=self.environment(session, Path(lease.path)))
 
-    def conclude(self, command: Command) -> None:
-        """What a command asked for after its end: files to keep, its session to close; doing it twice is harmless.
+    def follow_up(self, command: Command) -> None:
+        """Copy an ended command's artifacts and close its session, if its plan says so; may be repeated.
 
-        Nothing is done for one that has not ended: it goes on under another owner, or its end is yet to be recorded.
+        A command that has not ended is skipped: another owner runs it, or its end is not recorded yet.
         """
         if not command.plan.has_follow_up or not (row := self._store.commands.get(command.id)).status.terminal:
             return
         session = self._store.sessions.get(command.session_id)
         if session.is_open:
-            self._keep_files(session, command)
+            self._copy_artifacts(session, command)
             if command.plan.closes_session or self.is_abandoned(session):
                 self.close(session, status=SESSION_END[row.status])
 
-    def _keep_files(self, session: Session, command: Command) -> None:
-        """A workspace that was lost has none of them; StoreUnavailableError when this is to be tried again."""
+    def _copy_artifacts(self, session: Session, command: Command) -> None:
+        """Copy the requested artifacts, unless the workspace is lost; StoreUnavailableError if it must be retried."""
         if command.plan.artifacts:
-            attempt(
+            run_or_log(
                 "artifacts_lost",
-                lambda: self.artifacts.keep_asked(session, command, self.workspace(session).path),
+                lambda: self.artifacts.copy_requested(session, command, self.workspace(session).path),
                 passing=StoreUnavailableError,
                 command_id=command.id,
             )
 
-    def conclude_unstarted(self, command: Command) -> None:
-        """The same for one that left no files because it never ran."""
+    def follow_up_unstarted(self, command: Command) -> None:
+        """The same for a command that never ran and so has no artifacts."""
         if command.plan.closes_session:
             session = self._store.sessions.get(command.session_id)
             self.close(session, status=SESSION_END[self._store.commands.get(command.id).status])
 
     def open_sessions(self) -> list[Session]:
-        """Those in which commands may still run."""
+        """The sessions that are pending or running."""
         found = []
         for status in (SessionStatus.PENDING, SessionStatus.RUNNING):
             after = 0
@@ -294,47 +294,51 @@ class Sessions:
         return found
 
     def is_abandoned(self, session: Session) -> bool:
-        """Whether the process for which the session was opened is dead; of another folder's that cannot be told."""
+        """Whether the process for which the session was opened is dead; unknown for a process of another folder."""
         owners, name = self._paths.owners_dir, session.plan.process
         return name is not None and ownership.is_ours(owners, name) and not ownership.is_alive(owners, name)
 
     def close_abandoned(self) -> list[int]:
-        """Close what dead processes left open, unless a command of theirs goes on; returns the sessions."""
+        """Close the sessions of dead processes whose commands have ended; returns their ids."""
         found = self.open_sessions()
-        return [row.id for row in found if attempt("settling_failed", partial(self.settle, row), session_id=row.id)]
+        return [
+            row.id
+            for row in found
+            if run_or_log("settling_failed", partial(self.close_if_abandoned, row), session_id=row.id)
+        ]
 
-    def settle(self, session: Session) -> bool:
-        """Close the session if its process is dead and its commands have ended, with the files that were to be kept."""
+    def close_if_abandoned(self, session: Session) -> bool:
+        """Close the session if its process is dead and its commands have ended; its artifacts are copied first."""
         if not self.is_abandoned(session):
             return False
         commands = self._store.commands.in_session(session.id)
         if not all(command.status.terminal for command in commands):
             return False
-        self._catch_up(session)
+        self._copy_missing_artifacts(session)
         self.close(session, status=SESSION_END[commands[-1].status] if commands else SessionStatus.FAILED)
         return True
 
-    def catch_up(self) -> None:
-        """Keep the files of commands that ended just before their server died, in sessions that go on."""
+    def copy_missing_artifacts(self) -> None:
+        """Copy the artifacts of commands that ended just before their server died, in open sessions."""
         for session in self.open_sessions():
-            attempt("catching_up_failed", partial(self._catch_up, session), session_id=session.id)
+            run_or_log("catching_up_failed", partial(self._copy_missing_artifacts, session), session_id=session.id)
 
-    def _catch_up(self, session: Session) -> None:
-        """Of the last one: an earlier one's files may be a later one's by now."""
+    def _copy_missing_artifacts(self, session: Session) -> None:
+        """Only of the last command: a later command may have changed the files of an earlier one."""
         commands = self._store.commands.in_session(session.id)
         if commands and commands[-1].status.terminal and commands[-1].started_at is not None:
-            self._keep_files(session, commands[-1])
+            self._copy_artifacts(session, commands[-1])
 
     def retry_removals(self) -> None:
-        """Remove what closed sessions left because it resisted."""
-        self._own.retry()
+        """Retry the removal of scratch folders of closed sessions."""
+        self._directories.retry_removals()
 
     def diff(self, session: Session) -> bytes:
-        """What the session's commands (and its patch) changed, as a patch that applies to its commit."""
+        """The changes by the session's patch and commands, as a patch that applies to its commit."""
         return self.lease(session).diff()
 
     def reset(self, session: Session) -> None:
-        """Back to the commit and the patch."""
+        """Reset the workspace to the commit and the patch."""
         self.lease(session).reset(self._patch_of(session))
 
     def _patch_of(self, session: Session) -> SessionPatch | None:
@@ -343,7 +347,7 @@ class Sessions:
         return load_patch(session.patch_hash, self._paths.patches_dir)
 
     def fork(self, session: Session, count: int, *, owner: str) -> list[Session]:
-        """New sessions whose workspaces are as this one's is now."""
+        """Open new sessions whose workspaces are copies of this one's."""
         if not 1 <= count <= _MAX_FORKS:
             raise InvalidInputError(f"a session can be forked 1 to {_MAX_FORKS} times at once, not {count}")
         leases = self.lease(session).fork(count, owner=owner)
@@ -372,14 +376,14 @@ class Sessions:
         )
 
     def close(self, session: Session, *, status: SessionStatus = SessionStatus.COMPLETED) -> Session:
-        """Release the workspace and end the session; one that is closed is returned as it is.
+        """Release the workspace and close the session; a closed one is returned unchanged.
 
-        The engine, a cancel and the housekeeper may all come to it: the first one does it, the others wait.
+        The engine, a cancel and the housekeeper may call this at the same time: one closes, the others wait.
         """
         with self._lock:
-            turn = self._closing.setdefault(session.id, threading.Lock())
+            lock = self._closing.setdefault(session.id, threading.Lock())
         try:
-            with turn:
+            with lock:
                 current = self._store.sessions.get(session.id)
                 return self._close(current, status) if current.is_open else current
         finally:
@@ -387,18 +391,18 @@ class Sessions:
                 self._closing.pop(session.id, None)
 
     def _close(self, session: Session, status: SessionStatus) -> Session:
-        """A lease that was lost, or a session that another process closed meanwhile, is nobody's loss."""
-        told = None
+        """A lost lease, or a session that another process has closed meanwhile, is not an error."""
+        cleanup = None
         if session.worktree_id is not None:
             try:
                 lease = self.lease(session)
                 lease.release()
-                told = None if lease.left is None else Cleanup(succeeded=False, message=lease.left)
+                cleanup = None if lease.left is None else Cleanup(succeeded=False, message=lease.left)
             except LeaseLostError as error:
                 _LOG.info("lease_lost", extra={"session_id": session.id, "error": str(error)})
-        told = self._own.leave(session) or told
+        cleanup = self._directories.remove(session) or cleanup
         try:
-            return self._store.sessions.set_status(session.id, status, cleanup=told)
+            return self._store.sessions.set_status(session.id, status, cleanup=cleanup)
         except ConflictError:
             if (current := self._store.sessions.get(session.id)).is_open:
                 raise

@@ -1,4 +1,4 @@
-"""Where a session's commands run."""
+"""Finds the directory in which a session's commands run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from debug_server.model import Session, Worktree
 
 
 class WorktreeRows(Protocol):
-    """What finding a workspace needs of the store."""
+    """The part of the store that this module needs."""
 
     def get(self, worktree_id: int) -> Worktree:
         """The row, or NotFoundError."""

@@ -11,8 +11,8 @@ from starlette.requests import HTTPConnection
 from debug_server.config.gateway import GatewayConfig
 from debug_server.errors import AccessError, ConfigurationError, ForbiddenError
 from debug_server.gateway.api_errors import ApiError
-from debug_server.service.locality import is_loopback
 from debug_server.service.own_user import without_token
+from debug_server.service.request_origin import is_loopback
 
 _KNOWN_KEYS = frozenset({"codex-local-secret", "changeme", "change-me", "secret", "test", "dev", "local"})
 _SHORTEST_KEY = 16

@@ -17,7 +17,7 @@ from debug_server.gateway.endpoints import Endpoints, Handler
 from debug_server.gateway.exchange import Exchange
 from debug_server.gateway.request_record import RequestRecord
 from debug_server.ports import Telemetry
-from debug_server.service.locality import is_loopback
+from debug_server.service.request_origin import is_loopback
 
 _METHODS = "GET, HEAD, POST, OPTIONS"
 _CORS_HEADERS = (

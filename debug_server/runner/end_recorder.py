@@ -2,7 +2,7 @@
 
     ended --record--> in the store
        |                 ^
-       +--kept here------+ settle (repeated until it succeeds)
+       +--kept here------+ retry (repeated until it succeeds)
 
 An end that is kept here is also in the command's run directory: if this process dies first, recovery reads it there.
 """
@@ -81,7 +81,7 @@ class EndRecorder:
             else:
                 return
 
-    def settle(self, commands: Collection[int]) -> Iterator[End]:
+    def retry(self, commands: Collection[int]) -> Iterator[End]:
         """Record the kept ends of these commands; StoreUnavailableError if the store is unavailable."""
         for number in commands:
             if (end := self._kept.get(number)) is None:

@@ -88,7 +88,7 @@ class Pipeline:
         """From a claimed command to its terminal state.
 
         PatchApplicationError, EnvironmentBuildError and CommandExecutionError are raised after the row has ended;
-        UnrecordedEndError when the store was away for longer than the job waits: ``settle`` records it later.
+        UnrecordedEndError when the store was away for longer than the job waits: ``record_ends`` records it later.
         """
         log_path = self.log_path(job.command)
         began = time.monotonic()
@@ -140,24 +140,24 @@ class Pipeline:
         return self._finish(end, store_seconds)
 
     @property
-    def unsettled(self) -> list[int]:
+    def unrecorded(self) -> list[int]:
         """The commands that have ended here, and of whose end the store does not know."""
         return self._endings.kept
 
-    def settle(self, commands: Collection[int]) -> list[Command]:
-        """Record the ends of these ``unsettled`` commands; returns those that the store has now.
+    def record_ends(self, commands: Collection[int]) -> list[Command]:
+        """Record the ends of these ``unrecorded`` commands; returns those that the store has now.
 
         StoreUnavailableError when it could take none.
         """
-        settled: list[Command] = []
+        recorded: list[Command] = []
         try:
-            for end in self._endings.settle(commands):
+            for end in self._endings.retry(commands):
                 self._conclude(end)
-                settled.append(end.command)
+                recorded.append(end.command)
         except StoreUnavailableError:
-            if not settled:
+            if not recorded:
                 raise
-        return settled
+        return recorded
 
     def cancel(self, command_id: int, message: str = CANCELLED) -> bool:
         """Ask for the end of a command that this process runs or is about to run; False when it does neither."""

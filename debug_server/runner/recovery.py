@@ -50,11 +50,11 @@ def recover(
     session_id: int | None = None,
     workers: bool = False,
     ended_only: bool = False,
-    forgotten: Collection[int] = (),
+    orphaned: Collection[int] = (),
 ) -> list[Adopted]:
     """Settle every command (or every worker's life) of a dead owner; returns those that are to be waited for.
 
-    With ``ended_only`` what still runs is left to somebody who has the time to wait for it. ``forgotten`` commands of
+    With ``ended_only`` what still runs is left to somebody who has the time to wait for it. ``orphaned`` commands of
     this very owner are settled too: nothing in this process works on them.
     """
     adopted = []
@@ -66,8 +66,8 @@ def recover(
             continue
         if command.owner is None or not ownership.is_ours(paths.owners_dir, command.owner):
             continue
-        is_forgotten = command.owner == owner and command.id in forgotten
-        if not is_forgotten and ownership.is_alive(paths.owners_dir, command.owner):
+        is_orphaned = command.owner == owner and command.id in orphaned
+        if not is_orphaned and ownership.is_alive(paths.owners_dir, command.owner):
             continue
         if ended_only and _goes_on(paths, command):
             continue

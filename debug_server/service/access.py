@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from debug_server.errors import NotFoundError
 from debug_server.model import Command, Session
-from debug_server.service.bridge import Bridge
+from debug_server.service.blocking_calls import BlockingCalls
 from debug_server.service.caller import Caller
-from debug_server.service.uses import Uses
+from debug_server.service.last_used import LastUsed
 from debug_server.store import MetadataStore
 
 _OWNERS = 10_000  # sessions whose owner is remembered
@@ -15,11 +15,11 @@ _OWNERS = 10_000  # sessions whose owner is remembered
 class Access:
     """Finds rows for callers, and notes which sessions are in use."""
 
-    def __init__(self, store: MetadataStore, bridge: Bridge) -> None:
+    def __init__(self, store: MetadataStore, blocking: BlockingCalls) -> None:
         self._store = store
-        self._bridge = bridge
+        self._blocking = blocking
         self._owners: dict[int, int | None] = {}
-        self._uses = Uses("session", store.sessions.touch)
+        self._last_used = LastUsed("session", store.sessions.touch)
 
     async def may_see(self, caller: Caller, session_id: int) -> bool:
         """Whether a session is the caller's to see."""
@@ -32,19 +32,19 @@ class Access:
         if session_id not in self._owners:
             if len(self._owners) >= _OWNERS:
                 self._owners.clear()
-            self._owners[session_id] = (await self._bridge.read(self._store.sessions.get, session_id)).owner_token_id
+            self._owners[session_id] = (await self._blocking.read(self._store.sessions.get, session_id)).owner_token_id
         return self._owners[session_id]
 
     async def session(self, caller: Caller, session_id: int) -> Session:
         """A session that the caller may see, or NotFoundError."""
-        session = await self._bridge.read(self._store.sessions.get, session_id)
+        session = await self._blocking.read(self._store.sessions.get, session_id)
         if not caller.may_see(session):
             raise NotFoundError(f"there is no session {session_id}")
         return session
 
     async def command(self, caller: Caller, command_id: int) -> Command:
         """A command of a session that the caller may see, or NotFoundError."""
-        command = await self._bridge.read(self._store.commands.get, command_id)
+        command = await self._blocking.read(self._store.commands.get, command_id)
         if not await self.may_see(caller, command.session_id):
             raise NotFoundError(f"there is no command {command_id}")
         return command
@@ -53,16 +53,16 @@ class Access:
         """The same for a caller that works in the session: its owner's work keeps a session from idling."""
         session = await self.session(caller, session_id)
         if session.owner_token_id == caller.token_id:
-            self._uses.note(session_id)
+            self._last_used.note(session_id)
         return session
 
     async def command_to_use(self, caller: Caller, command_id: int) -> Command:
         """The same for a command that the caller works with."""
         command = await self.command(caller, command_id)
         if await self._owner_of(command.session_id) == caller.token_id:
-            self._uses.note(command.session_id)
+            self._last_used.note(command.session_id)
         return command
 
     def close(self) -> None:
         """Let what is being noted be written."""
-        self._uses.close()
+        self._last_used.close()

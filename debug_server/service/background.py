@@ -24,7 +24,7 @@ _HTTP = re.compile(r"^serving on (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class ServerFiles:
     """The files of one server."""
 
     lock: Path
@@ -54,10 +54,10 @@ def holder(lock: Path) -> int | None:
 
 
 @contextmanager
-def one_at_a_time(places: Places) -> Iterator[None]:
+def one_at_a_time(files: ServerFiles) -> Iterator[None]:
     """Starters wait for each other: they share a log, and would take each other's words for their own server's."""
-    places.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(places.lock.with_name("server.start.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    files.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(files.lock.with_name("server.start.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -65,27 +65,27 @@ def one_at_a_time(places: Places) -> Iterator[None]:
         os.close(descriptor)
 
 
-def start(places: Places, arguments: Sequence[str]) -> dict[str, object]:
+def start(files: ServerFiles, arguments: Sequence[str]) -> dict[str, object]:
     """Start the server and return once it answers; the error of one that does not has its last words."""
-    process = start_background([sys.executable, "-P", "-m", "debug_server", "serve", *arguments], places.log)
+    process = start_background([sys.executable, "-P", "-m", "debug_server", "serve", *arguments], files.log)
     deadline = time.monotonic() + _START_SECONDS
     while True:
-        said = places.log.read_text(errors="replace")
+        said = files.log.read_text(errors="replace")
         if found := _SERVING.search(said):
             web = _HTTP.search(said)
             state: dict[str, object] = {"pid": process.pid, "grpc_port": int(found[1]), "http": web[1] if web else None}
             return state
         if process.poll() is not None:
-            raise ConfigurationError(f"the server did not start: {_last_words(said, places.log)}")
+            raise ConfigurationError(f"the server did not start: {_last_words(said, files.log)}")
         if time.monotonic() > deadline:
             process.terminate()
-            raise ConfigurationError(f"the server did not answer within {_START_SECONDS:g} s: see {places.log}")
+            raise ConfigurationError(f"the server did not answer within {_START_SECONDS:g} s: see {files.log}")
         time.sleep(_LOOK_SECONDS)
 
 
-def stop(places: Places) -> int | None:
+def stop(files: ServerFiles) -> int | None:
     """End the server and return its pid once it is gone; None when there was none."""
-    pid = holder(places.lock)
+    pid = holder(files.lock)
     if pid is None:
         return None
     try:
@@ -93,24 +93,24 @@ def stop(places: Places) -> int | None:
     except ProcessLookupError:
         return None
     try:
-        if holder(places.lock) != pid:  # it left meanwhile, and the descriptor may be another process's
+        if holder(files.lock) != pid:  # it left meanwhile, and the descriptor may be another process's
             return None
         signal.pidfd_send_signal(process, signal.SIGTERM)
         if not select.select([process], [], [], _STOP_SECONDS)[0]:
-            raise DebugServerError(f"server {pid} did not end within {_STOP_SECONDS:g} s: its log is {places.log}")
+            raise DebugServerError(f"server {pid} did not end within {_STOP_SECONDS:g} s: its log is {files.log}")
     finally:
         os.close(process)
-    places.state.unlink(missing_ok=True)
+    files.state.unlink(missing_ok=True)
     return pid
 
 
-def known_state(places: Places) -> dict[str, object]:
+def known_state(files: ServerFiles) -> dict[str, object]:
     """Where the running server answers, as it noted itself."""
-    pid = holder(places.lock)
+    pid = holder(files.lock)
     if pid is None:
         return {}
     try:
-        state: dict[str, object] = json.loads(places.state.read_text())
+        state: dict[str, object] = json.loads(files.state.read_text())
     except (OSError, ValueError):
         return {"pid": pid}
     return state if state.get("pid") == pid else {"pid": pid}

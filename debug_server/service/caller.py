@@ -57,7 +57,7 @@ def bearer_token(header: str | None) -> str | None:
 
 
 LOCAL = Caller(token_id=None, name="local", scopes=frozenset({ADMIN}))
-STRANGER = Caller(token_id=None, name="nobody", scopes=frozenset())
+ANONYMOUS = Caller(token_id=None, name="nobody", scopes=frozenset())
 
 
 def check_scopes(scopes: Collection[str]) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ class CommandVerbs(Verbs):
     async def wait(self, caller: Caller, request: m.WaitCommand) -> m.CommandReply:
         """The command once it has ended, or as it is at the deadline."""
         command = await self._access.command_to_use(caller, request.command_id)
-        async with self._shared.audience.while_valid(caller):
+        async with self._shared.followers.while_valid(caller):
             return views.command(await self.ended(command, request.timeout))
 
     async def ended(self, command: Command, seconds: float) -> Command:
@@ -110,14 +110,14 @@ class CommandVerbs(Verbs):
         deadline = time.monotonic() + seconds
         command = await self.terminal(command, deadline)
         if command.status.terminal and command.plan.has_follow_up:
-            await self._concluded(command, deadline)
+            await self._follow_up_done(command, deadline)
         return command
 
-    async def _concluded(self, command: Command, deadline: float) -> None:
+    async def _follow_up_done(self, command: Command, deadline: float) -> None:
         """Nobody holds a thread meanwhile: files may be many, those who wait for them too, and threads are not."""
         pause = _FIRST_LOOK_SECONDS
         while (
-            self._engine.is_at_work(command.id)
+            self._engine.is_active(command.id)
             and (left := deadline - time.monotonic()) > 0
             and not self._shared.draining
         ):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 
 from debug_server.messages import Reply
-from debug_server.service import failures
+from debug_server.service import log_patterns
 
 _BLOCK = 1 << 18  # bytes worked on at once
 _HELD_BACK = 1 << 16  # a line, or a traceback that is not whole, waits for this many bytes at most
@@ -92,7 +92,7 @@ class _Run:
         self.count += count
 
     def folded(self) -> FoldedLine:
-        text, last = failures.shown(self.first), failures.shown(self.last)
+        text, last = log_patterns.shown(self.first), log_patterns.shown(self.last)
         return FoldedLine(
             offset=self.offset, end=self.end, text=text, count=self.count, last=last if last != text else None
         )
@@ -152,7 +152,7 @@ class LogDigest:
 
 def _whole(data: bytearray) -> str:
     lines = bytes(data).split(b"\n")
-    return "\n".join(failures.plain(line).decode("utf-8", "replace") for line in lines)
+    return "\n".join(log_patterns.plain(line).decode("utf-8", "replace") for line in lines)
 
 
 def _cut(pending: bytearray) -> int:
@@ -161,8 +161,8 @@ def _cut(pending: bytearray) -> int:
     size = pending.rfind(b"\n", floor) + 1
     if size == 0:
         return len(pending)
-    begun = pending.rfind(failures.PYTHON_TRACEBACK, floor, size)
-    if begun >= 0 and not failures.is_whole_traceback(bytes(pending[begun:size]), 0):
+    begun = pending.rfind(log_patterns.PYTHON_TRACEBACK, floor, size)
+    if begun >= 0 and not log_patterns.is_whole_traceback(bytes(pending[begun:size]), 0):
         return pending.rfind(b"\n", floor, begun) + 1 or size
     return size
 
@@ -247,15 +247,15 @@ class _Finds:
     def look(self, base: int, block: bytes) -> None:
         """At the next lines."""
         if self.strong is None and self._doubts < _ERROR_ATTEMPTS:
-            for start, end in _lines_with(block, block.lower(), failures.ERROR_NEEDLES):
-                self._error(base, start, end, failures.plain(block[start:end]))
+            for start, end in _lines_with(block, block.lower(), log_patterns.ERROR_NEEDLES):
+                self._error(base, start, end, log_patterns.plain(block[start:end]))
                 if self.strong is not None:
                     break
         if len(self.test_ids) < _COUNTED_TESTS:
-            for start, end in _lines_with(block, block, failures.TEST_NEEDLES):
-                self._test(base, start, end, failures.plain(block[start:end]))
+            for start, end in _lines_with(block, block, log_patterns.TEST_NEEDLES):
+                self._test(base, start, end, log_patterns.plain(block[start:end]))
         if self._looks_for_tracebacks():
-            for start, end in _lines_with(block, block, failures.TRACE_NEEDLES):
+            for start, end in _lines_with(block, block, log_patterns.TRACE_NEEDLES):
                 self._traceback(base, start, end, block)
 
     def _looks_for_tracebacks(self) -> bool:
@@ -263,13 +263,13 @@ class _Finds:
 
     def _error(self, base: int, start: int, end: int, line: bytes) -> None:
         self._doubts += 1
-        if failures.is_error(line):
-            self.strong = Excerpt(offset=base + start, end=base + end, text=failures.shown(line))
-        elif self.weak is None and failures.may_be_error(line):
-            self.weak = Excerpt(offset=base + start, end=base + end, text=failures.shown(line))
+        if log_patterns.is_error(line):
+            self.strong = Excerpt(offset=base + start, end=base + end, text=log_patterns.shown(line))
+        elif self.weak is None and log_patterns.may_be_error(line):
+            self.weak = Excerpt(offset=base + start, end=base + end, text=log_patterns.shown(line))
 
     def _test(self, base: int, start: int, end: int, line: bytes) -> None:
-        found = failures.failing_test(line)
+        found = log_patterns.failing_test(line)
         if found is None or found[1] in self.test_ids or len(self.test_ids) >= _COUNTED_TESTS:
             return
         framework, name = found
@@ -279,12 +279,12 @@ class _Finds:
 
     def _traceback(self, base: int, start: int, end: int, block: bytes) -> None:
         if block.startswith(b"E  ", start):
-            self._explanation = self._explanation or failures.shown(block[start + 1 : end]).strip()
+            self._explanation = self._explanation or log_patterns.shown(block[start + 1 : end]).strip()
             return
         if base + start < self._past or not self._looks_for_tracebacks():
             return
-        raised = failures.raised_at(block, start, end, self._explanation)
-        self._attempts += raised is None and failures.PYTHON_TRACEBACK in block[start:end]
+        raised = log_patterns.raised_at(block, start, end, self._explanation)
+        self._attempts += raised is None and log_patterns.PYTHON_TRACEBACK in block[start:end]
         if raised is None:
             return
         self._explanation = None

@@ -132,7 +132,7 @@ class ForegroundRun:
 
     def keep_artifacts(self, command_id: int) -> tuple[list[Artifact], list[RefusedFile]]:
         """Keep the files that were asked for; those that are kept, and those that are not and why."""
-        return self._sessions.artifacts.keep(
+        return self._sessions.artifacts.copy(
             self.session, Path(self._lease.path), self._request.artifacts, command_id=command_id
         )
 
@@ -172,13 +172,13 @@ class ForegroundRuns:
         check_patterns(request.artifacts)
         self._engine.check(request.command, Path.cwd())
 
-    def settle(self) -> None:
+    def recover(self) -> None:
         """Give back what killed processes left: ends of their commands, files, workspaces."""
-        self._engine.settle()
+        self._engine.recover()
 
-    def reach(self, remote: str) -> Repository:
+    def register_reachable(self, remote: str) -> Repository:
         """The repository of a URL or a path, with a mirror; one that cannot be reached is not left registered."""
-        return self._sessions.reach(remote)
+        return self._sessions.register_reachable(remote)
 
     @contextmanager
     def in_workspace(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from debug_server import messages as m
 from debug_server.errors import DebugServerError
 from debug_server.ports import Part
-from debug_server.service.caller import STRANGER, Caller
+from debug_server.service.caller import ANONYMOUS, Caller
 from debug_server.service.verbs import Shared, Verbs
 
 _MIN_FREE_BYTES = 64 << 20
@@ -28,7 +28,7 @@ class HealthVerbs(Verbs):
         checks = await self._checked()
         checks |= {part.name: part.readiness()[0] for part in self.parts}
         ok = all(result == "ok" for result in checks.values())
-        if caller == STRANGER:
+        if caller == ANONYMOUS:
             checks = {name: "ok" if result == "ok" else "failed" for name, result in checks.items()}
         return m.Health(ok=ok, message="ready" if ok else "not ready", checks=checks)
 

@@ -107,24 +107,24 @@ class LogVerbs(Verbs):
             for number, segment in enumerate(segments, 1):
                 yield _piece(command_id, segment)
                 if number % _AT_A_TURN == 0 or number == len(segments):
-                    await self._shared.turns.wait()
+                    await self._shared.fair_wakeups.wait()
 
     async def _live(self, command: Command, cursor: LogCursor) -> AsyncGenerator[m.LogPiece, None]:
         changed, watch = asyncio.Event(), or_exhausted(watch_log, command.log_path or "")
         looked_in_vain = False
         try:
-            watch.set_callback(self._shared.turns.waker(changed))
+            watch.set_callback(self._shared.fair_wakeups.waker(changed))
             while True:
                 changed.clear()
                 segments = cursor.read(_PIECE, since=math.inf if looked_in_vain else watch.noticed_at)
                 for number, segment in enumerate(segments, 1):
                     yield _piece(command.id, segment)
                     if number % _AT_A_TURN == 0:
-                        await self._shared.turns.wait()
+                        await self._shared.fair_wakeups.wait()
                 if segments and cursor.caught_up:
                     looked_in_vain = not await wait_for(changed, _LOOK_AGAIN_SECONDS)
                 elif segments:
-                    await self._shared.turns.wait()  # a long history must not keep everybody else waiting
+                    await self._shared.fair_wakeups.wait()  # a long history must not keep everybody else waiting
                 elif cursor.ended:
                     # Its keeper closes the log a moment before the row has its end: who followed finds the end there.
                     await self._commands.terminal(command, time.monotonic() + _ROW_SECONDS)
@@ -149,7 +149,7 @@ class LogVerbs(Verbs):
     def open(self, caller: Caller, command: Command, offset: int, changed: asyncio.Event) -> OpenLog:
         """The log of a command that has one, for a part that reads it while the command writes; close it."""
         caller.require((ADMIN,))
-        return OpenLog(command.id, command.log_path or "", offset, self._shared.turns.waker(changed))
+        return OpenLog(command.id, command.log_path or "", offset, self._shared.fair_wakeups.waker(changed))
 
     async def ends(self, command: Command, limit: int) -> StreamEnds:
         """The last ``limit`` bytes of stdout and of stderr, for the server's own parts."""

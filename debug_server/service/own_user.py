@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.runner.server_processes import is_started_by_server, socket_holders
-from debug_server.service.locality import Sender, is_direct
+from debug_server.service.request_origin import Sender, is_direct
 from debug_server.sockets import Connection, SocketOwner, SocketOwners, canonical
 
 SOCKET = "debug_server.socket"

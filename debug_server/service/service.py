@@ -22,18 +22,18 @@ from debug_server.service.commands import CommandVerbs
 from debug_server.service.events import EventVerbs
 from debug_server.service.health import HealthVerbs
 from debug_server.service.idempotency import Attempt, KeyedReplies
+from debug_server.service.last_used import LastUsed
 from debug_server.service.leases import LeaseVerbs
 from debug_server.service.logs import LogVerbs
 from debug_server.service.outbox import OutboxVerbs
-from debug_server.service.own_runs import OwnRunVerbs
 from debug_server.service.own_user import OwnUser
 from debug_server.service.queue import QueueVerbs
 from debug_server.service.repositories import RepositoryVerbs
 from debug_server.service.runs import RunVerbs
 from debug_server.service.session_logs import SessionLogVerbs
 from debug_server.service.sessions import SessionVerbs
+from debug_server.service.subject_runs import SubjectRunVerbs
 from debug_server.service.tokens import TokenVerbs
-from debug_server.service.uses import Uses
 from debug_server.service.verbs import Shared
 from debug_server.service.workers import WorkerVerbs
 from debug_server.store import MetadataStore
@@ -58,12 +58,12 @@ class Service:
         shared = Shared(store=store, engine=engine, sessions=sessions, paths=paths, shell=shell)
         self._shared = shared
         self._store = store
-        self._token_uses = Uses("token", store.tokens.record_uses)
+        self._token_last_used = LastUsed("token", store.tokens.record_uses)
         self._keyed = KeyedReplies(
-            store, call=shared.bridge.call, owner=lambda: engine.owner, is_alive=partial(is_alive, paths.owners_dir)
+            store, call=shared.blocking.call, owner=lambda: engine.owner, is_alive=partial(is_alive, paths.owners_dir)
         )
-        self.audience = shared.audience
-        self.own_user = OwnUser(shared.bridge.call_peers)
+        self.followers = shared.followers
+        self.own_user = OwnUser(shared.blocking.call_peers)
         self.grpc_address: tuple[str, int] | None = None  # host and port of the server around it, once it listens
 
         self.repositories = RepositoryVerbs(shared)
@@ -78,7 +78,7 @@ class Service:
         self.leases = LeaseVerbs(shared)
         self.workers = WorkerVerbs(workers)
         self.health = HealthVerbs(shared)
-        self.own_runs = OwnRunVerbs(shared)
+        self.subject_runs = SubjectRunVerbs(shared)
         self.branch_trees = BranchTreeVerbs(shared)
         self.outbox = OutboxVerbs(shared)
         self.queue = QueueVerbs(shared)
@@ -96,19 +96,19 @@ class Service:
     def close(self) -> None:
         """Let go of threads and listeners; calls that are under way end by themselves."""
         self._shared.close()
-        self._token_uses.close()
+        self._token_last_used.close()
 
     async def authenticate(self, secret: str | None) -> Caller:
         """Whoever holds this token; AccessError for an unknown, expired or revoked one."""
         if not secret:
             raise AccessError("no token was given: send `Authorization: Bearer TOKEN`")
-        token = await self._shared.bridge.read(self._store.tokens.find, secret)
+        token = await self._shared.blocking.read(self._store.tokens.find, secret)
         if token is None:
             raise AccessError("the token is not known, has expired or was revoked")
         caller = Caller.of(token)
         audit.note_caller(caller)
         if self._store.tokens.use_is_outdated(token):
-            self._token_uses.note(token.id)
+            self._token_last_used.note(token.id)
         self._shared.quotas.take_request(caller)
         return caller
 

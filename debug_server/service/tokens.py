@@ -32,7 +32,7 @@ class TokenVerbs(Verbs):
     async def revoke(self, caller: Caller, request: m.TokenId) -> m.Message:
         """End a token's life, and what is being followed with it."""
         await self._call(self._store.tokens.revoke, request.token_id)
-        self._shared.audience.dismiss(request.token_id)
+        self._shared.followers.disconnect(request.token_id)
         return m.Message(message=f"token {request.token_id} is revoked")
 
     async def who_am_i(self, caller: Caller, request: m.Nothing) -> m.WhoAmI:

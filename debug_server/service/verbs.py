@@ -9,11 +9,11 @@ from debug_server.engine import LocalEngine, Sessions
 from debug_server.errors import UnavailableError
 from debug_server.runner.settings import RunnerPaths
 from debug_server.service.access import Access
-from debug_server.service.audience import Audience
-from debug_server.service.bridge import Bridge
-from debug_server.service.disk_room import require_room
+from debug_server.service.blocking_calls import BlockingCalls
+from debug_server.service.fair_wakeups import FairWakeups
+from debug_server.service.followers import Followers
+from debug_server.service.free_space import require_free_space
 from debug_server.service.quotas import Quotas
-from debug_server.service.turns import Turns
 from debug_server.service.wakeups import Wakeups
 from debug_server.store import MetadataStore
 
@@ -29,30 +29,30 @@ class Shared:
         self.sessions = sessions
         self.paths = paths
         self.shell = shell  # for commands given as one text
-        self.bridge = Bridge(reads_at_once=store.reads_at_once, exhausted=engine.spare_processes)
-        self.access = Access(store, self.bridge)
-        read = self.bridge.read
+        self.blocking = BlockingCalls(reads_at_once=store.reads_at_once, exhausted=engine.drop_spare_processes)
+        self.access = Access(store, self.blocking)
+        read = self.blocking.read
         self.wakeups = Wakeups(store, read=partial(read, store.events.read), last=partial(read, store.events.last))
         self.quotas = Quotas(store, read)
-        self.turns = Turns()
-        self.audience = Audience(revoked=self._revoked)
+        self.fair_wakeups = FairWakeups()
+        self.followers = Followers(revoked=self._revoked)
         self.draining = False
 
     async def _revoked(self, token_ids: Collection[int]) -> list[int]:
-        rows = [await self.bridge.read(self.store.tokens.get, number) for number in token_ids]
+        rows = [await self.blocking.read(self.store.tokens.get, number) for number in token_ids]
         return [row.id for row in rows if row.revoked_at is not None]
 
     def require_accepting(self) -> None:
         """UnavailableError while new work is refused; what ends work or only reads is never refused."""
         if self.draining:
             raise UnavailableError("the server is shutting down: try again in a moment", retry_after=2.0)
-        require_room(self.paths.artifacts_root)
+        require_free_space(self.paths.artifacts_root)
 
     def close(self) -> None:
         """Let go of threads and listeners."""
         self.wakeups.close()
         self.access.close()
-        self.bridge.close()
+        self.blocking.close()
 
 
 class Verbs:
@@ -66,6 +66,6 @@ class Verbs:
         self._access = shared.access
         self._quotas = shared.quotas
         self._wakeups = shared.wakeups
-        self._call = shared.bridge.call
-        self._call_git = shared.bridge.call_git
-        self._read = shared.bridge.read
+        self._call = shared.blocking.call
+        self._call_git = shared.blocking.call_git
+        self._read = shared.blocking.read

@@ -15,7 +15,7 @@ from debug_server.messages import ARTIFACTS_READ, COMMANDS_WRITE, SESSIONS_READ,
 from debug_server.model import UNCOMMITTED_PATCH, Claim, CommandSpec, Limits, QueuedRun
 from debug_server.service import LOCAL, Caller, Service
 from debug_server.service.logs import StreamEnds
-from debug_server.service.own_runs import RunRows
+from debug_server.service.subject_runs import RunRows
 from debug_server.service.views import log_bytes, one_page
 from debug_server.tasks import views
 from debug_server.tasks.executors import Executors
@@ -82,7 +82,7 @@ class Tasks:
         command = await asyncio.to_thread(self._executors.command, submit)
         run = self._run(submit, command, place, key)
         try:
-            rows = await self._service.own_runs.queue(caller, run)
+            rows = await self._service.subject_runs.queue(caller, run)
         except ConflictError as error:
             raise ConflictError(f"task {submit.task_id!r} cannot be queued: {error}") from error
         return views.task(rows, ends=_NO_OUTPUT)
@@ -132,7 +132,7 @@ class Tasks:
     async def list(self, caller: Caller, request: TaskPage) -> TaskList:
         """The caller's tasks, oldest first."""
         caller.require((SESSIONS_READ,))
-        rows = await self._service.own_runs.page(caller, views.PREFIX, after=request.after, limit=request.limit + 1)
+        rows = await self._service.subject_runs.page(caller, views.PREFIX, after=request.after, limit=request.limit + 1)
         page, following = one_page(rows, request.limit, lambda row: row.command.id)
         items = [views.task(row, ends=_NO_OUTPUT) for row in page]
         wanted = [item for item in items if request.status in (None, item.status)]
@@ -142,8 +142,8 @@ class Tasks:
         """The task once it is over, or as it is when the time is up."""
         caller.require((SESSIONS_READ,))
         rows = await self._find(caller, request.task_id)
-        async with self._service.audience.while_valid(caller):
-            return await self._view(await self._service.own_runs.over(rows, request.timeout))
+        async with self._service.followers.while_valid(caller):
+            return await self._view(await self._service.subject_runs.wait(rows, request.timeout))
 
     async def cancel(self, caller: Caller, request: TaskId, key: str | None = None) -> RunnerTask:
         """Cancel a task; returns when all its processes have ended. A task that is over stays unchanged."""
@@ -153,7 +153,7 @@ class Tasks:
 
     async def _cancel(self, caller: Caller, request: TaskId, _: str | None) -> RunnerTask:
         rows = await self._find(caller, request.task_id)
-        return await self._view(await self._service.own_runs.cancel(rows, views.CANCELED))
+        return await self._view(await self._service.subject_runs.cancel(rows, views.CANCELED))
 
     async def follow(self, caller: Caller, request: TaskId, offset: int) -> AsyncGenerator[m.LogPiece, None]:
         """The output of a task from an offset on, until it has ended."""
@@ -170,7 +170,7 @@ class Tasks:
 
     async def _find(self, caller: Caller, task_id: str) -> RunRows:
         try:
-            return await self._service.own_runs.find(caller, f"{views.PREFIX}{task_id}")
+            return await self._service.subject_runs.find(caller, f"{views.PREFIX}{task_id}")
         except NotFoundError as error:
             raise NotFoundError(f"there is no task {task_id!r}") from error
 
@@ -186,4 +186,4 @@ class Tasks:
 
     async def view_of(self, session_id: int) -> RunnerTask:
         """The task of a session, for callbacks."""
-        return await self._view(await self._service.own_runs.of_session(session_id))
+        return await self._view(await self._service.subject_runs.of_session(session_id))

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from debug_server.model import Command, CommandStatus, ExitReason
 from debug_server.service.logs import StreamEnds
-from debug_server.service.own_runs import RunRows
+from debug_server.service.subject_runs import RunRows
 from debug_server.service.views import log_bytes
 from debug_server.tasks.docker_executor import CIDFILE
 from debug_server.tasks.models import ExecutionMode, RunnerTask, TaskStatus
@@ -37,7 +37,7 @@ _ENGINE_FAILED = 125  # docker's exit status when it could not run the container
 
 def status_of(run: RunRows) -> TaskStatus:
     """The task's status."""
-    if run.over and run.command.status.terminal:
+    if run.is_closed and run.command.status.terminal:
         return _ENDED[run.command.status]
     return TaskStatus.QUEUED if run.command.status is CommandStatus.PENDING else TaskStatus.RUNNING
 
@@ -46,7 +46,7 @@ def task(run: RunRows, *, ends: StreamEnds, patch_id: int | None = None) -> Runn
     """The task; ``ends`` is the end of its output."""
     session, command, asked = run.session, run.command, run.session.metadata[TASK]
     status = status_of(run)
-    over = run.over and command.exit is not None
+    over = run.is_closed and command.exit is not None
     cleanup = session.cleanup
     return RunnerTask(
         task_id=asked["task_id"],

@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from debug_server.client import AsyncDebugServerClient, DebugServerClient
-from debug_server.client.following import Lines
+from debug_server.client.following import LineSplitter
 from tests.repositories import make_repository
 from tests.servers import ServerProcess, serving
 
@@ -184,9 +184,9 @@ def test_a_lost_answer_does_not_run_a_command_twice(server: ServerProcess, repos
 
 
 def test_lines_are_whole_or_not_at_all() -> None:
-    """Lines come out of pieces cut at any place, once each; an unfinished one never does."""
+    """LineSplitter come out of pieces cut at any place, once each; an unfinished one never does."""
     body = b"one\n\xe2\x80\xa8two\r\x85\n\nthree\nunfin"
     for step in range(1, len(body) + 1):
-        lines = Lines()
+        lines = LineSplitter()
         found = [line for start in range(0, len(body), step) for line in lines.feed(body[start : start + step])]
         assert found == [b"one", b"\xe2\x80\xa8two\r\x85", b"three"]

@@ -45,5 +45,5 @@ def say_and_wait() -> None:
 
 
 with open_local(root) as local:
-    hold(local, local.sessions, local.sessions.reach(remote))
+    hold(local, local.sessions, local.sessions.register_reachable(remote))
     say_and_wait()

@@ -51,7 +51,7 @@ def test_it_leaves_what_another_process_has_claimed(bench: Bench, engine: Foregr
         row = _waiting(bench.store, bench.session.id, "true")
         claimed = bench.store.queue.claim_next(other.owner)
         assert claimed is not None and claimed.id == row.id
-        engine.settle()
+        engine.recover()
         assert list(engine.carry_on(bench.session, [])) == []
         assert _ran(engine, bench, tmp_path) == []
         assert bench.store.commands.get(row.id).owner == other.owner

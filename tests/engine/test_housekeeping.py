@@ -10,7 +10,7 @@ import pytest
 
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.engine.housekeeping import Housekeeper
-from debug_server.engine.upkeep import Upkeep
+from debug_server.engine.maintenance import Maintenance
 from debug_server.errors import ConflictError
 from debug_server.model import ArtifactKind, BranchWorktreePlan, Session, SessionPlan, SessionStatus
 from debug_server.runner.ownership import Owner
@@ -57,7 +57,7 @@ def test_one_session_s_trouble_is_not_the_others(bench: Bench) -> None:
     keeper = Housekeeper(
         store=store, sessions=sessions, supervisor=bench.supervisor, cancel=engine.cancel, wait=engine.wait
     )
-    assert keeper.tidy() == [expired.id]
+    assert keeper.run_round() == [expired.id]
     assert store.sessions.get(stuck.id).status is SessionStatus.PENDING
 
 
@@ -86,9 +86,9 @@ def test_upkeep_goes_on_after_a_repository_that_cannot_be_used(bench: Bench) -> 
     broken = bench.store.repositories.create("broken", "/nowhere", settings={"max_worktrees": "many"})
     bench.store.worktrees.add(broken.id, "/nowhere/wt", "pool")
     sessions = Sessions.of(bench.store, bench.settings)
-    upkeep = Upkeep(store=bench.store, sessions=sessions, supervisor=bench.supervisor)
-    upkeep.recover_leases()
-    upkeep.sweep()
+    maintenance = Maintenance(store=bench.store, sessions=sessions, supervisor=bench.supervisor)
+    maintenance.recover_leases()
+    maintenance.collect()
 
 
 def test_a_session_whose_command_still_runs_is_not_closed(make_bench: Callable[..., Bench]) -> None:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from debug_server.service.digest import Digest, LogDigest
-from debug_server.service.failures import failing_test
+from debug_server.service.log_patterns import failing_test
 
 PYTEST = b"""\
 collected 3 items

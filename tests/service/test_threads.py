@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from debug_server.errors import ResourcesExhaustedError
-from debug_server.service.bridge import Bridge
+from debug_server.service.blocking_calls import BlockingCalls
 from debug_server.service.threads import Threads
 
 
@@ -36,9 +36,9 @@ def test_processes_held_ahead_are_given_up() -> None:
     def fork() -> None:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    bridge = Bridge(reads_at_once=True, exhausted=lambda: let_go.append(True))
-    for call in (bridge.call, bridge.call_git, bridge.call_peers):
+    blocking = BlockingCalls(reads_at_once=True, exhausted=lambda: let_go.append(True))
+    for call in (blocking.call, blocking.call_git, blocking.call_peers):
         with pytest.raises(ResourcesExhaustedError):
             asyncio.run(call(fork))
     assert len(let_go) == 3
-    bridge.close()
+    blocking.close()

@@ -64,7 +64,7 @@ class WorkspaceUser:
         return self._draw.choice(sorted(self._expected))
 
     def _lease(self) -> None:
-        pool = self._local.sessions.pool(self._local.sessions.reach(str(self._setup.remote)))
+        pool = self._local.sessions.pool(self._local.sessions.register_reachable(str(self._setup.remote)))
         lease = pool.acquire_worktree(commit_sha=self._commit(), owner=f"user-{os.getpid()}", environment_hash=None)
         with self._sole_holder(lease):
             self._check_tree(lease)
@@ -154,7 +154,7 @@ class WorkspaceUser:
         engine.stop()
 
     def _reclaim(self) -> None:
-        repository = self._local.sessions.reach(str(self._setup.remote))
+        repository = self._local.sessions.register_reachable(str(self._setup.remote))
         self._local.sessions.pool(repository).reclaim_stale_worktrees(max_idle_age=_AN_IDLE_MOMENT)
 
     def report(self, text: str) -> None:
@@ -182,7 +182,7 @@ def recover_everything(root: Path, backend: str) -> NoReturn:
     environments = local.supervisor.environments
     assert environments is not None
     local.engine.start()
-    pool = local.sessions.pool(local.sessions.reach(str(setup.remote)))
+    pool = local.sessions.pool(local.sessions.register_reachable(str(setup.remote)))
     deadline = time.monotonic() + _RECOVER_SECONDS
     while time.monotonic() < deadline and not _is_recovered(local, setup):
         local.sessions.close_abandoned()

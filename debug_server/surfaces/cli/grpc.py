@@ -8,7 +8,7 @@ import typer
 
 from debug_server.errors import ConfigurationError
 from debug_server.service import background
-from debug_server.service.background import Places
+from debug_server.service.background import ServerFiles
 from debug_server.surfaces.cli.invocation import Invocation, invocation
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ def status(context: typer.Context) -> None:
         raise typer.Exit(_NOT_RUNNING)
 
 
-def places_of(call: Invocation) -> Places:
+def places_of(call: Invocation) -> ServerFiles:
     """The files of this machine's server."""
     with call.programs.open_local() as local:
-        return Places(lock=local.server_lock_path, log=local.data_folder / "server.log")
+        return ServerFiles(lock=local.server_lock_path, log=local.data_folder / "server.log")
 
 
 def _ensure_configuration(output: Output) -> None:

@@ -58,9 +58,9 @@ def run_checkout(foreground: ForegroundRuns, command: CommandSpec, checkout: Che
     patch = None if checkout.patch is None else patch_bytes(checkout.patch)
     request = RunRequest(command=command, patch=patch, artifacts=checkout.artifacts)
     foreground.check(request)
-    foreground.settle()
+    foreground.recover()
     with timed_stage("mirror", without_credentials(checkout.repository)) as done:
-        repository = foreground.reach(checkout.repository)
+        repository = foreground.register_reachable(checkout.repository)
         done(f"{repository.name} from {repository.remote_url}")
     with contextlib.ExitStack() as stack:
         with timed_stage("workspace", checkout.commit) as done:

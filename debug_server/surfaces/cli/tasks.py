@@ -218,9 +218,9 @@ class _Client:
     def _copied(self, task: str, offset: int, *, follow: bool, lines: bool) -> Iterator[int]:
         """Copy from an offset on, in bytes or in lines of JSON; yields how far it has come."""
         from debug_server.client.failures import refusal
-        from debug_server.client.following import Lines
+        from debug_server.client.following import LineSplitter
 
-        path, whole = _path(task, "/log.ndjson" if lines else "/log"), Lines()
+        path, whole = _path(task, "/log.ndjson" if lines else "/log"), LineSplitter()
         with self._http.stream("GET", path, params={"follow": follow, "offset": offset}) as response:
             if response.is_error:
                 response.read()

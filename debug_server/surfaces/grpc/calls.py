@@ -12,9 +12,9 @@ from grpc.aio import ServicerContext
 
 from debug_server.errors import AccessError, DebugServerError
 from debug_server.service import LOCAL, Caller, Service, audit
-from debug_server.service.caller import STRANGER, bearer_token
-from debug_server.service.locality import is_handed_on, is_loopback
+from debug_server.service.caller import ANONYMOUS, bearer_token
 from debug_server.service.own_user import Peer, TcpPeer, without_token
+from debug_server.service.request_origin import is_loopback, is_proxied
 from debug_server.surfaces.grpc.refusal import refuse, status_of
 
 _LOG = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ async def admitted(
     audit.begin(record)
     try:
         if scopes is None:
-            caller = STRANGER if await _stranger(service, context) else LOCAL
+            caller = ANONYMOUS if await _stranger(service, context) else LOCAL
         else:
             caller = record.caller = await _identify(service, context, local=local)
             caller.require(scopes)
@@ -51,7 +51,7 @@ async def admitted(
         _LOG.exception("grpc_call_failed", extra={"path": path})
         await refuse(context, DebugServerError("the server failed: its log says why"))
     finally:
-        record.caller = record.caller or STRANGER
+        record.caller = record.caller or ANONYMOUS
         record.write()
 
 
@@ -71,7 +71,7 @@ async def _identify(service: Service, context: ServicerContext, *, local: bool) 
 
 async def _stranger(service: Service, context: ServicerContext) -> str | None:
     """Why the caller is not the server's own user; None when it is."""
-    if is_handed_on([name for name, _ in context.invocation_metadata() or ()]):
+    if is_proxied([name for name, _ in context.invocation_metadata() or ()]):
         return "a proxy handed the call on"
     reason = await service.own_user.refusal(_peer(service, context))
     # A call whose connection is gone could have been looked up as the next one's with the same port.

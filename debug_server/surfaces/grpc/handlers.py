@@ -59,8 +59,8 @@ def _stream(service: Service, operation: ServiceOperation, called: Rpc) -> Strea
         async with admitted(service, context, called.path, operation.scopes) as caller:
             request = request_of(operation.request, parse(called.request, data))
             # Closed here and now: a peer that leaves during a write would leave the watch to the garbage collector.
-            service.audience.check_room()
-            async with service.audience.while_valid(caller, follows=True), aclosing(verb(caller, request)) as replies:
+            service.followers.check_room()
+            async with service.followers.while_valid(caller, follows=True), aclosing(verb(caller, request)) as replies:
                 async for reply in replies:
                     await context.write(message_of(called.reply, reply))
 

@@ -104,8 +104,8 @@ class KanbanServices:
                 from_now=asked.from_now,
             )
             stream = self._governor.stream(stream_filter).entries()
-            self._service.audience.check_room()
-            async with self._service.audience.while_valid(caller, follows=True), aclosing(stream) as entries:
+            self._service.followers.check_room()
+            async with self._service.followers.while_valid(caller, follows=True), aclosing(stream) as entries:
                 async for entry in entries:
                     await context.write(
                         pb.IssueEventRequest(

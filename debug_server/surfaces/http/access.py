@@ -8,7 +8,7 @@ from debug_server.errors import AccessError, StoreUnavailableError
 from debug_server.service import LOCAL, Caller, Service
 from debug_server.service.caller import bearer_token
 from debug_server.service.own_user import without_token
-from debug_server.surfaces.http.gate import record_of
+from debug_server.surfaces.http.middleware import record_of
 
 
 async def identify(service: Service, connection: HTTPConnection) -> Caller:

@@ -18,11 +18,11 @@ from debug_server.ports import Part
 from debug_server.service import Service
 from debug_server.surfaces.http import probes
 from debug_server.surfaces.http.endpoints import Endpoint, artifact_file, guarded, rendered, session_diff, started_run
-from debug_server.surfaces.http.gate import Gate
 from debug_server.surfaces.http.logs import LogEndpoints
+from debug_server.surfaces.http.middleware import RequestMiddleware
 from debug_server.surfaces.http.refusals import unrouted
 from debug_server.surfaces.http.sockets import SocketEndpoints
-from debug_server.surfaces.http.streaming import Followers
+from debug_server.surfaces.http.streaming import OpenStreams
 
 TITLE = "debug-server"
 
@@ -61,12 +61,12 @@ def create_http_app(
     lifespan: Lifespan | None = None,
     parts: Sequence[Part] = (),
 ) -> HttpApp:
-    """The application; ``app.state.followers.leave()`` ends its open streams."""
+    """The application; ``app.state.streams.leave()`` ends its open streams."""
     settings = settings or HttpSettings()
     app = HttpApp(lifespan=lifespan, exception_handlers={HTTPException: unrouted})
     app.state.settings = settings
-    app.state.followers = Followers(service.audience)
-    app.add_middleware(Gate, draining=lambda: service.draining)
+    app.state.streams = OpenStreams(service.followers)
+    app.add_middleware(RequestMiddleware, draining=lambda: service.draining)
     probing: dict[str, Endpoint] = {
         "/health": probes.health,
         "/livez": probes.alive(parts),
@@ -85,8 +85,8 @@ def create_http_app(
 
 
 def _add_api(app: HttpApp, service: Service, heartbeat_seconds: float, probing: Collection[str]) -> None:
-    followers = app.state.followers
-    logs = LogEndpoints(service=service, followers=followers, heartbeat_seconds=heartbeat_seconds)
+    streams = app.state.streams
+    logs = LogEndpoints(service=service, streams=streams, heartbeat_seconds=heartbeat_seconds)
     specials: dict[str, Endpoint] = {
         "start_run": started_run(service),
         "diff_session": session_diff(service),
@@ -98,7 +98,7 @@ def _add_api(app: HttpApp, service: Service, heartbeat_seconds: float, probing: 
             _add(app, operation.route.method, operation.route.path, rendered(service, operation))
     for name, endpoint in specials.items():
         _add(app, ROUTES[name].method, ROUTES[name].path, endpoint)
-    for path, socket in SocketEndpoints(service=service, followers=followers).routes().items():
+    for path, socket in SocketEndpoints(service=service, streams=streams).routes().items():
         app.router.routes.append(WebSocketRoute(path, socket))
 
 

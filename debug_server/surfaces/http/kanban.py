@@ -22,7 +22,7 @@ from debug_server.surfaces.http.access import identify_or_local
 from debug_server.surfaces.http.decoding import json_object
 from debug_server.surfaces.http.endpoints import Endpoint, guarded
 from debug_server.surfaces.http.streaming import Stream, with_heartbeats
-from debug_server.surfaces.http.unproven_bodies import UnprovenBodies
+from debug_server.surfaces.http.unauthenticated_bodies import UnauthenticatedBodies
 
 _HEARTBEAT_SECONDS = 15.0
 
@@ -72,7 +72,7 @@ def _emit(governor: Governor) -> Endpoint:
 
 def _hook(governor: Governor) -> Endpoint:
     """The signature is the caller's proof: whoever has the secret may say that something was pushed."""
-    bodies = UnprovenBodies()
+    bodies = UnauthenticatedBodies()
 
     async def handle(request: Request) -> Response:
         signature = request.headers.get("x-hub-signature-256")
@@ -105,7 +105,7 @@ def _stream(governor: Governor) -> Endpoint:
             from_now=asked.from_now,
         )
         pieces = with_heartbeats(_frames(governor.stream(stream_filter)), _HEARTBEAT_SECONDS)
-        return Stream(pieces, request.app.state.followers, media_type="text/event-stream", headers={})
+        return Stream(pieces, request.app.state.streams, media_type="text/event-stream", headers={})
 
     return handle
 

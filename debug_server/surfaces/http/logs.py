@@ -18,11 +18,11 @@ from debug_server.messages import OPERATIONS
 from debug_server.service import Caller, Service
 from debug_server.surfaces.http.access import identify
 from debug_server.surfaces.http.decoding import from_query
-from debug_server.surfaces.http.described import BYTES, NDJSON, SSE
+from debug_server.surfaces.http.documented_routes import BYTES, NDJSON, SSE
 from debug_server.surfaces.http.endpoints import Endpoint
 from debug_server.surfaces.http.log_text import Encoding, LogText, Record, line
 from debug_server.surfaces.http.refusals import refusal
-from debug_server.surfaces.http.streaming import Followers, Stream, with_heartbeats
+from debug_server.surfaces.http.streaming import OpenStreams, Stream, with_heartbeats
 
 _RANGE = re.compile(r"bytes=(?:(\d{1,4000})-(\d{1,4000})?|-(\d{1,4000}))")
 _LAST_EVENT = "last-event-id"
@@ -48,7 +48,7 @@ class LogEndpoints:
     """The endpoints of logs and of the event stream."""
 
     service: Service
-    followers: Followers
+    streams: OpenStreams
     heartbeat_seconds: float
 
     async def _caller(self, request: Request, operation: str) -> Caller:
@@ -64,7 +64,7 @@ class LogEndpoints:
         headers = {"Accept-Ranges": "bytes", "X-Command-Status": command.status}
         if query.follow:
             pieces = self.service.logs.follow(caller, m.FollowLog(command_id=command.id, offset=query.offset))
-            return Stream(bytes_of(pieces), self.followers, media_type=BYTES, headers=headers)
+            return Stream(bytes_of(pieces), self.streams, media_type=BYTES, headers=headers)
         size = command.log_bytes
         start, end, status = min(query.offset, size), size, 200
         if (asked := request.headers.get("range")) and (found := _range(asked, size)) is not None:
@@ -84,7 +84,7 @@ class LogEndpoints:
             pieces = self.service.logs.follow(caller, m.FollowLog(command_id=command.id, offset=text.start))
         else:
             pieces = self.service.logs.pieces(caller, command.id, text.start, command.log_bytes)
-        return Stream(lines_of(text.records(pieces)), self.followers, media_type=NDJSON, headers={})
+        return Stream(lines_of(text.records(pieces)), self.streams, media_type=NDJSON, headers={})
 
     async def read_session_lines(self, request: Request) -> Response:
         """``GET /sessions/{id}/logs``: all of a session's commands."""
@@ -94,7 +94,7 @@ class LogEndpoints:
         text = LogText(_name("message", query.encoding), query.offset, query.encoding)
         verb = self.service.session_logs.follow if query.follow else self.service.session_logs.read
         pieces = verb(caller, m.FollowSession(session_id=query.session_id, offset=text.start))
-        return Stream(lines_of(text.records(pieces)), self.followers, media_type=NDJSON, headers={})
+        return Stream(lines_of(text.records(pieces)), self.streams, media_type=NDJSON, headers={})
 
     async def log_events(self, request: Request) -> Response:
         """``GET /commands/{id}/log/events``: server-sent events, each id the offset to go on from."""
@@ -133,8 +133,8 @@ class LogEndpoints:
         return self._events(_facts(self.service.events.follow(caller, query)))
 
     def _events(self, pieces: AsyncGenerator[bytes, None]) -> Stream:
-        lively = with_heartbeats(pieces, self.heartbeat_seconds)
-        return Stream(lively, self.followers, media_type=SSE, headers={})
+        stream = with_heartbeats(pieces, self.heartbeat_seconds)
+        return Stream(stream, self.streams, media_type=SSE, headers={})
 
     def routes(self) -> dict[str, Endpoint]:
         """Each route by its name, and its endpoint."""

@@ -12,7 +12,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
 from debug_server.messages import FORMS, OPERATIONS, ROUTES, Reply
-from debug_server.surfaces.http.described import BYTES, JSON, LAST_EVENT, NDJSON, SSE, About, DescribedRoute
+from debug_server.surfaces.http.documented_routes import BYTES, JSON, LAST_EVENT, NDJSON, SSE, DocumentedRoute, RouteDoc
 from debug_server.surfaces.http.endpoints import PATCH_TYPE, WaitQuery
 from debug_server.surfaces.http.logs import LogQuery, SessionLogQuery
 
@@ -86,7 +86,7 @@ _PROBES = {
 def document(title: str, version: str, routes: Iterable[BaseRoute] = (), *, api: bool = True) -> dict[str, Any]:
     """The whole document: the API, and those of the given routes that say what they are."""
     items = [*_api()] if api else []
-    items += [(route.method, route.path, route.about) for route in routes if isinstance(route, DescribedRoute)]
+    items += [(route.method, route.path, route.about) for route in routes if isinstance(route, DocumentedRoute)]
     models: list[type[BaseModel]] = [*(model for _, _, about in items for model in about.models), ErrorReply]
     unique = list(dict.fromkeys(models))
     _, components = models_json_schema([(item, "validation") for item in unique], ref_template=_REFERENCE)
@@ -105,11 +105,11 @@ def document(title: str, version: str, routes: Iterable[BaseRoute] = (), *, api:
     }
 
 
-def _api() -> Iterable[tuple[str, str, About]]:
+def _api() -> Iterable[tuple[str, str, RouteDoc]]:
     plain = {row.name: Special() for row in OPERATIONS.values() if row.route.path not in _PROBES}
     for name, special in {**{name: it for name, it in plain.items() if name not in SPECIALS}, **SPECIALS}.items():
         operation, route = FORMS.get(name) or OPERATIONS[name], ROUTES[name]
-        about = About(
+        about = RouteDoc(
             sentence=operation.sentence,
             note=f"Scopes: {', '.join(operation.scopes or ()) or 'none'}.",
             request=operation.request,
@@ -122,7 +122,7 @@ def _api() -> Iterable[tuple[str, str, About]]:
         yield route.method, route.path, about
 
 
-def _described(method: str, path: str, about: About, schemas: dict[str, Any]) -> dict[str, Any]:
+def _described(method: str, path: str, about: RouteDoc, schemas: dict[str, Any]) -> dict[str, Any]:
     request = schemas[about.request.__name__]
     names = re.findall(r"{(\w+)}", path)
     asked = schemas[about.query.__name__] if about.query else request if method != "POST" else {}
@@ -160,7 +160,7 @@ def _body(request: dict[str, Any], names: list[str]) -> dict[str, Any]:
     return {"required": bool(required), "content": {"application/json": {"schema": schema}}}
 
 
-def _responses(about: About) -> dict[str, Any]:
+def _responses(about: RouteDoc) -> dict[str, Any]:
     fault = {JSON: {"schema": {"$ref": _REFERENCE.format(model=ErrorReply.__name__)}}}
     responses: dict[str, Any] = {
         code: {"description": sentence, "content": fault} for code, sentence in _FAILURES.items()

@@ -16,12 +16,12 @@ from debug_server.errors import AccessError, DebugServerError, InvalidInputError
 from debug_server.messages import OPERATIONS, ROUTES
 from debug_server.messages.faults import faults_of
 from debug_server.service import Caller, Service
-from debug_server.service.audience import DISMISSED
+from debug_server.service.followers import TOKEN_INVALID
 from debug_server.surfaces.http.access import identify
 from debug_server.surfaces.http.decoding import from_query
 from debug_server.surfaces.http.log_text import Encoding, LogText, Record, encoded
 from debug_server.surfaces.http.refusals import closing_reason, error_object
-from debug_server.surfaces.http.streaming import Ending, Followers
+from debug_server.surfaces.http.streaming import Ending, OpenStreams
 
 ENDED, LEAVING, REFUSED, FAILED = 1000, 1012, 1008, 1011
 
@@ -45,7 +45,7 @@ class SocketEndpoints:
     """The WebSocket endpoints; each refusal is a close with 1008 and the error's code."""
 
     service: Service
-    followers: Followers
+    streams: OpenStreams
 
     def routes(self) -> dict[str, Socket]:
         """Each path and its endpoint."""
@@ -62,7 +62,7 @@ class SocketEndpoints:
         await self.service.logs.command(caller, m.CommandId(command_id=query.command_id))
         text = LogText(_name(query.encoding), query.offset, query.encoding)
         pieces = self.service.logs.follow(caller, m.FollowLog(command_id=query.command_id, offset=text.start))
-        await follow_records(self.followers, socket, text.records(pieces))
+        await follow_records(self.streams, socket, text.records(pieces))
 
     async def session_logs(self, socket: WebSocket) -> None:
         """``WS /sessions/{id}/logs``: all of a session's commands as one log."""
@@ -71,7 +71,7 @@ class SocketEndpoints:
         await self.service.sessions.get(caller, m.SessionId(session_id=query.session_id))
         text = LogText(_name(query.encoding), query.offset, query.encoding)
         following = m.FollowSession(session_id=query.session_id, offset=text.start)
-        await follow_records(self.followers, socket, text.records(self.service.session_logs.follow(caller, following)))
+        await follow_records(self.streams, socket, text.records(self.service.session_logs.follow(caller, following)))
 
     async def debug(self, socket: WebSocket) -> None:
         """``WS /sessions/{id}/debug``: the error as an object, then the close with 1011, while there is no debugger."""
@@ -92,17 +92,17 @@ class SocketEndpoints:
         return caller
 
 
-async def follow_records(followers: Followers, socket: WebSocket, records: AsyncGenerator[Record, None]) -> None:
+async def follow_records(streams: OpenStreams, socket: WebSocket, records: AsyncGenerator[Record, None]) -> None:
     """Send records at the client's pace until they end, the client leaves or the server does."""
-    followers.check_room()
+    streams.check_room()
     sender = asyncio.ensure_future(_send(socket, records))
     try:
-        ending = await followers.run(socket.scope, sender, asyncio.ensure_future(_departure(socket)))
+        ending = await streams.run(socket.scope, sender, asyncio.ensure_future(_departure(socket)))
     except StoreUnavailableError as error:
         await socket.close(LEAVING, closing_reason(error))
         return
-    if ending is Ending.DISMISSED:
-        raise AccessError(DISMISSED)
+    if ending is Ending.TOKEN_INVALID:
+        raise AccessError(TOKEN_INVALID)
     if socket.client_state is WebSocketState.CONNECTED:
         await socket.close(ENDED if ending is Ending.DONE else LEAVING)
 

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
-from debug_server.service.audience import Audience
-from debug_server.surfaces.http.gate import record_in
+from debug_server.service.followers import Followers
+from debug_server.surfaces.http.middleware import record_in
 
 HEARTBEAT = b": heartbeat\n\n"
 _NOTICE_SECONDS = 1.0
@@ -23,35 +23,35 @@ class Ending(Enum):
 
     DONE = "done"  # everything was sent
     CUT = "cut"  # the client left, or the server does
-    DISMISSED = "dismissed"  # the client's token is no longer good
+    TOKEN_INVALID = "token_invalid"  # the client's token is no longer good
 
 
-class Followers:
+class OpenStreams:
     """The streams that are open, so that a server on its way out can end them."""
 
-    def __init__(self, audience: Audience) -> None:
-        self._audience = audience
+    def __init__(self, followers: Followers) -> None:
+        self._followers = followers
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving = False
 
     def check_room(self) -> None:
         """TooManyFollowersError when nobody else can be served."""
-        self._audience.check_room()
+        self._followers.check_room()
 
     async def run(self, scope: Scope, sender: asyncio.Task[None], watcher: asyncio.Task[None]) -> Ending:
         """Until either is done, then neither is left; raises what the sender raised to a client that is there."""
-        dismissed = False
+        token_invalid = False
 
-        def dismiss() -> None:
-            nonlocal dismissed
-            dismissed = True
+        def disconnect() -> None:
+            nonlocal token_invalid
+            token_invalid = True
             sender.cancel()
 
         self._tasks.add(sender)
         if self._leaving:
             sender.cancel()
         try:
-            with self._audience.counted(record_in(scope).caller, dismiss):
+            with self._followers.counted(record_in(scope).caller, disconnect):
                 await asyncio.wait({sender, watcher}, return_when=asyncio.FIRST_COMPLETED)
             gone = await _left(sender, watcher)
         finally:
@@ -59,8 +59,8 @@ class Followers:
             sender.cancel()
             watcher.cancel()
             await asyncio.wait({sender, watcher})
-        if dismissed:
-            return Ending.DISMISSED
+        if token_invalid:
+            return Ending.TOKEN_INVALID
         if sender.cancelled() or gone:
             return Ending.CUT
         sender.result()
@@ -80,20 +80,20 @@ class Stream(Response):
     """Sends the pieces of an iterator; one that did not come to its end is cut off, so that the client can tell."""
 
     def __init__(
-        self, pieces: AsyncGenerator[bytes, None], followers: Followers, *, media_type: str, headers: Mapping[str, str]
+        self, pieces: AsyncGenerator[bytes, None], streams: OpenStreams, *, media_type: str, headers: Mapping[str, str]
     ) -> None:
-        followers.check_room()  # while an error can still be told
+        streams.check_room()  # while an error can still be told
         super().__init__(None, 200, {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **headers}, media_type)
         self.raw_headers = [item for item in self.raw_headers if item[0] != b"content-length"]
         self._pieces = pieces
-        self._followers = followers
+        self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send everything."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         sender = asyncio.ensure_future(self._send(send))
         watcher = asyncio.ensure_future(_departure(receive))
-        if await self._followers.run(scope, sender, watcher) is Ending.DONE:
+        if await self._streams.run(scope, sender, watcher) is Ending.DONE:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, send: Send) -> None:

@@ -16,12 +16,12 @@ from starlette.websockets import WebSocket
 from debug_server.service import Caller, Service
 from debug_server.surfaces.http.access import identify_or_local
 from debug_server.surfaces.http.decoding import from_query, json_object
-from debug_server.surfaces.http.described import BYTES, LAST_EVENT, NDJSON, SSE, About, DescribedRoute
+from debug_server.surfaces.http.documented_routes import BYTES, LAST_EVENT, NDJSON, SSE, DocumentedRoute, RouteDoc
 from debug_server.surfaces.http.endpoints import KEY_HEADER, encoded
 from debug_server.surfaces.http.log_text import LogText, Record
 from debug_server.surfaces.http.logs import bytes_of, lines_of, resumed, sse
 from debug_server.surfaces.http.sockets import follow_records, guarded_socket
-from debug_server.surfaces.http.streaming import Followers, Stream, with_heartbeats
+from debug_server.surfaces.http.streaming import OpenStreams, Stream, with_heartbeats
 from debug_server.tasks.callbacks import Callbacks
 from debug_server.tasks.models import RunnerSubmit, RunnerTask, TaskId, TaskList, TaskPage, WaitTask
 from debug_server.tasks.tasks import Tasks
@@ -37,13 +37,13 @@ class TaskLogQuery(TaskId):
     follow: bool = False
 
 
-def _about(sentence: str, request: type[BaseModel], *, reply: type[BaseModel] = RunnerTask, **more: Any) -> About:
-    return About(sentence=sentence, note=_NOTE, request=request, reply=reply, open_to_local=True, **more)
+def _about(sentence: str, request: type[BaseModel], *, reply: type[BaseModel] = RunnerTask, **more: Any) -> RouteDoc:
+    return RouteDoc(sentence=sentence, note=_NOTE, request=request, reply=reply, open_to_local=True, **more)
 
 
-def _log_about(sentence: str, kind: str) -> About:
+def _log_about(sentence: str, kind: str) -> RouteDoc:
     headers = (LAST_EVENT,) if kind == SSE else ()
-    return About(
+    return RouteDoc(
         sentence=sentence, note=_NOTE, request=TaskLogQuery, produces=(kind,), headers=headers, open_to_local=True
     )
 
@@ -62,14 +62,14 @@ class TasksPart:
         """Everything below ``/tasks``."""
         log = "/tasks/{task_id}/log"
         return [
-            DescribedRoute("POST", "/tasks/submit", self.submit, _about("Run a task.", RunnerSubmit)),
-            DescribedRoute("GET", "/tasks", self.list, _about("Tasks, oldest first.", TaskPage, reply=TaskList)),
-            DescribedRoute("GET", "/tasks/{task_id}", self.get, _about("One task.", TaskId)),
-            DescribedRoute("GET", "/tasks/{task_id}/wait", self.wait, _about("One task, once it is over.", WaitTask)),
-            DescribedRoute("POST", "/tasks/{task_id}/cancel", self.cancel, _about("End a task.", TaskId)),
-            DescribedRoute("GET", log, self.log, _log_about("Its output.", BYTES)),
-            DescribedRoute("GET", f"{log}.ndjson", self.log_lines, _log_about("Its output as lines of JSON.", NDJSON)),
-            DescribedRoute("GET", f"{log}/events", self.log_events, _log_about("Its output as events.", SSE)),
+            DocumentedRoute("POST", "/tasks/submit", self.submit, _about("Run a task.", RunnerSubmit)),
+            DocumentedRoute("GET", "/tasks", self.list, _about("Tasks, oldest first.", TaskPage, reply=TaskList)),
+            DocumentedRoute("GET", "/tasks/{task_id}", self.get, _about("One task.", TaskId)),
+            DocumentedRoute("GET", "/tasks/{task_id}/wait", self.wait, _about("One task, once it is over.", WaitTask)),
+            DocumentedRoute("POST", "/tasks/{task_id}/cancel", self.cancel, _about("End a task.", TaskId)),
+            DocumentedRoute("GET", log, self.log, _log_about("Its output.", BYTES)),
+            DocumentedRoute("GET", f"{log}.ndjson", self.log_lines, _log_about("Its output as lines of JSON.", NDJSON)),
+            DocumentedRoute("GET", f"{log}/events", self.log_events, _log_about("Its output as events.", SSE)),
             WebSocketRoute(log, guarded_socket(self.log_socket)),
         ]
 
@@ -127,26 +127,26 @@ class TasksPart:
         caller, query = await self._caller(request), from_query(request, TaskLogQuery)
         verb = self._tasks.follow if query.follow else self._tasks.stored
         pieces = await verb(caller, TaskId(task_id=query.task_id), query.offset)
-        return Stream(bytes_of(pieces), _followers(request), media_type=BYTES, headers={})
+        return Stream(bytes_of(pieces), _streams(request), media_type=BYTES, headers={})
 
     async def log_lines(self, request: Request) -> Response:
         """``GET /tasks/{id}/log.ndjson``."""
         caller, query = await self._caller(request), from_query(request, TaskLogQuery)
         records = await self._records(caller, query, follow=query.follow)
-        return Stream(lines_of(records), _followers(request), media_type=NDJSON, headers={})
+        return Stream(lines_of(records), _streams(request), media_type=NDJSON, headers={})
 
     async def log_events(self, request: Request) -> Response:
         """``GET /tasks/{id}/log/events``: server-sent events; the last one is the task."""
         caller, query = await self._caller(request), from_query(request, TaskLogQuery)
         query = query.model_copy(update={"offset": resumed(request, query.offset)})
         pieces = self._events(caller, query, await self._records(caller, query, follow=True))
-        lively = with_heartbeats(pieces, self._heartbeat_seconds)
-        return Stream(lively, _followers(request), media_type=SSE, headers={})
+        stream = with_heartbeats(pieces, self._heartbeat_seconds)
+        return Stream(stream, _streams(request), media_type=SSE, headers={})
 
     async def log_socket(self, socket: WebSocket) -> None:
         """``WS /tasks/{id}/log``."""
         caller, query = await self._caller(socket), from_query(socket, TaskLogQuery)
-        await follow_records(_followers(socket), socket, await self._records(caller, query, follow=True))
+        await follow_records(_streams(socket), socket, await self._records(caller, query, follow=True))
 
     async def _caller(self, connection: HTTPConnection) -> Caller:
         return await identify_or_local(self._service, connection)
@@ -173,6 +173,6 @@ async def _named(task_id: str, records: AsyncGenerator[Record, None]) -> AsyncGe
             yield {"task_id": task_id, **record}
 
 
-def _followers(connection: HTTPConnection) -> Followers:
-    found: Followers = connection.app.state.followers
+def _streams(connection: HTTPConnection) -> OpenStreams:
+    found: OpenStreams = connection.app.state.streams
     return found

@@ -8,9 +8,9 @@ import time
 
 from debug_server import messages as m
 from debug_server.errors import AccessError
-from debug_server.service.audience import DISMISSED
 from debug_server.service.digest import Digest, Excerpt, LogDigest
-from debug_server.service.failures import shown
+from debug_server.service.followers import TOKEN_INVALID
+from debug_server.service.log_patterns import shown
 from debug_server.surfaces.mcp.calls import Call
 from debug_server.surfaces.mcp.log_search import LineSearch
 from debug_server.surfaces.mcp.messages import LogText, ReadLogArguments
@@ -68,19 +68,19 @@ class _Follower:
 
 async def watch(call: Call, command_id: int, seconds: float) -> tuple[m.CommandReply, Digest]:
     """The command once it has ended, or as it is at the deadline, and its log's digest; tells the progress."""
-    call.service.audience.check_room()
+    call.service.followers.check_room()
     began = time.monotonic()
     follower = _Follower(call, command_id)
     following = asyncio.create_task(follower.follow())
-    dismissed = False
+    token_invalid = False
 
-    def dismiss() -> None:
-        nonlocal dismissed
-        dismissed = True
+    def disconnect() -> None:
+        nonlocal token_invalid
+        token_invalid = True
         following.cancel()
 
     try:
-        with call.service.audience.counted(call.caller, dismiss):
+        with call.service.followers.counted(call.caller, disconnect):
             await call.progress(0.0, f"command {command_id} is under way")
             while not following.done() and (left := began + seconds - time.monotonic()) > 0:
                 await asyncio.wait({following}, timeout=min(_PROGRESS_SECONDS, left))
@@ -90,8 +90,8 @@ async def watch(call: Call, command_id: int, seconds: float) -> tuple[m.CommandR
     finally:
         following.cancel()
         await asyncio.wait({following})
-    if dismissed:
-        raise AccessError(DISMISSED)
+    if token_invalid:
+        raise AccessError(TOKEN_INVALID)
     if following.cancelled():
         command = await call.service.commands.get(call.caller, m.CommandId(command_id=command_id))
     else:

@@ -19,7 +19,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from debug_server import messages
 from debug_server.errors import ConfigurationError
 from debug_server.service import LOCAL
-from debug_server.service.caller import STRANGER
+from debug_server.service.caller import ANONYMOUS
 from debug_server.surfaces.grpc import Tls, build_server
 from debug_server.surfaces.grpc.schema import SERVICE
 from tests.certificates import self_signed
@@ -83,13 +83,13 @@ def test_no_room_and_no_token_are_told(play: Play) -> None:
         made = await served.admin.ask("CreateToken", name="short", scopes=["admin"])
         stream = served.client(made.token).follow("FollowLog", command_id=command.id)
         assert (await stream.read()).data == b"up\n"
-        served.service.audience.most = 1
+        served.service.followers.most = 1
         found, told = await refusal(served.admin.follow("FollowEvents").read())
         assert (found, told["code"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "too_many_followers")
         await served.admin.ask("RevokeToken", token_id=made.id)
         found, told = await refusal(stream.read())
         assert (found, told["code"]) == (grpc.StatusCode.UNAUTHENTICATED, "unauthorized")
-        await until(lambda: served.service.audience.size == 0)
+        await until(lambda: served.service.followers.size == 0)
 
     play(scene)
 
@@ -175,7 +175,7 @@ def test_a_stranger_does_not_learn_why_a_check_fails(play: Play, monkeypatch: py
     monkeypatch.setattr("debug_server.service.health._MIN_FREE_BYTES", 1 << 80)
 
     async def scene(served: Served) -> None:
-        found = await served.service.health.check(STRANGER, messages.Nothing())
+        found = await served.service.health.check(ANONYMOUS, messages.Nothing())
         assert (found.ok, found.checks["disk"], found.checks["store"]) == (False, "failed", "ok")
         assert "bytes are free in" in (await served.service.health.check(LOCAL, messages.Nothing())).checks["disk"]
 

@@ -1,4 +1,4 @@
-"""Followers that come and go: the same bytes, and nothing left of them."""
+"""OpenStreams that come and go: the same bytes, and nothing left of them."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_random_disconnects(shared: Served, transport: str) -> None:
 
 
 def test_silent_clients_that_vanish(shared: Served) -> None:
-    """Followers of a silent command that drop their connection are gone at once, with their descriptors."""
+    """OpenStreams of a silent command that drop their connection are gone at once, with their descriptors."""
     command = shared.submit(shared.session(), "sleep", "600")
     head = f"Host: x\r\nAuthorization: {shared.admin.headers['Authorization']}\r\n\r\n"
     eventually(lambda: shared.admin.get(f"/commands/{command}").json()["status"] == "running")
@@ -152,7 +152,7 @@ def test_no_more_followers_than_there_is_room_for(shared: Served, monkeypatch: p
     """One more than the server has room for is refused in the documented way, and those who were there go on."""
     command = shared.submit(shared.session(), "sh", "-c", "read line; echo $line", stdin=True)
     eventually(lambda: shared.admin.get(f"/commands/{command}").json()["status"] == "running")
-    monkeypatch.setattr(shared.local.service.audience, "most", 2)
+    monkeypatch.setattr(shared.local.service.followers, "most", 2)
     address = f"/commands/{command}/log"
     with shared.socket(address) as first, shared.socket(address) as second:
         eventually(lambda: shared.followers == 2, what="two followers")
@@ -167,7 +167,7 @@ def test_no_more_followers_than_there_is_room_for(shared: Served, monkeypatch: p
         body = {"write_id": "1", "data": "hello\n"}
         answered(shared.admin.post(f"/commands/{command}/stdin", json=body), 200)
         assert [json.loads(str(item.recv(timeout=SECONDS)))["text"] for item in (first, second)] == ["hello\n"] * 2
-    eventually(lambda: shared.local.service.audience.size == 0, what="no followers")
+    eventually(lambda: shared.local.service.followers.size == 0, what="no followers")
 
 
 @pytest.mark.parametrize("end", ["revoked", "revoked by another process", "expired"])
@@ -270,7 +270,7 @@ def test_waiting_ends_with_the_token(shared: Served) -> None:
     headers = {"Authorization": f"Bearer {made['token']}"}
     with httpx.Client(base_url=shared.url, headers=headers, timeout=SECONDS) as client, ThreadPoolExecutor() as threads:
         pending = threads.submit(client.get, f"/commands/{command}/wait", params={"timeout": 600})
-        eventually(lambda: shared.local.service.audience._waiting, what="somebody who waits")
+        eventually(lambda: shared.local.service.followers._waiting, what="somebody who waits")
         answered(shared.admin.delete(f"/auth/tokens/{made['id']}"), 200)
         refused(pending.result(SECONDS), 401, "unauthorized")
     eventually(lambda: not shared.followers, what="the end of the followers")

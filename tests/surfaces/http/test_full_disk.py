@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from debug_server.errors import DiskFullError
-from debug_server.service.disk_room import require_room
+from debug_server.service.free_space import require_free_space
 from tests.running import eventually
 from tests.small_disk import fill_up, free_bytes, small_disk
 from tests.surfaces.http.serving import Served, answered, refused
@@ -58,8 +58,8 @@ def test_an_open_session_whose_command_filled_the_disk(disk: Path, *, reserve: b
 
 def test_room_is_judged_by_the_size_of_the_disk(disk: Path) -> None:
     """A small disk that is half empty has room; one with less than a hundredth has none."""
-    require_room(disk)
-    require_room(disk / "missing")
+    require_free_space(disk)
+    require_free_space(disk / "missing")
     fill_up(disk)
     with pytest.raises(DiskFullError, match="0 bytes free"):
-        require_room(disk)
+        require_free_space(disk)

@@ -190,7 +190,7 @@ def test_two_crashes(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert out.read_text() == "ran\n"
 
 
-@pytest.mark.parametrize("step", ["sessions.opened_under", "commands.add"])
+@pytest.mark.parametrize("step", ["sessions.by_idempotency_key", "commands.add"])
 def test_a_store_that_is_away_after_a_crash(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

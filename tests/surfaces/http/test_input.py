@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from debug_server.engine import probe
+from debug_server.engine import slot_check
 from debug_server.model import Command
 from debug_server.runner import pipeline
 from debug_server.runner.keeper.rundir import HANDLE
@@ -133,7 +133,7 @@ def test_bodies_that_another_site_could_send_are_refused(shared: Served) -> None
 
 def test_a_server_whose_slots_are_stuck_is_not_ready(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """While every slot is held by a keeper that does not answer, /readyz says so, and says ok again afterwards."""
-    monkeypatch.setattr(probe, "_SECONDS", 0.5)
+    monkeypatch.setattr(slot_check, "_SECONDS", 0.5)
     monkeypatch.setattr(Watchdog, "look", lambda *_: None)  # it would wake the keepers
     slots = served.local.settings.max_concurrency
     commands = [served.submit(served.session(), "sleep", "600") for _ in range(slots)]

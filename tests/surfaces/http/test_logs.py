@@ -250,7 +250,7 @@ def _travelled_together(shared: Served) -> bool:
 
 
 def test_a_command_that_never_started_has_an_empty_log(shared: Served) -> None:
-    """Followers of a command that is cancelled in the queue come to a clean end."""
+    """OpenStreams of a command that is cancelled in the queue come to a clean end."""
     session = shared.session()
     blocker = shared.submit(session, "sleep", "600")
     waiting = shared.submit(session, "echo", "never")

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from websockets.exceptions import ConnectionClosedError
 
-from debug_server.surfaces.http.gate import MAX_BODY
+from debug_server.surfaces.http.middleware import MAX_BODY
 from tests.running import eventually
 from tests.surfaces.http.serving import SECONDS, Served, answered, refused
 from tests.worktrees.places import git, small_remote

@@ -55,7 +55,7 @@ def start_writer(client: httpx.Client, size: int) -> tuple[int, int]:
 
 @pytest.mark.usefixtures("nothing_left")
 def test_a_server_that_is_killed_again_and_again(processes: Processes, secret: str, port: int) -> None:
-    """Followers of each transport go on by offset over kill -9 and restart, and have every byte once."""
+    """OpenStreams of each transport go on by offset over kill -9 and restart, and have every byte once."""
     process = processes(port=port).started()
     with open_client(process, secret) as client:
         _, command = start_writer(client, SIZE)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from debug_server.service.locality import Sender, is_direct, is_loopback
+from debug_server.service.request_origin import Sender, is_direct, is_loopback
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from debug_server.app import Local
-from debug_server.engine.ages import Ages
+from debug_server.engine.elapsed import ElapsedTime
 from debug_server.engine.housekeeping import IDLE, Housekeeper
 from debug_server.model import SessionStatus
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
@@ -31,40 +31,40 @@ class Clock:
         self.wall += time
         self.ticks += time.total_seconds()
 
-    def ages(self) -> Ages:
+    def elapsed(self) -> ElapsedTime:
         """In a process that begins now."""
-        return Ages(wall=lambda: self.wall, ticks=lambda: self.ticks)
+        return ElapsedTime(wall=lambda: self.wall, ticks=lambda: self.ticks)
 
 
 @pytest.mark.parametrize("jump", [YEAR, -YEAR, 2 * HOUR, timedelta(0)])
 def test_stamps_of_either_side_of_a_jump_have_their_age(jump: timedelta) -> None:
     """Whichever way the clock was set, a stamp from before it and one from after it are as old as they are."""
     clock = Clock()
-    ages, before = clock.ages(), clock.wall
+    elapsed, before = clock.elapsed(), clock.wall
     clock.passes(HOUR)
     clock.wall += jump
     after = clock.wall
     clock.passes(HOUR)
-    assert ages.of(before) == 2 * HOUR
-    assert ages.of(after) == HOUR
+    assert elapsed.since(before) == 2 * HOUR
+    assert elapsed.since(after) == HOUR
 
 
 def test_a_small_step_back_makes_nothing_older() -> None:
     """A stamp from before a step that is smaller than its age seems younger by that step, and never older."""
     clock = Clock()
-    ages, before = clock.ages(), clock.wall
+    elapsed, before = clock.elapsed(), clock.wall
     clock.passes(2 * HOUR)
     clock.wall -= HOUR
-    assert ages.of(before) == HOUR
+    assert elapsed.since(before) == HOUR
 
 
 def test_a_stamp_from_the_future_ages_from_when_it_was_seen() -> None:
     """What an earlier process stamped while the clock was ahead does not live until that date comes."""
     clock = Clock()
-    ages, stamp = clock.ages(), clock.wall + YEAR
-    assert ages.of(stamp) == timedelta(0)
+    elapsed, stamp = clock.elapsed(), clock.wall + YEAR
+    assert elapsed.since(stamp) == timedelta(0)
     clock.passes(HOUR)
-    assert ages.of(stamp) == HOUR
+    assert elapsed.since(stamp) == HOUR
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_sessions_live_as_long_as_they_should_over_a_jump(local: Local, tmp_path
     """After a jump no session is closed early, one with a time of its own ends with it, an idle one after its day."""
     remote = make_remote(tmp_path / "remote")
     remote.commit({"note": "one\n"})
-    repository = local.sessions.reach(str(remote.path))
+    repository = local.sessions.register_reachable(str(remote.path))
     clock = Clock()
     keeper = Housekeeper(
         store=local.store,
@@ -89,17 +89,17 @@ def test_sessions_live_as_long_as_they_should_over_a_jump(local: Local, tmp_path
         supervisor=local.supervisor,
         cancel=local.engine.cancel,
         wait=local.engine.wait,
-        ages=clock.ages(),
+        elapsed=clock.elapsed(),
     )
     idle = local.sessions.open(repository, commit="main", owner="test")
     ends = datetime.now(UTC) + 1.5 * HOUR
     bounded = local.sessions.open(repository, commit="main", owner="test", expires_at=ends)
     clock.passes(HOUR)
     clock.wall += jump
-    assert keeper.tidy() == []
+    assert keeper.run_round() == []
     clock.passes(HOUR)
-    assert keeper.tidy() == [bounded.id]
+    assert keeper.run_round() == [bounded.id]
     clock.passes(IDLE)
-    assert keeper.tidy() == [idle.id]
+    assert keeper.run_round() == [idle.id]
     assert local.store.sessions.get(bounded.id).status is SessionStatus.CANCELLED
     assert local.store.sessions.get(idle.id).status is SessionStatus.COMPLETED

@@ -1,4 +1,4 @@
-"""A thread for each command; where none can be had, commands wait for one."""
+"""Starts a thread for each command; commands wait if no thread can be created."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RETRY_SECONDS = 0.25
 
 
 class CommandThreads:
-    """Starts them, and remembers what could not be started."""
+    """Starts threads, and queues the work for which none could be created."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,11 +23,11 @@ class CommandThreads:
 
     @property
     def waiting(self) -> bool:
-        """Whether something waits for a thread: then ``retry`` every now and then."""
+        """Whether work waits for a thread: call ``retry`` until none does."""
         return bool(self._waiting)
 
     def start(self, work: Callable[[], None]) -> None:
-        """Do something in a thread of its own, or let it wait for one."""
+        """Run ``work`` in a thread of its own, or queue it until one can be created."""
         with self._lock:
             if not self._waiting:
                 if _started(work):
@@ -36,7 +36,7 @@ class CommandThreads:
             self._waiting.append(work)
 
     def retry(self) -> None:
-        """Start what waits, in its order; returns a moment later if that is not possible yet."""
+        """Start the queued work in order; sleeps briefly if no thread can be created yet."""
         with self._lock:
             while self._waiting and _started(self._waiting[0]):
                 self._waiting.popleft()

@@ -21,7 +21,7 @@ LAST_EVENT = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class RouteDoc:
     """One method of one path."""
 
     sentence: str
@@ -40,10 +40,10 @@ class About:
         return [item for item in (self.request, self.query, self.reply) if item is not None]
 
 
-class DescribedRoute(Route):
+class DocumentedRoute(Route):
     """A part's route, with what the document says of it."""
 
-    def __init__(self, method: str, path: str, endpoint: Endpoint, about: About) -> None:
+    def __init__(self, method: str, path: str, endpoint: Endpoint, about: RouteDoc) -> None:
         super().__init__(path, guarded(endpoint), methods=[method])
         self.method = method
         self.about = about

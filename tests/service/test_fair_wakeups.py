@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import threading
 
-from debug_server.service.turns import Turns
+from debug_server.service.fair_wakeups import FairWakeups
 
 MANY = 1000
 SECONDS = 60.0
@@ -16,8 +16,8 @@ def test_a_crowd_leaves_room_between_its_turns() -> None:
     """A thousand who are woken together by another thread take many rounds of the loop, and others run in each."""
 
     async def measure() -> list[int]:
-        turns, events = Turns(), [asyncio.Event() for _ in range(MANY)]
-        wakers = [turns.waker(event) for event in events]
+        fair, events = FairWakeups(), [asyncio.Event() for _ in range(MANY)]
+        wakers = [fair.waker(event) for event in events]
         threading.Thread(target=lambda: [wake() for wake in wakers]).start()
         counts: list[int] = []
         async with asyncio.timeout(SECONDS):
@@ -34,8 +34,8 @@ def test_who_is_woken_again_gets_another_turn() -> None:
     """Each is queued once however often it is woken, and a wake-up after its turn is not lost."""
 
     async def follow() -> int:
-        turns, woken, taken = Turns(), asyncio.Event(), 0
-        wake = turns.waker(woken)
+        fair, woken, taken = FairWakeups(), asyncio.Event(), 0
+        wake = fair.waker(woken)
         for _ in range(10):
             for _ in range(5):
                 wake()
@@ -53,8 +53,8 @@ def test_no_wake_up_of_a_thread_is_lost() -> None:
     """A thread that says "more" after each turn is always heard, whatever the loop is doing at that moment."""
 
     async def follow() -> int:
-        turns, woken, heard = Turns(), asyncio.Event(), threading.Semaphore(0)
-        wake, taken = turns.waker(woken), 0
+        fair, woken, heard = FairWakeups(), asyncio.Event(), threading.Semaphore(0)
+        wake, taken = fair.waker(woken), 0
 
         def say() -> None:
             for _ in range(MANY):
@@ -75,14 +75,14 @@ def test_no_wake_up_of_a_thread_is_lost() -> None:
 
 def test_a_new_loop_begins_anew() -> None:
     """What was due in a loop that has ended holds nobody up in the next."""
-    turns = Turns()
+    fair = FairWakeups()
 
     async def leave_something_due() -> None:
-        turns.waker(asyncio.Event())()
+        fair.waker(asyncio.Event())()
 
     async def wait() -> None:
         async with asyncio.timeout(SECONDS):
-            await turns.wait()
+            await fair.wait()
 
     asyncio.run(leave_something_due())
     asyncio.run(wait())

@@ -12,28 +12,28 @@ from debug_server.errors import AccessError, DebugServerError, TooManyFollowersE
 from debug_server.runner.open_files import max_connections
 from debug_server.service.caller import Caller
 
-DISMISSED = "the token has expired or was revoked"
-MOST = 10_000
+TOKEN_INVALID = "the token has expired or was revoked"
+_MAX_FOLLOWERS = 10_000
 _RETRY_SECONDS = 5.0
-_LOOK_SECONDS = 5.0  # between looks for tokens that another process, such as a command line, has revoked
+_CHECK_SECONDS = 5.0  # between looks for tokens that another process, such as a command line, has revoked
 
 Revoked = Callable[[Collection[int]], Awaitable[Collection[int]]]  # those of the tokens that are
 
 
-class Audience:
+class Followers:
     """Those who follow something in this process, whatever brought them here."""
 
     def __init__(self, most: int | None = None, *, revoked: Revoked | None = None) -> None:
-        self.most = seats() if most is None else most
-        self._present: dict[object, tuple[int | None, Callable[[], object]]] = {}
+        self.most = max_followers() if most is None else most
+        self._members: dict[object, tuple[int | None, Callable[[], object]]] = {}
         self._waiting: set[object] = set()  # those of them that only wait for one answer
         self._revoked = revoked
-        self._looking: asyncio.Task[None] | None = None  # as long as somebody is here
+        self._checker: asyncio.Task[None] | None = None  # as long as somebody is here
 
     @property
     def size(self) -> int:
         """How many follow."""
-        return len(self._present) - len(self._waiting)
+        return len(self._members) - len(self._waiting)
 
     def check_room(self) -> None:
         """TooManyFollowersError when nobody else can be served."""
@@ -46,34 +46,34 @@ class Audience:
     @contextmanager
     def counted(self, caller: Caller | None, leave: Callable[[], object], *, follows: bool = True) -> Iterator[None]:
         """Be one of them for the block; look for room first. ``leave`` is called when the token is no longer good."""
-        seat, expiry = object(), None
-        self._present[seat] = (caller.token_id if caller else None, leave)
+        entry, expiry = object(), None
+        self._members[entry] = (caller.token_id if caller else None, leave)
         if not follows:
-            self._waiting.add(seat)
+            self._waiting.add(entry)
         if caller is not None and caller.expires_at is not None:
             left = (caller.expires_at - datetime.now(UTC)).total_seconds()
             expiry = asyncio.get_running_loop().call_later(max(0.0, left), leave)
-        if self._revoked is not None and (self._looking is None or self._looking.done()):
-            self._looking = asyncio.get_running_loop().create_task(self._look(self._revoked))
+        if self._revoked is not None and (self._checker is None or self._checker.done()):
+            self._checker = asyncio.get_running_loop().create_task(self._check_tokens(self._revoked))
         try:
             yield
         finally:
-            del self._present[seat]
-            self._waiting.discard(seat)
+            del self._members[entry]
+            self._waiting.discard(entry)
             if expiry is not None:
                 expiry.cancel()
-            if self._looking is not None and not self._present:
-                self._looking.cancel()
-                self._looking = None
+            if self._checker is not None and not self._members:
+                self._checker.cancel()
+                self._checker = None
 
     @asynccontextmanager
     async def while_valid(self, caller: Caller, *, follows: bool = False) -> AsyncIterator[None]:
         """AccessError as soon as the caller's token expires or is revoked; with ``follows``, counted as a follower."""
-        dismissed = False
+        token_invalid = False
 
         def leave() -> None:
-            nonlocal dismissed
-            dismissed = True
+            nonlocal token_invalid
+            token_invalid = True
             bound.reschedule(asyncio.get_running_loop().time())
 
         try:
@@ -81,25 +81,25 @@ class Audience:
                 with self.counted(caller, leave, follows=follows):
                     yield
         except TimeoutError as error:
-            if not dismissed:
+            if not token_invalid:
                 raise
-            raise AccessError(DISMISSED) from error
+            raise AccessError(TOKEN_INVALID) from error
 
-    async def _look(self, revoked: Revoked) -> None:
+    async def _check_tokens(self, revoked: Revoked) -> None:
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            tokens = {token_id for token_id, _ in self._present.values() if token_id is not None}
+            await asyncio.sleep(_CHECK_SECONDS)
+            tokens = {token_id for token_id, _ in self._members.values() if token_id is not None}
             with suppress(DebugServerError):  # the store is away for a moment
                 for token_id in await revoked(tokens):
-                    self.dismiss(token_id)
+                    self.disconnect(token_id)
 
-    def dismiss(self, token_id: int) -> None:
+    def disconnect(self, token_id: int) -> None:
         """Send those away who came with a token that was revoked; call it in the loop."""
-        for found, leave in list(self._present.values()):
+        for found, leave in list(self._members.values()):
             if found == token_id:
                 leave()
 
 
-def seats() -> int:
+def max_followers() -> int:
     """How many this process has room for: every fourth connection stays free for requests that are answered at once."""
-    return max(1, min(MOST, max_connections() * 3 // 4))
+    return max(1, min(_MAX_FOLLOWERS, max_connections() * 3 // 4))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from debug_server.app import Local
-from debug_server.engine.upkeep import Upkeep
+from debug_server.engine.maintenance import Maintenance
 from debug_server.errors import CapacityExhaustedError
 from debug_server.model import CommandStatus, SessionStatus, Worktree, WorktreeStatus
 from debug_server.worktrees.repository_pool import build_pool_from_repository
@@ -73,7 +73,7 @@ def _serving(tmp_path: Path) -> Iterator[Local]:
 
 
 def _recover(local: Local) -> None:
-    Upkeep(store=local.store, sessions=local.sessions, supervisor=local.supervisor).recover_leases()
+    Maintenance(store=local.store, sessions=local.sessions, supervisor=local.supervisor).recover_leases()
 
 
 @pytest.mark.parametrize(("way", "sessions"), [("lease", 0), ("fork", 1), ("run", 0), ("start run", 0)])
@@ -125,7 +125,7 @@ def test_without_a_server_the_next_process_leases_it(tmp_path: Path, remote: Rem
     process = hold("lease")
     for alive in (True, False):
         with open_local(tmp_path, max_worktrees=1) as local:
-            repository = local.sessions.reach(str(remote.path))
+            repository = local.sessions.register_reachable(str(remote.path))
             if alive:
                 with pytest.raises(CapacityExhaustedError):
                     local.sessions.open(repository, commit="main", owner="y", timeout=0)
@@ -138,7 +138,7 @@ def test_without_a_server_the_next_process_leases_it(tmp_path: Path, remote: Rem
 def test_other_processes_leases_end_by_their_time(tmp_path: Path, remote: Remote) -> None:
     """A lease without a process (of an older version), or of a process of another machine, is left to its time."""
     with open_local(tmp_path) as local:
-        repository = local.sessions.reach(str(remote.path))
+        repository = local.sessions.register_reachable(str(remote.path))
         pool = local.sessions.pool(repository)
         plain = build_pool_from_repository(
             local.store,

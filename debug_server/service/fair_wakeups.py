@@ -9,7 +9,7 @@ from collections.abc import Callable
 _AT_A_TURN = 2  # followers that are woken in one turn: each may have 64 KiB to send
 
 
-class Turns:
+class FairWakeups:
     """Wakes those who follow logs, in the order in which there was something for them; used in one event loop."""
 
     def __init__(self) -> None:

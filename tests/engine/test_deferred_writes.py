@@ -47,9 +47,9 @@ def test_ends_are_recorded_when_the_store_is_back(database_url: str, make_bench:
         await_running(bench, commands)
         with away(database_url):
             (bench.workspace / "go").touch()
-            eventually(lambda: len(bench.supervisor.pipeline.unsettled) == 3, what="three ends that are kept")
+            eventually(lambda: len(bench.supervisor.pipeline.unrecorded) == 3, what="three ends that are kept")
             assert all(_exit_record(bench, command).exists() for command in commands)
-            eventually(lambda: not engine._at_work, what="free places")
+            eventually(lambda: not engine._active, what="free places")
         ended = [engine.wait(command.id, 100.0) for command in commands]
         for command in ended:
             assert (command.status, command.exit_code) == (CommandStatus.FAILED, 3)
@@ -59,7 +59,7 @@ def test_ends_are_recorded_when_the_store_is_back(database_url: str, make_bench:
             assert bench.store.sessions.get(command.session_id).status is SessionStatus.FAILED
             assert _kinds(bench, command).count("command.finished") == 1
             _await_no_record(bench, command)
-        assert not bench.supervisor.pipeline.unsettled
+        assert not bench.supervisor.pipeline.unrecorded
 
 
 def test_ends_of_a_server_that_left_meanwhile(make_bench: MakeBench) -> None:
@@ -70,7 +70,7 @@ def test_ends_of_a_server_that_left_meanwhile(make_bench: MakeBench) -> None:
         await_running(bench, [command])
         with away(bench.database_url):
             (bench.workspace / "go").touch()
-            eventually(lambda: bench.supervisor.pipeline.unsettled, what="an end that is kept")
+            eventually(lambda: bench.supervisor.pipeline.unrecorded, what="an end that is kept")
             engine.stop()
             bench.supervisor.close()
     bench.supervisor = bench.new_supervisor()
@@ -92,7 +92,7 @@ def test_a_refusal_is_recorded_when_the_store_is_back(make_bench: MakeBench) -> 
     assert claimed is not None
     with away(bench.database_url):
         engine._work(engine._run, claimed, claimed.id)
-        assert bench.supervisor.pipeline.unsettled == [command.id]
+        assert bench.supervisor.pipeline.unrecorded == [command.id]
     engine.start()
     ended = engine.wait(command.id, 100.0)
     engine.stop()
@@ -107,7 +107,7 @@ def test_what_this_process_claimed_and_forgot_is_begun_anew(bench: Bench) -> Non
     assert bench.store.queue.claim_next(engine.owner) is not None
     engine.start()
     for _ in range(2):
-        engine._look_around()
+        engine._check()
     ended = engine.wait(command.id, 100.0)
     engine.stop()
     assert (ended.status, ended.attempt) == (CommandStatus.SUCCEEDED, 2)

@@ -11,7 +11,7 @@ from debug_server.errors import PayloadTooLargeError, UnavailableError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnprovenBodies:
+class UnauthenticatedBodies:
     """Bounds what strangers can make the server hold: ``most`` bodies of ``size`` bytes, each for ``seconds``.
 
     Senders whose body is complete within milliseconds never meet the bounds. When all places are taken the oldest

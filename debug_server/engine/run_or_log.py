@@ -1,4 +1,4 @@
-"""A step for one of many sessions or repositories: what goes wrong with it is logged and costs the others nothing."""
+"""Runs a step for one of many sessions or repositories: a failure is logged and does not affect the others."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import TypeVar
 from debug_server.errors import DebugServerError
 
 _LOG = logging.getLogger(__name__)
-_TROUBLE = (DebugServerError, OSError, ValueError)  # of the world; anything else is a defect of ours
+_EXPECTED = (DebugServerError, OSError, ValueError)  # any other exception is a bug
 _Result = TypeVar("_Result")
 
 
-def attempt(
+def run_or_log(
     event: str, step: Callable[[], _Result], /, *, passing: type[DebugServerError] | tuple[()] = (), **fields: object
 ) -> _Result | None:
-    """What ``step`` returns; when it fails, ``event`` is logged with ``fields`` and the answer is None.
+    """Return the result of ``step``; if it fails, log ``event`` with ``fields`` and return None.
 
-    ``passing`` errors are the caller's.
+    ``passing`` errors are raised.
     """
     try:
         return step()
     except passing:
         raise
-    except _TROUBLE as error:
+    except _EXPECTED as error:
         _LOG.warning(event, extra={**fields, "error": str(error)})
-    except Exception:  # noqa: BLE001 - the boundary of one of many: no defect in it may end a server or a ``run``
+    except Exception:  # noqa: BLE001 - one bug must not stop the server or a ``run``
         _LOG.error(event, extra=fields, exc_info=True)
     return None

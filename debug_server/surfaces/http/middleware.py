@@ -36,7 +36,7 @@ def record_in(scope: Scope) -> audit.Record:
     return record
 
 
-class Gate:
+class RequestMiddleware:
     """ASGI middleware around all routes."""
 
     def __init__(self, app: ASGIApp, *, draining: Callable[[], bool]) -> None:
@@ -55,21 +55,21 @@ class Gate:
         if (connection := scope.get("state", {}).get(CONNECTION)) is not None:
             connection.record = record  # whose caller decides which connection makes room for another
         own_shape = scope["path"].startswith(OWN_SHAPE)
-        passage = _Passage(record, receive, send, bounded=not own_shape)
+        messages = _RecordedMessages(record, receive, send, bounded=not own_shape)
         try:
             if scope["type"] == "http" and not own_shape and (error := self._refused(scope)):
-                await refusal(error)(scope, passage.receive, passage.send)
+                await refusal(error)(scope, messages.receive, messages.send)
             else:
-                await self._app(scope, passage.receive, passage.send)
+                await self._app(scope, messages.receive, messages.send)
         except (ClientDisconnect, WebSocketDisconnect):
             record.status = _CLIENT_LEFT
         except DebugServerError as error:  # in the midst of a stream: the client sees it cut off, and comes again
             fields = {"request_id": record.request_id, "path": scope["path"], "code": error.code, "error": str(error)}
             _LOG.warning("stream_cut", extra=fields)
-            await passage.fail(scope)
+            await messages.fail(scope)
         except Exception:  # noqa: BLE001 - the boundary: a defect must not tell the caller what is inside
             _LOG.exception("request_failed", extra={"request_id": record.request_id, "path": scope["path"]})
-            await passage.fail(scope)
+            await messages.fail(scope)
         finally:
             record.write()
 
@@ -82,7 +82,7 @@ class Gate:
         return None
 
 
-class _Passage:
+class _RecordedMessages:
     """The request's two directions, counted and noted."""
 
     __slots__ = ("_bounded", "_receive", "_record", "_send", "_taken")

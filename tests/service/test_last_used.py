@@ -13,7 +13,7 @@ import pytest
 
 from debug_server import messages as m
 from debug_server.app import Local
-from debug_server.engine.ages import Ages
+from debug_server.engine.elapsed import ElapsedTime
 from debug_server.engine.housekeeping import IDLE, Housekeeper
 from debug_server.errors import ConflictError
 from debug_server.model import Command, Session
@@ -41,7 +41,7 @@ class Machine:
         self.local.store = open_store(self.database, now=lambda: self.now, busy_seconds=WRITER_SECONDS)
         remote = make_remote(root / "remote")
         remote.commit({"note": "one\n"})
-        self._repository = self.local.sessions.reach(str(remote.path))
+        self._repository = self.local.sessions.register_reachable(str(remote.path))
         token, _ = self.local.store.tokens.create("owner", sorted(EVERY))
         self.owner = Caller.of(token)
         self._ticks = 1000.0
@@ -51,7 +51,7 @@ class Machine:
             supervisor=self.local.supervisor,
             cancel=self.local.engine.cancel,
             wait=self.local.engine.wait,
-            ages=Ages(wall=lambda: self.now, ticks=lambda: self._ticks),
+            elapsed=ElapsedTime(wall=lambda: self.now, ticks=lambda: self._ticks),
         )
 
     def passes(self, span: timedelta) -> None:
@@ -71,9 +71,9 @@ class Machine:
         self.local.supervisor.run_command(session.id, CommandSpec(["echo", "text"]), place)
         return self.local.store.commands.in_session(session.id)[-1]
 
-    def tidy(self) -> set[int]:
+    def run_round(self) -> set[int]:
         """The sessions that a round of housekeeping closes."""
-        return set(self._keeper.tidy())
+        return set(self._keeper.run_round())
 
     def stamp(self, session: Session) -> datetime:
         """When it was last used."""
@@ -144,10 +144,10 @@ def test_a_session_that_its_owner_uses_is_not_idle(machine: Machine) -> None:
     for name, session in used.items():
         eventually(lambda: machine.stamp(session) == machine.now, what=f"the use by {name}")  # noqa: B023
     machine.passes(2 * HOUR)
-    assert machine.tidy() == {unused.id, watched.id, foreign.id}
+    assert machine.run_round() == {unused.id, watched.id, foreign.id}
     machine.passes(IDLE)
-    assert {used[name].id for name in verbs if name != "submit"} <= machine.tidy()
-    assert machine.tidy() == set(), "the submitted command waits for a server: its session is not idle"
+    assert {used[name].id for name in verbs if name != "submit"} <= machine.run_round()
+    assert machine.run_round() == set(), "the submitted command waits for a server: its session is not idle"
 
 
 def test_reads_do_not_write_and_need_no_store_to_write_to(machine: Machine) -> None:

@@ -1,4 +1,4 @@
-"""Whether commands that hold all slots go on, or their keepers have stopped answering."""
+"""Checks whether the keepers of the commands that hold all slots still answer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from debug_server.store import MetadataStore
 _SECONDS = 2.0  # for one keeper of all to answer
 
 
-def verdict(store: MetadataStore, keepers_dir: Path, held: list[int]) -> str:
-    """``ok``, or why nothing more would be run while these commands hold every slot."""
-    if not held or _any_goes_on(store, keepers_dir, held):
+def check_slots(store: MetadataStore, keepers_dir: Path, held: list[int]) -> str:
+    """``ok``, or why no other command can start while these commands hold every slot."""
+    if not held or _any_progress(store, keepers_dir, held):
         return "ok"
     return f"all {len(held)} slots are held by keepers that do not answer (commands {', '.join(map(str, held))})"
 
 
-def _any_goes_on(store: MetadataStore, keepers_dir: Path, command_ids: Iterable[int]) -> bool:
-    """Whether one of the commands is being prepared or concluded, or has a keeper that answers."""
+def _any_progress(store: MetadataStore, keepers_dir: Path, command_ids: Iterable[int]) -> bool:
+    """Whether one of the commands is starting or has ended, or has a keeper that answers."""
     with ExitStack() as opened:
         asked: list[KeeperConnection] = []
         for command_id in command_ids:
@@ -37,5 +37,5 @@ def _any_goes_on(store: MetadataStore, keepers_dir: Path, command_ids: Iterable[
             except KeeperError:
                 continue
             asked.append(connection)
-        # Only a keeper that runs says anything, whatever it is.
+        # Any reply, even an error, shows that the keeper runs.
         return bool(asked) and bool(select.select([item.detach() for item in asked], [], [], _SECONDS)[0])

@@ -12,7 +12,7 @@ import pytest
 
 from debug_server.app import Local
 from debug_server.config import EnvironmentsConfig, WorkspacesConfig
-from debug_server.engine.upkeep import Upkeep
+from debug_server.engine.maintenance import Maintenance
 from debug_server.model import SessionPlan
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from tests.runner.environment_support import environments, hook
@@ -68,7 +68,7 @@ def _cleaned(local: Local, session_id: int) -> bool | None:
 
 
 def test_a_scratch_folder_that_resisted_goes_later(local: Local) -> None:
-    """What could not be removed when its session closed is removed by the upkeep, and the session says so; the folder
+    """Maintenance removes what could not be removed when its session closed, and the session's row says so; the folder
     of an open session, and one of no session, stay."""
     resisting, in_use = (local.store.sessions.create(plan=SessionPlan(scratch=True)) for _ in range(2))
     for session in (resisting, in_use):
@@ -77,33 +77,33 @@ def test_a_scratch_folder_that_resisted_goes_later(local: Local) -> None:
     scratch = folders[0].parent
     unknown = scratch / "4711"
     unknown.mkdir()
-    upkeep = Upkeep(store=local.store, sessions=local.sessions, supervisor=local.supervisor)
+    maintenance = Maintenance(store=local.store, sessions=local.sessions, supervisor=local.supervisor)
     with _unwritable(scratch):
         closed = local.sessions.close(resisting)
-        upkeep.sweep()
+        maintenance.collect()
         assert closed.cleanup is not None and not closed.cleanup.succeeded and folders[0].exists()
         assert _cleaned(local, resisting.id) is False
-    upkeep.sweep()
+    maintenance.collect()
     assert [path.exists() for path in (*folders, unknown)] == [False, True, True]
     assert _cleaned(local, resisting.id) is True
 
 
 def test_expired_leases_come_back_without_an_acquirer(local: Local, remote: Remote) -> None:
-    """A lease that nobody renews is taken back, and its workspace removed, by the upkeep alone."""
-    repository = local.sessions.reach(str(remote.path))
+    """A lease that nobody renews is taken back, and its workspace removed, by the maintenance thread alone."""
+    repository = local.sessions.register_reachable(str(remote.path))
     pool = local.sessions.pool(repository)
     lease = pool.acquire_worktree(commit_sha="main", owner="gone", environment_hash=None)
-    upkeep = Upkeep(store=local.store, sessions=local.sessions, supervisor=local.supervisor)
+    maintenance = Maintenance(store=local.store, sessions=local.sessions, supervisor=local.supervisor)
 
     def taken_back() -> bool:
-        upkeep.recover_leases()
+        maintenance.recover_leases()
         return [row["status"] for row in pool.describe()] == ["idle"]
 
     eventually(taken_back, what="the end of the lease's time")
     fetched = remote.commit({"note": "two\n"})
 
     def removed() -> bool:
-        upkeep.sweep()
+        maintenance.collect()
         return not lease.path.exists()
 
     eventually(removed, what="a workspace that was idle for long enough")
@@ -111,16 +111,16 @@ def test_expired_leases_come_back_without_an_acquirer(local: Local, remote: Remo
 
 
 def test_damaged_environments_are_found_and_used_ones_stay(local: Local, tmp_path: Path) -> None:
-    """The upkeep withdraws an environment with a changed file; one in use outlives any budget."""
+    """Maintenance withdraws an environment with a changed file; one in use outlives any budget."""
     manager = local.supervisor.environments
     assert manager is not None
     bad = manager.ensure(hook("echo x > $DEBUG_SERVER_ENV_PATH/file", name="bad", root=tmp_path))
     good = manager.ensure(hook("echo y > $DEBUG_SERVER_ENV_PATH/file", name="good", root=tmp_path))
     (bad.path / "file").write_text("tampered")
-    upkeep = Upkeep(store=local.store, sessions=local.sessions, supervisor=local.supervisor)
+    maintenance = Maintenance(store=local.store, sessions=local.sessions, supervisor=local.supervisor)
 
     def withdrawn() -> bool:
-        upkeep.sweep()
+        maintenance.collect()
         return [item.fingerprint for item in manager.installed()] == [good.fingerprint]
 
     eventually(withdrawn, what="the check of every environment")

@@ -16,7 +16,7 @@ _SHARE = 100  # at most this part of the disk: a small disk is not full at once
 _RETRY_SECONDS = 30.0
 
 
-def require_room(folder: Path) -> None:
+def require_free_space(folder: Path) -> None:
     """DiskFullError when hardly any space is left on the disk of ``folder``; a missing folder is not judged."""
     try:
         disk = os.statvfs(folder)

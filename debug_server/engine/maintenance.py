@@ -1,7 +1,7 @@
-"""What keeps the disk in order although nobody asks: expired leases, old workspaces, mirrors, environments.
+"""Periodic work on the disk: expired leases, old workspaces, mirrors, environments.
 
-A thread of its own, because a fetch or the check of a large environment may take minutes and leases must be renewed
-meanwhile. Each step is safe to do twice, in several processes at once, and to be killed in.
+It has a thread of its own, because a fetch or the check of a large environment may take minutes, and the housekeeper
+must renew leases meanwhile. Each step may be repeated, run in several processes at once, and be killed at any point.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from datetime import timedelta
 from functools import partial
 
-from debug_server.engine.attempts import attempt
+from debug_server.engine.run_or_log import run_or_log
 from debug_server.engine.sessions import Sessions
 from debug_server.model import Repository
 from debug_server.runner.worker import WorkerSupervisor
@@ -20,12 +20,12 @@ from debug_server.store import MetadataStore
 
 _LOG = logging.getLogger(__name__)
 _ROUND_SECONDS = 30.0
-_SWEEP_SECONDS = 600.0  # between two looks at ages and sizes
-_JOIN_SECONDS = 1.0  # whatever is under way can be left there
+_COLLECT_SECONDS = 600.0  # between two collections by age and size
+_JOIN_SECONDS = 1.0  # the current step may be interrupted
 
 
-class Upkeep:
-    """Looks after the workspaces of every repository and after the environments."""
+class Maintenance:
+    """Maintains the workspaces and mirrors of every repository, and the environments."""
 
     def __init__(
         self,
@@ -41,20 +41,20 @@ class Upkeep:
         self._done = threading.Event()
         self._woken = threading.Event()
         self._thread: threading.Thread | None = None
-        self._swept = time.monotonic()
+        self._collected_at = time.monotonic()
 
     def start(self) -> None:
-        """Begin; the first round comes with ``wake``, or after a pause."""
+        """Start the thread; the first round starts with ``wake``, or after a pause."""
         self._store.keep_reserve()
-        self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
-        """Do the next round now; not before the sessions of an earlier server have had their leases renewed."""
+        """Start the next round now; call it only after the leases of an earlier server's sessions are renewed."""
         self._woken.set()
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Start no further step."""
         self._done.set()
         self._woken.set()
         if self._thread is not None:
@@ -64,9 +64,9 @@ class Upkeep:
         while not self._is_done_after(_ROUND_SECONDS):
             self.recover_leases()
             self._store.keep_reserve()
-            if time.monotonic() - self._swept >= _SWEEP_SECONDS:
-                self._swept = time.monotonic()
-                self.sweep()
+            if time.monotonic() - self._collected_at >= _COLLECT_SECONDS:
+                self._collected_at = time.monotonic()
+                self.collect()
 
     def _is_done_after(self, seconds: float) -> bool:
         self._woken.wait(seconds)
@@ -74,23 +74,23 @@ class Upkeep:
         return self._done.is_set()
 
     def recover_leases(self) -> None:
-        """Take back every workspace whose lease ran out, or whose process died, and in which nothing runs."""
+        """Recover every workspace whose lease has expired or whose process is dead, if no process runs in it."""
         for repository in self._repositories():
-            attempt("upkeep_failed", partial(self._recover, repository), step="lease_recovery")
+            run_or_log("upkeep_failed", partial(self._recover, repository), step="lease_recovery")
 
     def _recover(self, repository: Repository) -> None:
         self._sessions.pool(repository).recover()
 
-    def sweep(self) -> None:
-        """Everything that goes by age and size: workspaces, trees, mirrors, environments; and what resisted before."""
+    def collect(self) -> None:
+        """Collect workspaces, trees and environments, maintain mirrors, and retry failed removals."""
         for repository in self._repositories():
             if not self._done.is_set():
-                attempt("upkeep_failed", partial(self._tend, repository), step="workspace_upkeep")
-        attempt("upkeep_failed", self._sessions.retry_removals, step="scratch_removal")
+                run_or_log("upkeep_failed", partial(self._maintain, repository), step="workspace_upkeep")
+        run_or_log("upkeep_failed", self._sessions.retry_removals, step="scratch_removal")
         if self._environments is not None and not self._done.is_set():
-            attempt("upkeep_failed", self._tend_environments, step="environment_upkeep")
+            run_or_log("upkeep_failed", self._maintain_environments, step="environment_upkeep")
 
-    def _tend(self, repository: Repository) -> None:
+    def _maintain(self, repository: Repository) -> None:
         settings, pool = self._sessions.settings, self._sessions.pool(repository)
         removed = pool.reclaim_stale_worktrees(
             max_idle_age=timedelta(seconds=settings.idle_seconds), max_bytes=settings.budget
@@ -100,7 +100,7 @@ class Upkeep:
         pool.mirror.repack(older_than=settings.repack_seconds)
         pool.mirror.refresh(older_than=settings.refresh_seconds)
 
-    def _tend_environments(self) -> None:
+    def _maintain_environments(self) -> None:
         assert self._environments is not None
         wanted = self._settings
         found = self._environments.collect_garbage(max_idle=wanted.idle_seconds, max_bytes=wanted.budget)
@@ -116,7 +116,7 @@ class Upkeep:
                 _LOG.warning("environment_damaged", extra={"environment": item.key, "files": len(wrong)})
 
     def _repositories(self) -> list[Repository]:
-        return attempt("upkeep_failed", self._leased, step="repositories") or []
+        return run_or_log("upkeep_failed", self._leased, step="repositories") or []
 
     def _leased(self) -> list[Repository]:
         return [row for row in self._store.repositories.page() if self._store.worktrees.page(row.id)]

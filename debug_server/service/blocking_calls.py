@@ -18,7 +18,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Bridge:
+class BlockingCalls:
     """Runs blocking functions in threads for callers in the event loop."""
 
     def __init__(self, *, reads_at_once: bool, exhausted: Callable[[], object]) -> None:

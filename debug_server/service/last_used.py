@@ -18,7 +18,7 @@ _REMEMBERED = 10_000
 _CLOSE_SECONDS = 1.0
 
 
-class Uses:
+class LastUsed:
     """Collects uses of rows; one thread at a time writes all that have come meanwhile in one commit."""
 
     def __init__(self, what: str, write: Callable[[Set[int]], None]) -> None:

@@ -9,7 +9,9 @@ from urllib.parse import urlsplit
 from debug_server.sockets import canonical
 
 # What a proxy says of whom it speaks for. Its own address, and as a rule its Host, are this machine's.
-_HANDED_ON = frozenset({"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"})
+_PROXY_HEADERS = frozenset(
+    {"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"}
+)
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -38,7 +40,7 @@ def is_direct(sender: Sender) -> bool:
     A page of another site reaches loopback through the reader's browser: its Origin or its Sec-Fetch-Site tells, and
     after DNS rebinding its Host does. A page on another port of this machine may be another user's.
     """
-    if is_handed_on(sender.headers) or sender.host is None or not is_loopback(_name(f"//{sender.host}")):
+    if is_proxied(sender.headers) or sender.host is None or not is_loopback(_name(f"//{sender.host}")):
         return False
     if sender.origin is None:
         return sender.site in (None, "none", "same-origin")
@@ -46,9 +48,9 @@ def is_direct(sender: Sender) -> bool:
     return _place(sender.origin) == _place(f"{scheme}://{sender.host}")
 
 
-def is_handed_on(headers: Collection[str]) -> bool:
+def is_proxied(headers: Collection[str]) -> bool:
     """Whether a request with headers of these names came by way of a proxy."""
-    return not _HANDED_ON.isdisjoint(headers)
+    return not _PROXY_HEADERS.isdisjoint(headers)
 
 
 def _place(url: str) -> tuple[str, str, int | None]:

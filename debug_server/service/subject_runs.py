@@ -29,12 +29,12 @@ class RunRows:
     command: Command
 
     @property
-    def over(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether nothing of it is left to do."""
         return not self.session.is_open
 
 
-class OwnRunVerbs(Verbs):
+class SubjectRunVerbs(Verbs):
     """Runs that the server's own parts ask for; no surface offers them."""
 
     async def add(
@@ -46,7 +46,7 @@ class OwnRunVerbs(Verbs):
         """
         caller.require((ADMIN,))
         self._shared.require_accepting()
-        return await self._call(self._engine.queue_together, steps, due)
+        return await self._call(self._engine.queue_atomically, steps, due)
 
     async def queue(self, caller: Caller, run: QueuedRun) -> RunRows:
         """Queue a run that is the caller's; ConflictError while something that it needs for itself is taken."""
@@ -80,7 +80,7 @@ class OwnRunVerbs(Verbs):
         rows = self._store.commands.by_subject_prefix(prefix, owner_token_id=owner, after=after, limit=limit)
         return [RunRows(session=self._store.sessions.get(row.session_id), command=row) for row in rows]
 
-    async def over(self, run: RunRows, seconds: float) -> RunRows:
+    async def wait(self, run: RunRows, seconds: float) -> RunRows:
         """The run once it is over, or as it is after so many seconds or when the server leaves."""
         deadline = time.monotonic() + seconds
         async with self._wakeups.of(("session", run.session.id)) as woken:
@@ -91,16 +91,16 @@ class OwnRunVerbs(Verbs):
                 command = await self._read(self._store.commands.get, run.command.id)
                 run = RunRows(session=session, command=command)
                 left = deadline - time.monotonic()
-                if run.over or left <= 0 or self._shared.draining:
+                if run.is_closed or left <= 0 or self._shared.draining:
                     return run
                 await wait_for(woken, left)
 
     async def cancel(self, run: RunRows, message: str) -> RunRows:
         """End it; returns when its tree is empty and its places are tidy, or as it is after a minute."""
-        if run.over:
+        if run.is_closed:
             return run
         await self._call(self._engine.cancel, run.command.id, message)
-        return await self.over(run, _CANCEL_SECONDS)
+        return await self.wait(run, _CANCEL_SECONDS)
 
     def declare_schedules(
         self, caller: Caller, group: str, rules: Mapping[str, Rule], act: Callable[[DueTime], None]

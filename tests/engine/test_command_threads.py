@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from debug_server.engine.starting import CommandThreads
+from debug_server.engine.command_threads import CommandThreads
 from tests.running import ROOT, eventually
 
 COUNT = 30

@@ -10,7 +10,7 @@ from debug_server.runner import ownership
 
 
 class ProcessLeases:
-    """Leases carry the name of this process; those of a dead one are over, unless an open session goes on with them."""
+    """Leases have the name of their process; those of a dead process end, unless an open session uses them."""
 
     def __init__(
         self, *, owners_dir: Path, process: Callable[[], str], open_sessions: Callable[[], list[Session]]
@@ -25,7 +25,7 @@ class ProcessLeases:
         return self._process()
 
     def abandoned(self, rows: Sequence[Worktree]) -> list[Worktree]:
-        """Those whose process is dead and which no open session has; of another folder's that cannot be told."""
+        """The leases of dead processes that no open session uses; processes of other folders count as alive."""
         dead = [row for row in rows if row.process is not None and self._is_dead(row.process)]
         if not dead:
             return []

@@ -1,6 +1,6 @@
-"""What a session without a leased workspace has for itself: a scratch folder, a branch of the caller's repository.
+"""Directories of sessions without a leased workspace: scratch folders, and worktrees on branches of a user's repository.
 
-prepare (before its command) -> path -> leave (when the session closes: nothing of it stays, nothing of the user's goes)
+prepare (before its command) -> path -> remove (when the session closes; the user's files are kept)
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _AFTER_SECONDS = 30.0
 _REMOVED_LATER = Cleanup(succeeded=True, message="removed later")
 
 
-class OwnPlaces:
-    """The own places of one machine's sessions."""
+class SessionDirectories:
+    """Creates and removes the directories of one machine's sessions."""
 
     def __init__(self, *, store: MetadataStore, paths: RunnerPaths, trust: Trust = OWN_USER_ONLY) -> None:
         self._trust = trust
@@ -34,61 +34,63 @@ class OwnPlaces:
         self._root = paths.artifacts_root.absolute()
 
     def prepare(self, session: Session) -> None:
-        """Make what the session's command needs; doing it twice is harmless. WorktreePoolError where it cannot be."""
+        """Create the session's directory if it does not exist; WorktreePoolError if that fails."""
         try:
             if session.plan.scratch:
                 make_private(self._scratch(session))
             if session.plan.branch_tree is not None:
                 branches.add(_tree(session.plan.branch_tree, self._trust), locks_dir=self._locks)
         except OSError as error:
-            raise WorktreePoolError(f"its directory cannot be made: {error.filename}: {error.strerror}") from error
+            raise WorktreePoolError(
+                f"the directory of the session cannot be created: {error.filename}: {error.strerror}"
+            ) from error
 
     def path(self, session: Session) -> Path | None:
-        """Where its command runs; None for a session of another kind."""
+        """The directory of the session's command; None for a session of another kind."""
         if session.plan.scratch:
             return self._scratch(session)
         tree = session.plan.branch_tree
         return Path(tree.path) if tree is not None else None
 
-    def leave(self, session: Session) -> Cleanup | None:
-        """Remove what was made; returns what there is to tell of it."""
-        if (argv := session.plan.after) and (said := run_cleanup_program(argv, seconds=_AFTER_SECONDS)):
-            _LOG.info("after_program", extra={"session_id": session.id, "said": said})
+    def remove(self, session: Session) -> Cleanup | None:
+        """Remove the directory; returns the outcome if it is to be reported."""
+        if (argv := session.plan.after) and (output := run_cleanup_program(argv, seconds=_AFTER_SECONDS)):
+            _LOG.info("after_program", extra={"session_id": session.id, "said": output})
         if session.plan.scratch:
-            return self._leave_scratch(session)
+            return self._remove_scratch(session)
         tree = session.plan.branch_tree
         if tree is None or not tree.cleanup:
             return None
-        done = self._removal(session, _tree(tree, self._trust))
+        done = self._remove_branch_tree(session, _tree(tree, self._trust))
         if not done.removed:
             _LOG.warning("removal_incomplete", extra={"session_id": session.id, "reason": done.message})
         return Cleanup(succeeded=done.removed, message=done.message)
 
-    def _leave_scratch(self, session: Session) -> Cleanup | None:
-        """No other session ever gets the folder: what resists can stay where it is."""
+    def _remove_scratch(self, session: Session) -> Cleanup | None:
+        """What cannot be removed stays: no other session uses the folder."""
         place = self._scratch(session)
         if not (left := remove_tree(place)):
             return None
         _LOG.warning("removal_incomplete", extra={"session_id": session.id, "left": [str(item) for item in left]})
         return Cleanup(succeeded=False, message=f"{place} could not be removed: {'; '.join(map(str, left))}")
 
-    def retry(self) -> None:
-        """Remove the scratch folders of closed sessions that resisted; what a session's row says follows.
+    def retry_removals(self) -> None:
+        """Remove leftover scratch folders of closed sessions, and update the sessions' rows.
 
-        Not the trees on branches: they are in a folder of the user's, who was told, and may use the path by now.
+        Worktrees on branches are left alone: the failure was reported to the user, who may use the path by now.
         """
         try:
             names = [path.name for path in (self._root / "scratch").iterdir() if path.name.isdigit()]
         except FileNotFoundError:
             return
         for name in names:
-            with suppress(NotFoundError):  # another store's
+            with suppress(NotFoundError):  # a folder of another store
                 session = self._store.sessions.get(int(name))
                 if session.plan.scratch and not session.is_open and not remove_tree(self._scratch(session)):
                     _LOG.info("removal_completed", extra={"session_id": session.id})
                     self._store.sessions.set_cleanup(session.id, _REMOVED_LATER)
 
-    def _removal(self, session: Session, tree: BranchWorktree) -> Removal:
+    def _remove_branch_tree(self, session: Session, tree: BranchWorktree) -> Removal:
         target = self._root / "collected" / str(session.id) / UNCOMMITTED_PATCH
         try:
             (self._root / "collected").mkdir(mode=0o700, parents=True, exist_ok=True)
