@@ -1,8 +1,8 @@
-"""The composition root: settings in, wired parts out; the only package that sees all layers.
+"""The composition root: builds every part from the settings; the only package that imports all layers.
 
-``local`` wires the parts of one machine, ``parts`` those of the server, ``server`` and ``asgi`` serve them, and
-``programs`` starts what the command lines name. Above it are entry points alone: ``__main__``, ``api.main``,
-``runner.supervisor`` and ``worktrees.inspect``. ``Local`` is loaded on first use: ``--help`` needs none of it.
+``local`` builds the parts of one machine, ``parts`` those of the server; ``server`` and ``asgi`` serve them, and
+``programs`` has the programs of the command lines. Only entry points import it: ``__main__``, ``api.main``,
+``runner.supervisor`` and ``worktrees.inspect``. ``Local`` is loaded on first use, because ``--help`` does not need it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The application for ASGI servers of one's own; ``debug-server serve`` is the server that comes along."""
+"""The application for other ASGI servers; ``debug-server serve`` is the built-in one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from debug_server.surfaces.http import HttpApp
 
 
 def create_app(context: Local | None = None) -> HttpApp:
-    """The application over ``context``, or over this directory's settings; its engine runs while it is served."""
+    """The application of ``context``, or of this directory's settings; its engine runs while it is served."""
     local = context if context is not None else Local.open()
 
     @asynccontextmanager
@@ -37,5 +37,5 @@ def create_app(context: Local | None = None) -> HttpApp:
 
 @cache
 def the_app() -> HttpApp:
-    """The one of this directory, made when it is first asked for: an import must not open a database."""
+    """The application of this directory, created on first use: an import must not open a database."""
     return create_app()

@@ -1,4 +1,4 @@
-"""Everything on one machine, wired as the settings say."""
+"""Builds the parts of one machine from the settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Local:
-    """Everything on this machine, each part made when it is first used."""
+    """The parts of this machine, each created on first use."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Local:
         environ: Mapping[str, str] = os.environ,
         log_level: str = "WARNING",
     ) -> Local:
-        """From a settings file (or the one that is found here or above, or the defaults) and the environment."""
+        """From a settings file and the environment; without ``config`` the file is searched from this directory up."""
         configure_logging(log_level)
         placed = load_runner(config, environ=environ)
         for note in placed.notes(environ):
@@ -95,7 +95,7 @@ class Local:
 
     @property
     def server_lock_path(self) -> Path:
-        """What the one server of the store holds locked; of a shared database, the one of this folder."""
+        """The lock file of the store's only server; with a shared database, of this folder's only server."""
         if self.shares_database:
             return self.settings.paths.artifacts_root / "server.lock"
         return sqlite_path(self._database_url).with_name("server.lock")
@@ -114,20 +114,20 @@ class Local:
 
     @cached_property
     def foreground(self) -> ForegroundRuns:
-        """Runs in this process, in the thread that calls."""
+        """Runs commands in this process, in the calling thread."""
         engine = ForegroundEngine(store=self.store, supervisor=self.supervisor, sessions=self.sessions)
         return ForegroundRuns(store=self.store, engine=engine, sessions=self.sessions, settings=self.settings)
 
     @cached_property
     def environments(self) -> Environments:
         """Shared environments."""
-        from debug_server.service.environments import Environments  # loads what builds them
+        from debug_server.service.environments import Environments  # loads the builders
 
         return Environments(self.settings)
 
     @cached_property
     def machine(self) -> Machine:
-        """What this machine can do."""
+        """The checks of this machine."""
         from debug_server.service.machine import Machine
 
         return Machine(
@@ -145,12 +145,12 @@ class Local:
 
     @property
     def data_folder(self) -> Path:
-        """Where everything is kept."""
+        """The folder of all data."""
         return self.settings.paths.artifacts_root
 
     @property
     def dry_runs(self) -> DryRuns:
-        """What would be run."""
+        """Plans of commands that are not run."""
         from debug_server.service.dry_runs import DryRuns
 
         return DryRuns(settings=self.settings, open_store=lambda: self.store)
@@ -158,7 +158,7 @@ class Local:
     @cached_property
     def engine(self) -> LocalEngine:
         """The queue's engine, not yet started."""
-        from debug_server.engine.local import LocalEngine  # its threads and schedules are of no use to a single run
+        from debug_server.engine.local import LocalEngine  # a single run needs neither its threads nor its schedules
 
         return LocalEngine(
             store=self.store, supervisor=self.supervisor, sessions=self.sessions, telemetry=self.telemetry
@@ -166,21 +166,23 @@ class Local:
 
     @cached_property
     def workers(self) -> Workers:
-        """The supervised workers that are declared beside the settings, not yet started."""
+        """The supervised workers declared in workers.toml, not yet started."""
         from debug_server.workers.workers import Workers
 
         return Workers(runner=self.supervisor, store=self.store, specs=self._worker_specs(), telemetry=self.telemetry)
 
     @cached_property
     def gateway_config(self) -> Loaded[GatewayConfig]:
-        """The gateway's settings, of ``gateway.toml`` beside ``runner.toml`` and the environment."""
+        """The gateway's settings, from ``gateway.toml`` beside ``runner.toml`` and the environment."""
         files = self.place.files("gateway.toml")
         return load(GatewayConfig, files=files, environ=self.environ, base=self.place.base, owners=self.place.owners)
 
     @cached_property
     def service(self) -> Service:
         """Every verb, for the surfaces."""
-        from debug_server.service import Service  # its messages double the start-up of a command that needs none
+        from debug_server.service import (
+            Service,
+        )  # loading its messages would double the start-up time of other commands
 
         return Service(
             store=self.store,
@@ -192,7 +194,7 @@ class Local:
         )
 
     def close(self) -> None:
-        """Close what was opened; running commands carry on."""
+        """Close what was opened; running commands continue."""
         for name in ("service", "supervisor", "store"):
             if name in self.__dict__:
                 self.__dict__[name].close()

@@ -1,4 +1,4 @@
-"""The parts of the one server by name; a server of a subset is the same server with fewer of them.
+"""The parts of the server by name; a server may run with a subset of them.
 
 api         sessions, commands, logs: REST, WebSocket, SSE, MCP and the gRPC service ``debug_server.v1``
 tasks       host tasks below ``/tasks``
@@ -63,7 +63,7 @@ def _kanban_services(governor: Governor) -> Mapping[str, Any]:
 
 
 def has_gateway(local: Local) -> bool:
-    """Whether its worker is asked for: by a setting of its own, or by a worker of that name."""
+    """Whether the gateway is configured: by its own setting, or by a declared worker ``codex``."""
     return local.gateway_config.source("codex.enabled") != "default" or local.workers.declares("codex")
 
 
@@ -92,8 +92,8 @@ def _workers(local: Local) -> Part:
     return WorkersPart(local.workers)
 
 
-# name -> how to make it; None from one that is not configured. Each is imported by its maker, when it is served.
-# The gateway before the workers: it declares one.
+# name -> its maker, which imports the part and returns None if it is not configured.
+# The gateway comes before the workers because it declares one.
 _MAKERS: dict[str, Callable[[Local], Part | None]] = {
     TASKS: _tasks,
     DISPATCH: _dispatch,
@@ -104,6 +104,6 @@ NAMES = frozenset({API, *_MAKERS})
 
 
 def parts_of(local: Local, names: Collection[str]) -> list[Part]:
-    """Those of the names that are made of parts and configured."""
+    """The configured parts with these names, and always the workers."""
     made = [maker(local) for name, maker in _MAKERS.items() if name in names or name == WORKERS]
     return [part for part in made if part is not None]

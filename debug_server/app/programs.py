@@ -1,4 +1,4 @@
-"""What the command lines start: each program loads what it needs when it is called."""
+"""The programs of the command lines; each loads its modules when it is called."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def open_local(**options: Any) -> Local:
-    """Everything on this machine."""
+    """The parts of this machine."""
     from debug_server.app.local import Local
 
     return Local.open(**options)
 
 
 def serve(*, config: Path | None, log_level: str, **options: Any) -> int:
-    """The one server."""
+    """Run the server."""
     from debug_server.app.server import ServeOptions
     from debug_server.app.server import serve as run
 
@@ -27,12 +27,12 @@ def serve(*, config: Path | None, log_level: str, **options: Any) -> int:
 
 
 def serve_gateway(*, host: str | None, port: int | None, config: Path | None, log_level: str, **options: Any) -> int:
-    """The same server with the gateway alone, on the gateway's own address."""
+    """Run the server with only the gateway, on the gateway's address."""
     from debug_server.app.parts import GATEWAY
     from debug_server.app.server import ServeOptions
     from debug_server.app.server import serve as run
 
-    # Whoever asks for the gateway by name need not ask a second time for its worker.
+    # The worker of a gateway that is started by name need not be enabled too.
     environ = {"PROXY_USE_APP_SERVER": "true", **os.environ}
     with open_local(config=config, log_level=log_level, environ=environ) as local:
         place = local.gateway_config.value.access
@@ -42,7 +42,7 @@ def serve_gateway(*, host: str | None, port: int | None, config: Path | None, lo
 
 
 def mcp() -> int:
-    """The Model Context Protocol over our own standard streams, with an engine of its own."""
+    """Serve MCP over stdin and stdout, with an engine in this process."""
     from debug_server.surfaces.mcp.stdio import run_stdio
 
     with open_local() as local:
@@ -55,7 +55,7 @@ def mcp() -> int:
 
 
 def mcp_bridge(base_url: str, token: str | None, *, verify_tls: bool, server_uid: int | None) -> int:
-    """The same protocol, answered by a server elsewhere."""
+    """Serve MCP over stdin and stdout by forwarding to a server."""
     from debug_server.surfaces.mcp.bridge import run_bridge
 
     run_bridge(base_url, token, verify_tls=verify_tls, server_uid=server_uid)
@@ -63,7 +63,7 @@ def mcp_bridge(base_url: str, token: str | None, *, verify_tls: bool, server_uid
 
 
 def work_off(session_id: str, *, add: str | None, **options: Any) -> int:
-    """A session's commands, one after another in this process."""
+    """Run a session's waiting commands in order, in this process."""
     from debug_server.surfaces.cli import supervisor
 
     with open_local(**options) as local:
@@ -71,7 +71,7 @@ def work_off(session_id: str, *, add: str | None, **options: Any) -> int:
 
 
 def print_plan(text: str, *, session_id: str | None, **options: Any) -> int:
-    """What running a text for a shell would mean."""
+    """Print the plan of a text for a shell without running it."""
     from debug_server.surfaces.cli import supervisor
 
     with open_local(**options) as local:
@@ -79,7 +79,7 @@ def print_plan(text: str, *, session_id: str | None, **options: Any) -> int:
 
 
 def command_line(name: str) -> None:
-    """The program ``debug-server``, under one of its names."""
+    """Run the program ``debug-server``; ``name`` is the name in its messages."""
     from debug_server.surfaces.cli.invocation import Programs
     from debug_server.surfaces.cli.main import run_cli
 

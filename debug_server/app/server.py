@@ -1,9 +1,9 @@
-"""The one server process: every surface over one service, from its lock to the last of its threads.
+"""The server process: every surface over one service, from its lock to its exit.
 
-    lock -> store -> socket -> engine (adopts) -> first token -> serving --signal--> draining -> leaving -> exit
+    lock -> store -> socket -> engine (adopts) -> first token -> serving --signal--> draining -> closing -> exit
                                                                           503 to POSTs   streams end
 
-What runs at the end goes on under its keepers, and the next server adopts it.
+Commands that still run at the exit continue under their keepers, and the next server adopts them.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _BACKLOG = 2048
-_LEAST_SECONDS = 1.0  # to send what parts had to say at the end of a long grace of their own
-_ENGINE_SECONDS = 1.0  # for what is about to end by itself
+_LEAST_SECONDS = 1.0  # to send the last messages of parts whose own grace was long
+_ENGINE_SECONDS = 1.0  # for commands that are about to end
 _FOLDER_MARK = "folder"  # in the artifacts folder
 _SWITCH_SECONDS = 0.0005
-_GRPC_SHARE = 4  # gRPC holds its connections itself: one in so many is its
-ADDRESSES = "server.json"  # beside the server's lock, which says whether it is still true
+_GRPC_SHARE = 4  # gRPC counts its own connections: it gets 1/4 of them
+ADDRESSES = "server.json"  # beside the server's lock; valid only while the lock is held
 OWN_SOCKET = "server.sock"  # beside the server's lock; HTTP for the server's own user
 
 
@@ -66,7 +66,7 @@ class ServeOptions:
     grpc_port: int | None = 50051  # None: no gRPC
     tls_cert: Path | None = None
     tls_key: Path | None = None
-    drain_seconds: float = 0.5  # how long POSTs are told to come again before the listener closes
+    drain_seconds: float = 0.5  # how long POSTs get 503 with Retry-After before the listener closes
     grace_seconds: float = 10.0  # from the signal to the exit
     parts: frozenset[str] = NAMES
 
@@ -86,7 +86,7 @@ class ServeOptions:
 def http_app(
     local: Local, *, lifespan: Lifespan | None = None, parts: Sequence[Part] = (), api: bool = True
 ) -> HttpApp:
-    """The ASGI application over everything on this machine; serve it inside ``running(app)``."""
+    """The ASGI application of this machine; serve it inside ``running(app)``."""
     from debug_server.surfaces.http import HttpSettings, create_http_app
     from debug_server.surfaces.mcp.http import McpHttp
 
@@ -103,18 +103,18 @@ def http_app(
 
 @asynccontextmanager
 async def running(app: HttpApp) -> AsyncGenerator[None, None]:
-    """The lives of an application's parts."""
-    async with AsyncExitStack() as lives:
-        await lives.enter_async_context(app.state.mcp.running())
+    """Run the parts of an application during the block."""
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(app.state.mcp.running())
         for part in app.state.parts:
-            await lives.enter_async_context(part.running())
+            await stack.enter_async_context(part.running())
         yield
 
 
 def serve(local: Local, options: ServeOptions, *, announce: Callable[[str], None] | None = None) -> int:
-    """Serve until a signal; returns the exit status. EngineBusyError when another process serves the same store."""
-    raise_limit()  # before anything counts on it
-    gc.disable()  # it would look at every module and class again and again: a quarter of the start
+    """Serve until a signal; returns the exit status. EngineBusyError if another process serves the same store."""
+    raise_limit()  # before the limits on connections are computed
+    gc.disable()  # repeated collections would take a quarter of the start-up time
     try:
         with held_lock(local.server_lock_path, local.store.address):
             if local.shares_database:
@@ -127,33 +127,33 @@ def serve(local: Local, options: ServeOptions, *, announce: Callable[[str], None
 
 
 def _serve(local: Local, options: ServeOptions, say: Callable[[str], None]) -> float:
-    first = _admit(local, options)
+    first = _check_access(local, options)
     # A command passes through four threads; the default of 5 ms would let each wait longer than the command runs.
     sys.setswitchinterval(_SWITCH_SECONDS)
     with _listening(options) as listener, _own_socket(local) as own:
         local.engine.start()
         try:
             run = _Run(local, options, listener, own)
-            if first:  # not before the port is ours: whoever starts again with another is shown it then
+            if first:  # after the port is bound: a start that fails must not use up the message
                 say(f"admin token, shown this once: {local.first_token.make()}")
             return asyncio.run(run.until_signal(say))
         finally:
             local.engine.stop(grace=_ENGINE_SECONDS)
             local.service.close()
-            _say_what_carries_on(local, say)
+            _report_running_commands(local, say)
 
 
-def _say_what_carries_on(local: Local, say: Callable[[str], None]) -> None:
+def _report_running_commands(local: Local, say: Callable[[str], None]) -> None:
     count = len(live_commands(local.settings.paths.keepers_dir))
-    noun, them = ("1 command carries", "it") if count == 1 else (f"{count} commands carry", "them")
-    with suppress(OSError):  # whoever started us no longer reads
+    subject, them = ("1 command continues", "it") if count == 1 else (f"{count} commands continue", "them")
+    with suppress(OSError):  # stdout is closed
         if count:
-            say(f"{noun} on; the next `debug-server serve` adopts {them}")
+            say(f"{subject}; the next `debug-server serve` adopts {them}")
 
 
 @contextmanager
 def held_lock(path: Path, what: str) -> Iterator[None]:
-    """Be the only server of a store for the block, by a lock that a dead process cannot hold; EngineBusyError else."""
+    """Hold the lock of the store's only server during the block; EngineBusyError if another process holds it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -172,15 +172,14 @@ def held_lock(path: Path, what: str) -> Iterator[None]:
 
 
 def check_folder(store: MetadataStore, root: Path) -> None:
-    """ConfigurationError when the files of a shared database lie in another folder than ``root``.
+    """ConfigurationError if a shared database belongs to another folder than ``root``.
 
-    Of the servers of one folder the lock lets one live; those of two folders would each run commands whose logs the
-    other cannot find.
+    The lock allows one server for each folder; servers of two folders could not read the logs of each other's commands.
     """
     path = root / _FOLDER_MARK
     found = path.read_text().strip() if path.exists() else ""
     mark = found or secrets.token_hex(8)
-    if not found:  # before the database knows it: a crash in between leaves a mark that is claimed the next time
+    if not found:  # before the database has it: after a crash in between, the next start claims the mark
         path.write_text(f"{mark}\n")
     belongs = store.data_folder.claim(mark)
     if belongs != mark:
@@ -198,8 +197,8 @@ def _print(text: str) -> None:
     sys.stdout.flush()
 
 
-def _admit(local: Local, options: ServeOptions) -> bool:
-    """Refuse an open door; returns whether there is no key yet."""
+def _check_access(local: Local, options: ServeOptions) -> bool:
+    """Refuse to listen publicly without a token or TLS; returns whether there is no token yet."""
     if GATEWAY in options.parts and has_gateway(local):
         from debug_server.gateway import refuse_insecure
 
@@ -219,7 +218,7 @@ def _listening(options: ServeOptions) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:
         listener = socket.create_server((options.host, options.port), family=family, backlog=_BACKLOG)
-        # Inherited by the connections: a head and its body are two writes, and 40 ms would pass between them.
+        # Inherited by the connections: without it, a response in two writes may be delayed by 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else "a port is a number from 0 to 65535"
@@ -237,7 +236,7 @@ def _own_socket(local: Local) -> AbstractContextManager[list[socket.socket]]:
 
 
 def uvicorn_config(app: HttpApp, options: ServeOptions, connections: Connections | None = None) -> uvicorn.Config:
-    """How the HTTP server treats its connections."""
+    """The configuration of the HTTP server."""
     import uvicorn
 
     from debug_server.surfaces.http.connections import ConnectionLimits, Connections
@@ -250,13 +249,13 @@ def uvicorn_config(app: HttpApp, options: ServeOptions, connections: Connections
         loop="asyncio",
         lifespan="off",
         log_config=None,
-        log_level="critical",  # our own gate logs what goes wrong, with the request's id
-        access_log=False,  # it would show the query, and so a WebSocket's token
+        log_level="critical",  # RequestMiddleware logs failures with the request's id
+        access_log=False,  # it would log the query, and with it a WebSocket's token
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=math.ceil(connections.limits.idle_seconds),
         ws_max_size=MAX_FRAME,
-        ws_per_message_deflate=False,  # a window for each of thousands of watchers
+        ws_per_message_deflate=False,  # each of thousands of followers would need a compression window
         ws_ping_interval=20.0,
         ws_ping_timeout=60.0,
         timeout_graceful_shutdown=max(1, round(options.grace_seconds - options.drain_seconds)),
@@ -266,7 +265,7 @@ def uvicorn_config(app: HttpApp, options: ServeOptions, connections: Connections
 
 
 def connection_limits(settings: ServerConfig, *, grpc: bool) -> tuple[int, ConnectionLimits]:
-    """How many connections are gRPC's, and the limits of HTTP's, which has the others."""
+    """The number of connections for gRPC, and the limits of HTTP, which gets the rest."""
     from debug_server.surfaces.http.connections import ConnectionLimits
 
     room = max_connections()
@@ -282,7 +281,7 @@ def connection_limits(settings: ServerConfig, *, grpc: bool) -> tuple[int, Conne
 
 
 class _Run:
-    """One life of the event loop."""
+    """One run of the event loop, from start to exit."""
 
     def __init__(self, local: Local, options: ServeOptions, listener: socket.socket, own: list[socket.socket]) -> None:
         from debug_server.surfaces.http.connections import Connections
@@ -295,7 +294,7 @@ class _Run:
         self._parts = parts_of(local, options.parts)
         self._app = http_app(local, parts=self._parts, api=API in options.parts)
         self._signalled_at = 0.0
-        self._live = asyncio.Event()  # every part's life has begun
+        self._live = asyncio.Event()  # every part runs
         self._draining: asyncio.Task[None] | None = None
         self._grpc_connections, limits = connection_limits(local.settings.server, grpc=options.grpc_port is not None)
         connections = Connections(limits)
@@ -311,7 +310,7 @@ class _Run:
         gc.enable()
 
     async def until_signal(self, say: Callable[[str], None]) -> float:
-        """Serve; returns by when the process must be gone, on the monotonic clock."""
+        """Serve until a signal; returns the deadline for the exit, on the monotonic clock."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
@@ -334,7 +333,7 @@ class _Run:
         return self._deadline()
 
     def _note_addresses(self, http: str, grpc_port: int) -> None:
-        """For command lines of this user: they must not send a token to a port that only looks like ours."""
+        """Write down the addresses for command lines, so that they send no token to another server's port."""
         path = self._local.server_lock_path.with_name(ADDRESSES)
         path.write_text(json.dumps({"pid": os.getpid(), "grpc_port": grpc_port, "http": http}))
 
@@ -344,7 +343,7 @@ class _Run:
             await self._server.serve(sockets=[self._listener, *self._own])
 
     async def _parts_live(self, serving: asyncio.Task[None]) -> bool:
-        """What is announced can act: an event for an example repository that is still being made would be skipped."""
+        """Wait until every part runs: events for a repository that is still being created would be skipped."""
         live = asyncio.ensure_future(self._live.wait())
         await asyncio.wait([live, serving], return_when=asyncio.FIRST_COMPLETED)
         live.cancel()
@@ -384,25 +383,25 @@ class _Run:
         self._draining = asyncio.get_running_loop().create_task(self._drain())
 
     async def _drain(self) -> None:
-        """Answer, with refusals mostly, until every part has finished what it had under way."""
+        """Keep answering, mostly with 503, until every part has drained."""
         try:
             pause = asyncio.sleep(self._options.drain_seconds)
             await asyncio.gather(pause, *(part.drained() for part in self._parts))
         finally:
-            self._leave()
+            self._end_streams()
 
     def _deadline(self) -> float:
-        """The server's grace is over; a part that took all of it, or more, leaves the others a moment."""
+        """The end of the grace; at least a moment from now, because a part may have used all of it."""
         return max(self._signalled_at + self._options.grace_seconds, time.monotonic() + _LEAST_SECONDS)
 
-    def _leave(self) -> None:
+    def _end_streams(self) -> None:
         self._app.state.followers.leave()
         self._server.config.timeout_graceful_shutdown = math.ceil(self._deadline() - time.monotonic())
         self._server.should_exit = True
 
 
 def _leave_threads(deadline: float) -> None:
-    """Wait for calls that are under way, but not for one that takes minutes: everything durable is on the disk."""
+    """Wait for running calls until the deadline; then exit, because all durable state is on disk."""
     left = [item for item in threading.enumerate() if not item.daemon and item is not threading.main_thread()]
     for item in left:
         item.join(max(0.0, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""A file that is there whole or not at all."""
+"""Replaces a file atomically."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from debug_server.errors import InvalidInputError
 
 @contextlib.contextmanager
 def replacing(target: Path) -> Iterator[IO[bytes]]:
-    """A draft beside ``target`` that takes its place when the block ends well."""
+    """A temporary file beside ``target`` that replaces it if the block succeeds."""
     try:
         descriptor, draft = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     except OSError as error:
@@ -24,7 +24,7 @@ def replacing(target: Path) -> Iterator[IO[bytes]]:
             yield file
         mask = os.umask(0)
         os.umask(mask)
-        Path(draft).chmod(0o666 & ~mask)  # as a file that was simply opened would be
+        Path(draft).chmod(0o666 & ~mask)  # the mode of a newly created file
         Path(draft).replace(target)
     finally:
         Path(draft).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The verbs as values: which operation, with which fields, answered by which reply; one function for each operation."""
+"""Calls as values: operation, fields and type of the reply; one function for each operation."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[T]):
-    """One request, whatever carries it."""
+    """One request, independent of the client that sends it."""
 
     operation: str
     reply: type[T]
     fields: Mapping[str, Any]
-    timeout: float = 0.0  # what the server may take on purpose, on top of the usual
+    timeout: float = 0.0  # seconds that the server may wait, added to the client's timeout
 
 
 def _call(operation: str, reply: type[T], /, timeout: float = 0.0, **fields: Any) -> Call[T]:
-    """Fields that are None or empty are left to the server's defaults."""
+    """Leave out fields that are None or empty: the server's defaults apply."""
     given = {name: value for name, value in fields.items() if value is not None and value not in ({}, [], ())}
     return Call(operation=operation, reply=reply, fields=given, timeout=timeout)
 
@@ -103,22 +103,22 @@ def list_sessions(*, after: int = 0, limit: int | None = None) -> Call[r.Session
 
 
 def fork_session(session_id: int, *, count: int = 1) -> Call[r.SessionList]:
-    """New sessions from the current state."""
+    """Open copies of a session in its current state."""
     return _call("fork_session", r.SessionList, session_id=session_id, count=count)
 
 
 def reset_session(session_id: int) -> Call[r.SessionReply]:
-    """Back to commit and patch."""
+    """Reset the workspace to its commit and patch."""
     return _call("reset_session", r.SessionReply, session_id=session_id)
 
 
 def diff_session(session_id: int) -> Call[r.SessionDiff]:
-    """What was changed, as a patch."""
+    """The changes in the workspace as a patch."""
     return _call("diff_session", r.SessionDiff, session_id=session_id)
 
 
 def close_session(session_id: int) -> Call[r.Message]:
-    """Cancel what runs and give the workspace back."""
+    """Close a session: cancel its commands and release its workspace."""
     return _call("close_session", r.Message, session_id=session_id, timeout=30.0)
 
 
@@ -201,7 +201,7 @@ def start_run(
     secrets: Sequence[str] = (),
     artifacts: Sequence[str] = (),
 ) -> Call[r.RunReply]:
-    """Open, run and close in one request; answered as soon as the command is queued."""
+    """Open a session, run a command and close the session; returns when the command is queued."""
     command = _command(argv, cwd=cwd, env=env, limits=limits, require=require, secrets=secrets, artifacts=artifacts)
     return _call(
         "start_run",
@@ -229,7 +229,7 @@ def list_commands(session_id: int, *, after: int = 0, limit: int | None = None) 
 
 
 def wait_command(command_id: int, *, seconds: float = 30.0) -> Call[r.CommandReply]:
-    """The command once it has ended, or as it is after ``seconds``."""
+    """Wait until a command has ended, at most ``seconds``."""
     return Call(
         operation="wait_command",
         reply=r.CommandReply,
@@ -239,12 +239,12 @@ def wait_command(command_id: int, *, seconds: float = 30.0) -> Call[r.CommandRep
 
 
 def cancel_command(command_id: int) -> Call[r.CommandReply]:
-    """End a command; an ended one is returned unchanged."""
+    """Cancel a command; an ended one is returned unchanged."""
     return _call("cancel_command", r.CommandReply, command_id=command_id, timeout=10.0)
 
 
 def signal_command(command_id: int, signal: int | str) -> Call[r.Message]:
-    """Send a signal to its first process, by number or by name (``TERM`` or ``SIGTERM``)."""
+    """Send a signal to its leader, by number or by name (``TERM`` or ``SIGTERM``)."""
     return _call("signal_command", r.Message, command_id=command_id, signal=signal)
 
 
@@ -269,7 +269,7 @@ def list_artifacts(session_id: int, *, after: int = 0, limit: int | None = None)
 
 
 def get_artifact(session_id: int, artifact_id: int) -> Call[r.ArtifactReply]:
-    """One artifact; its bytes are had by ``download_artifact``."""
+    """One artifact; ``download_artifact`` fetches its bytes."""
     return _call("get_artifact", r.ArtifactReply, session_id=session_id, artifact_id=artifact_id)
 
 
@@ -279,7 +279,7 @@ def artifact_file(session_id: int, artifact_id: int) -> Call[bytes]:
 
 
 def session_patch(session_id: int) -> Call[bytes]:
-    """What was changed in a session, byte for byte."""
+    """The changes in a session, byte for byte."""
     return _call("session_patch", bytes, session_id=session_id)
 
 
@@ -304,7 +304,7 @@ def read_events(
 
 
 def list_leases(*, after: int = 0, limit: int | None = None) -> Call[r.LeaseList]:
-    """A page of the workspaces and who holds each."""
+    """A page of the workspaces and their leases."""
     return _call("list_leases", r.LeaseList, after=after or None, limit=limit)
 
 
@@ -319,12 +319,12 @@ def restart_worker(worker: str, *, instance: int | None = None) -> Call[r.Worker
 
 
 def reset_worker(worker: str, *, instance: int | None = None) -> Call[r.WorkerList]:
-    """Forget a worker's failures; one that gave up starts again."""
+    """Clear a worker's failures; a worker that gave up starts again."""
     return _call("reset_worker", r.WorkerList, worker=worker, instance=instance)
 
 
 def stop_worker(worker: str, *, instance: int | None = None) -> Call[r.WorkerList]:
-    """Drain a worker and keep it down."""
+    """Drain a worker and stop it."""
     return _call("stop_worker", r.WorkerList, worker=worker, instance=instance)
 
 
@@ -352,7 +352,7 @@ def list_tokens(*, after: int = 0, limit: int | None = None) -> Call[r.TokenList
 
 
 def revoke_token(token_id: int) -> Call[r.Message]:
-    """End a token's life."""
+    """Revoke a token."""
     return _call("revoke_token", r.Message, token_id=token_id)
 
 
@@ -364,7 +364,7 @@ def who_am_i() -> Call[r.WhoAmI]:
 def debug_session(
     session_id: int, *, action: str | None = None, payload: Mapping[str, Any] | None = None
 ) -> Call[r.Message]:
-    """Speak to a session's debugger."""
+    """Send an action to a session's debugger."""
     return _call("debug_session", r.Message, session_id=session_id, action=action, payload=payload)
 
 

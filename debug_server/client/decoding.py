@@ -1,4 +1,4 @@
-"""From what was received to a reply."""
+"""Decodes replies."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 
 def decode(reply: type[T], data: Any) -> T:
-    """A reply from what was received; DebugServerError when it is something else."""
+    """Decode a reply; DebugServerError if it does not match."""
     if isinstance(data, reply):
         return data
     assert issubclass(reply, BaseModel), reply
     try:
         return reply.model_validate(data)
     except ValidationError as error:
-        raise DebugServerError(f"the answer is no {reply.__name__}: {sentence_of(error)}") from error
+        raise DebugServerError(f"the server's answer is not a {reply.__name__}: {sentence_of(error)}") from error

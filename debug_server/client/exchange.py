@@ -1,6 +1,6 @@
-"""One call over HTTP without the sending: the request to build, what its response means, whether and when to retry.
+"""One call over HTTP without I/O: builds the request, interprets its response, decides about retries.
 
-Both clients share this; each only sends, waits and sleeps in its own way.
+Both clients share this; each sends and sleeps in its own way.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ _FILE_TYPES = "text/x-patch, application/octet-stream, */*"
 def client_options(
     base_url: str, token: str | None, *, verify_tls: bool, timeout: float, before: Callable[[Any], Any]
 ) -> dict[str, Any]:
-    """How either httpx client is made; ``before`` is called for each request to a server that no certificate proves."""
+    """The arguments of either httpx client.
+
+    ``before`` is called before each request to a server without a verified TLS certificate.
+    """
     if not base_url.startswith(("http://", "https://")):
         raise InvalidInputError(f"base URL {base_url!r} must start with http:// or https://")
     headers = {"User-Agent": f"debug-server-client/{__version__}"}
     if token:
         if not token.isascii() or not token.isprintable():
-            raise InvalidInputError("the token holds characters that no token has: copy it again")
+            raise InvalidInputError("the token contains invalid characters: copy it again")
         headers["Authorization"] = f"Bearer {token}"
     hooks = [] if verify_tls and base_url.startswith("https://") else [before]
     return {
@@ -49,20 +52,20 @@ def client_options(
 
 
 def delay_before(attempt: int, *, asked: float = 0.0) -> float:
-    """Seconds before retry number ``attempt``: doubling, spread so that many clients do not come back together."""
+    """Seconds before retry number ``attempt``: doubling, with jitter so that many clients do not retry at once."""
     planned = min(_MAX_DELAY, _FIRST_DELAY * (1 << min(attempt, 10)))
     return max(min(asked, _MAX_DELAY), planned * random.uniform(0.5, 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Before another attempt."""
+    """The time before the next attempt."""
 
     seconds: float
 
 
 class Exchange(Generic[T]):
-    """A call on its way: built once, so that a repetition carries the same idempotency key."""
+    """A call in progress: its request is built once, so that retries have the same idempotency key."""
 
     def __init__(self, call: Call[T], base_url: str, timeout: float) -> None:
         self._call = call
@@ -80,24 +83,24 @@ class Exchange(Generic[T]):
             self.request["headers"]["Idempotency-Key"] = secrets.token_hex(16)
 
     def accept(self, response: httpx.Response) -> T | Pause:
-        """The reply, or the pause before another attempt; raises what the server refused."""
+        """The reply, or the pause before the next attempt; raises a refusal that is final."""
         if response.is_success or self._is_report(response):
             return decode(self._call.reply, response.content if self._call.reply is bytes else _body(response))
         return self.refused(response)
 
     def _is_report(self, response: httpx.Response) -> bool:
-        """An unhealthy server answers 503, and the answer is what was asked for."""
+        """Whether it is the health report of an unhealthy server, which has status 503."""
         return self._call.operation == "health" and response.status_code == 503 and b'"checks"' in response.content
 
     def refused(self, response: httpx.Response) -> Pause:
-        """The pause before another attempt; raises what is final."""
+        """The pause before the next attempt; raises a refusal that is final."""
         error = refusal(response)
         if response.status_code not in RETRIED:
             raise error
         return self._again(error)
 
     def fail(self, error: httpx.TransportError) -> Pause:
-        """The pause after a failure of the network; raises when there were enough."""
+        """The pause after a network failure; raises it after the last attempt."""
         return self._again(no_answer(self._base_url, error))
 
     def _again(self, error: DebugServerError) -> Pause:

@@ -1,4 +1,4 @@
-"""What goes wrong on the way: a server's refusal as the class of our error tree that has its code."""
+"""Maps error responses and network failures to the classes of the error tree."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from debug_server.errors import (
     UnavailableError,
 )
 
-# For answers of something that stands between us and the server, and speaks no code of ours.
+# For responses without an error code, such as those of a proxy.
 _BY_STATUS: dict[int, type[DebugServerError]] = {
     401: AccessError,
     403: ForbiddenError,
@@ -39,7 +39,7 @@ _BY_STATUS: dict[int, type[DebugServerError]] = {
 
 
 def classes_by_code() -> dict[str, type[DebugServerError]]:
-    """Every class of the error tree by its code; one that inherits its code is its parent to a client."""
+    """Every class of the error tree by its code; a class that inherits its code is left out."""
     return {cls.code: cls for cls in _tree(DebugServerError) if "code" in vars(cls)}
 
 
@@ -50,11 +50,11 @@ def _tree(cls: type[DebugServerError]) -> Iterator[type[DebugServerError]]:
 
 
 def refusal(response: httpx.Response) -> DebugServerError:
-    """The error that a response with status 400 or above means; its body must have been read."""
-    told = _told(response)
-    cls = classes_by_code().get(str(told.get("code"))) or _BY_STATUS.get(response.status_code, DebugServerError)
+    """The error of a response with status 400 or above; its body must have been read."""
+    fields = _error_object(response)
+    cls = classes_by_code().get(str(fields.get("code"))) or _BY_STATUS.get(response.status_code, DebugServerError)
     answered = f"{response.request.url} answered {response.status_code} {response.reason_phrase}"
-    text = str(told.get("message") or answered)
+    text = str(fields.get("message") or answered)
     if issubclass(cls, RangeNotSatisfiableError):
         return cls(text, size=_size(response))
     if issubclass(cls, UnavailableError):
@@ -62,12 +62,12 @@ def refusal(response: httpx.Response) -> DebugServerError:
     return cls(text)
 
 
-def _told(response: httpx.Response) -> dict[str, Any]:
+def _error_object(response: httpx.Response) -> dict[str, Any]:
     try:
-        told = json.loads(response.content)["error"]
+        found = json.loads(response.content)["error"]
     except (ValueError, TypeError, KeyError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _size(response: httpx.Response) -> int:
@@ -76,7 +76,7 @@ def _size(response: httpx.Response) -> int:
 
 
 def retry_after(response: httpx.Response) -> float | None:
-    """Seconds that the server asks us to wait."""
+    """The seconds of a Retry-After header."""
     try:
         return max(0.0, float(response.headers["Retry-After"]))
     except (KeyError, ValueError):
@@ -84,11 +84,11 @@ def retry_after(response: httpx.Response) -> float | None:
 
 
 def no_answer(base_url: str, error: httpx.HTTPError | httpx.StreamError) -> UnavailableError:
-    """The network, or nobody there; ConfigurationError for a certificate that will not get better by waiting."""
+    """The error for a network failure; ConfigurationError for an invalid certificate, which no retry can fix."""
     if (reason := _certificate_fault(error)) is not None:
         raise ConfigurationError(
             f"the certificate of {base_url} cannot be verified ({reason}): name the file of its authority in"
-            " SSL_CERT_FILE, or take any certificate with --insecure (verify_tls=False)"
+            " SSL_CERT_FILE, or accept any certificate with --insecure (verify_tls=False)"
         ) from error
     return UnavailableError(f"no answer from {base_url}: {str(error) or type(error).__name__}")
 

@@ -1,8 +1,8 @@
-"""Streams that survive the connection: each knows how far it has come, and asks again from there.
+"""Streams that survive lost connections: each keeps a cursor and resumes from it.
 
-ask from the cursor -> take lines, moving the cursor -> the end
-   ^                        | cut, refused for now, silent
-   +---- a pause <----------+        no gap: the cursor; no repeat: what lies before it is dropped
+request from the cursor -> take lines, advancing the cursor -> the end
+   ^                           | connection lost, retriable refusal, read timeout
+   +------- a pause <----------+        no gap and no repetition: lines before the cursor are dropped
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from debug_server.errors import DebugServerError, UnavailableError
 from debug_server.messages import ROUTES, EventReply, LogPiece
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 120.0  # without any answer
-_SILENCE_SECONDS = 60.0  # a connection that says nothing for so long may be dead: asking again costs little
+PATIENCE_SECONDS = 120.0  # without a response, before the stream fails
+_SILENCE_SECONDS = 60.0  # a connection that is silent for so long may be dead, and resuming is cheap
 
 
 class ResumableStream(Generic[T]):
-    """One stream, whatever sends its requests."""
+    """One stream, independent of the client that sends its requests."""
 
     operation: str
-    endless = False  # a server that ends it is only going away
+    endless = False  # True: it ends only because the server shuts down, so it is resumed
 
     def __init__(self, base_url: str, timeout: float) -> None:
         self._base_url = base_url
@@ -39,7 +39,7 @@ class ResumableStream(Generic[T]):
         self._failures = 0
 
     def request(self) -> dict[str, Any]:
-        """What to ask now."""
+        """The request from the current cursor."""
         route = ROUTES[self.operation]
         path, query = route.split(self._fields())
         return {"method": route.method, "url": path, "params": query, "timeout": self._timeout}
@@ -48,11 +48,11 @@ class ResumableStream(Generic[T]):
         raise NotImplementedError
 
     def take(self, line: bytes) -> T | None:
-        """What a line holds that is new."""
+        """The new item of a line; None if there is none."""
         raise NotImplementedError
 
     def opened(self, response: httpx.Response) -> Pause | None:
-        """None when lines follow; raises a refusal that is final. An error's body must have been read."""
+        """None if the stream is open; raises a refusal that is final. The body of an error must have been read."""
         if response.is_success:
             self._answered, self._failures = time.monotonic(), 0
             return None
@@ -62,7 +62,7 @@ class ResumableStream(Generic[T]):
         return self._again(error, asked=error.retry_after if isinstance(error, UnavailableError) else 0.0)
 
     def interrupted(self, error: httpx.TransportError) -> Pause:
-        """After a failure of the network."""
+        """The pause after a network failure."""
         return self._again(no_answer(self._base_url, error))
 
     def _again(self, error: DebugServerError, *, asked: float = 0.0) -> Pause:
@@ -73,7 +73,7 @@ class ResumableStream(Generic[T]):
 
 
 class LogStream(ResumableStream[LogPiece]):
-    """A command's log from an offset: what is there, or also what comes until the command has ended."""
+    """A command's log from an offset, to its current end or, with ``follow``, until the command has ended."""
 
     operation = "follow_log"
 
@@ -88,7 +88,7 @@ class LogStream(ResumableStream[LogPiece]):
         return {"command_id": self._command_id, "offset": self.offset, "follow": follow, "encoding": "base64"}
 
     def take(self, line: bytes) -> LogPiece | None:
-        """The piece of a line of JSON, without what was taken before."""
+        """The piece of a line of JSON, without bytes before the cursor."""
         record = json.loads(line)
         data, start = base64.b64decode(record["data"]), record["offset"]
         if start > self.offset:
@@ -125,7 +125,7 @@ class EventStream(ResumableStream[EventReply]):
         return {"after": self._after, **{name: value for name, value in self._chosen.items() if value is not None}}
 
     def take(self, line: bytes) -> EventReply | None:
-        """The event of a data line; other lines of server-sent events repeat what is in it."""
+        """The event of a data line; the other lines of a server-sent event repeat its fields."""
         if not line.startswith(b"data:"):
             return None
         event = decode(EventReply, json.loads(line.removeprefix(b"data:")))
@@ -136,7 +136,7 @@ class EventStream(ResumableStream[EventReply]):
 
 
 class LineSplitter:
-    """Whole lines out of pieces of a body; a line that was cut off never comes out."""
+    """Splits pieces of a body into lines; an incomplete last line is dropped."""
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []

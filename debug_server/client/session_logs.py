@@ -1,4 +1,4 @@
-"""A session's logs as one stream: its commands by sequence, each from its first byte to its last."""
+"""A session's logs as one stream: the complete logs of its commands, by sequence."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ T = TypeVar("T")
 
 
 class LogSource(Protocol):
-    """Whoever can be asked for commands and their logs."""
+    """A client that lists commands and reads their logs."""
 
     def send(self, call: Call[T]) -> T:
-        """Do one operation."""
+        """Perform one operation."""
 
     def follow_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
         """A log from an offset until the command has ended."""
 
     def stored_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
-        """A log from an offset as far as it goes now."""
+        """A log from an offset to its current end."""
 
 
 def session_pieces(source: LogSource, session_id: int, *, follow: bool) -> Iterator[LogPiece]:
-    """Every command's log; with ``follow`` until all commands that the session has by then have ended."""
+    """The log of every command; with ``follow`` until all commands of the session have ended."""
     last = 0
     while fresh := source.send(calls.list_commands(session_id, after=last)).items:
         for command in fresh:

@@ -1,4 +1,4 @@
-"""The methods of both clients, made from calls: each has the parameters of its call and gives its reply."""
+"""The methods of both clients, made from calls: each takes the parameters of its call and returns its reply."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ R = TypeVar("R")
 
 
 class Sender(Protocol):
-    """A client that waits."""
+    """A blocking client."""
 
     def send(self, call: Call[R]) -> R:
-        """Do one operation."""
+        """Perform one operation."""
 
 
 class AsyncSender(Protocol):
-    """A client that is awaited."""
+    """An asynchronous client."""
 
     async def send(self, call: Call[R]) -> R:
-        """Do one operation."""
+        """Perform one operation."""
 
 
 class Verb(Generic[P, T]):
@@ -46,7 +46,7 @@ class Verb(Generic[P, T]):
     def __get__(self, client: None, owner: type) -> Callable[P, Call[T]]: ...
 
     def __get__(self, client: Any, owner: type) -> Callable[P, Any]:
-        if client is None:  # asked of the class, as help() does
+        if client is None:  # accessed on the class, as help() does
             return self.build
 
         @wraps(self.build)

@@ -2,8 +2,8 @@
 
 Rows have timestamps of the wall clock. The time since a timestamp is computed twice: by the wall clock, and by a steady
 clock that was set to the wall clock when this process started. For a timestamp from before a jump of the wall
-clock the steady clock is right, for a later one the wall clock; the other result is too large or negative. The result is
-therefore the smaller one that is not negative: it is never too large, and too small by at most a step back. A timestamp
+clock the steady clock is right, for a later one the wall clock; the other result is too large or negative. So the
+smaller one that is not negative is used: it is never too large, and too small by at most a step back. A timestamp
 that is in the future by both clocks comes from before this process, when the clock was ahead: its time counts from when
 it was first seen.
 """

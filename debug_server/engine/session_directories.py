@@ -1,4 +1,4 @@
-"""Directories of sessions without a leased workspace: scratch folders, and worktrees on branches of a user's repository.
+"""Directories of sessions without a leased workspace: scratch folders, and worktrees on branches of users.
 
 prepare (before its command) -> path -> remove (when the session closes; the user's files are kept)
 """

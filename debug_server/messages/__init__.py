@@ -1,6 +1,6 @@
-"""The vocabulary of service, surfaces and client: request and reply of every operation, and the table of operations.
+"""The messages of service, surfaces and client: request and reply of every operation, and the table of operations.
 
-Imported by all of them; imports the model, the errors and pydantic, and nothing else of ours.
+Imported by all of them; imports only the model, the errors and pydantic.
 """
 
 from debug_server.messages.base import Identifier, Items, Message, Nothing, Page, Reply, Request, Text

@@ -1,4 +1,4 @@
-"""What every message is made of."""
+"""The base classes and common fields of messages."""
 
 from __future__ import annotations
 
@@ -13,47 +13,49 @@ T = TypeVar("T")
 COMMIT = Field(min_length=1, max_length=255, validation_alias=AliasChoices("commit_sha", "commit"))
 Identifier = Annotated[int, Field(ge=1, le=2**62)]
 Text = Annotated[str, Field(max_length=131_071)]
-# Names of extras or of dependency groups, which become words of a builder's command line.
+# Names of extras or of dependency groups, which become arguments of a builder's command line.
 PartNames = Annotated[
     list[Annotated[str, Field(max_length=255, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")]],
     Field(max_length=64),
 ]
 
 
-MAX_METADATA = 1 << 16  # characters of JSON; a page of a list holds a thousand of them
+MAX_METADATA = 1 << 16  # characters of JSON; a page may have a thousand sessions with metadata
 
 
 def _bounded(value: dict[str, Any]) -> dict[str, Any]:
     if (size := len(json.dumps(value))) > MAX_METADATA:
-        raise ValueError(f"it has {size} characters as JSON: at most {MAX_METADATA} are kept")
+        raise ValueError(f"it has {size} characters as JSON: the limit is {MAX_METADATA}")
     return value
 
 
-Metadata = Annotated[dict[str, Any], AfterValidator(_bounded)]  # the caller's own facts
+Metadata = Annotated[dict[str, Any], AfterValidator(_bounded)]  # of the caller; stored and returned unchanged
 
 
 class Request(BaseModel):
-    """Unknown fields are refused: a typing error must not be ignored."""
+    """A request; unknown fields are refused, so that misspelled ones are not ignored."""
 
     # Built when first used: sixty validators at import would be a fifth of the server's start.
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
-    holds_bytes: ClassVar[frozenset[str]] = frozenset()  # fields that no row and no program's argument is made of
+    holds_bytes: ClassVar[frozenset[str]] = (
+        frozenset()
+    )  # fields that may contain NUL: they reach neither a row nor an argument
 
     @model_validator(mode="before")
     @classmethod
     def _without_nul(cls, given: object) -> object:
-        """One store keeps NUL in a text, another cannot: no field may have it."""
+        """Refuse NUL in texts: PostgreSQL cannot store it."""
         if isinstance(given, Mapping):
             for name, value in given.items():
                 if name not in cls.holds_bytes and (place := _nul_in(value)) is not None:
-                    told = PydanticCustomError("nul", "it holds a NUL character, which cannot be stored")
-                    found = InitErrorDetails(type=told, loc=(str(name), *place), input=None)
+                    error = PydanticCustomError("nul", "it contains a NUL character, which cannot be stored")
+                    found = InitErrorDetails(type=error, loc=(str(name), *place), input=None)
                     raise ValidationError.from_exception_data(cls.__name__, [found])
         return given
 
 
 def _nul_in(value: object) -> tuple[int | str, ...] | None:
-    """Where in a value a text, or a name, has a NUL; the empty place is the value itself."""
+    """The path within a value to a text or name with a NUL; the empty path is the value itself."""
     if isinstance(value, str):
         return () if "\0" in value else None
     items: Iterable[tuple[int | str, object]] = ()
@@ -70,7 +72,7 @@ def _nul_in(value: object) -> tuple[int | str, ...] | None:
 
 
 class OfCommit(Request):
-    """One that names a commit, by either name of the field."""
+    """A request with a commit, which may be named ``commit_sha`` or ``commit``."""
 
     @model_validator(mode="before")
     @classmethod
@@ -81,13 +83,13 @@ class OfCommit(Request):
 
 
 class Reply(BaseModel):
-    """What an operation is answered with; fields that a newer server adds are ignored."""
+    """A reply; unknown fields of a newer server are ignored."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
 
 class Items(Reply, Generic[T]):
-    """A page of a list; it can be iterated itself. ``next_after`` is the next page's ``after``, None on the last."""
+    """A page of a list, and an iterable of its items; ``next_after`` is the next page's ``after``, None on the last."""
 
     items: list[T]
     next_after: int | None = None
@@ -104,13 +106,13 @@ class Nothing(Request):
 
 
 class Message(Reply):
-    """A word of confirmation."""
+    """A confirmation."""
 
     message: str
 
 
 class Page(Request):
-    """Part of a list: at most ``limit`` items after the cursor (``next_after``) of the page before."""
+    """A page of a list: at most ``limit`` items after the cursor, the ``next_after`` of the previous page."""
 
     after: Annotated[int, Field(ge=0, le=2**62)] = 0
     limit: Annotated[int, Field(ge=1, le=1000)] = 100

@@ -25,7 +25,7 @@ from debug_server.messages.sessions import SessionReply
 from debug_server.model.limits import LIMITS, Limit
 from debug_server.model.signals import signal_number
 
-# Names of the settings and the command line, where sizes have units -> names here. The wall clock's is taken here, too.
+# Limits that have another name in the settings, where sizes have units. ``timeout`` is accepted here too.
 _WALL = "wall_seconds"
 _SETTINGS_NAMES = {limit.setting: limit for limit in LIMITS.values() if limit.name not in (limit.setting, _WALL)}
 _TIMEOUT: dict[str, Any] = {
@@ -57,19 +57,19 @@ _LimitFields: Any = create_model(
 
 
 class LimitsRequest(_LimitFields):  # type: ignore[misc]  # its fields are made from the table of limits
-    """Bounds on the whole process tree; left out means as configured."""
+    """Limits of the whole process tree; the configured ones apply to what is left out."""
 
     model_config = ConfigDict(json_schema_extra=_with_timeout)
 
     @model_validator(mode="before")
     @classmethod
     def _by_known_names(cls, given: object) -> object:
-        """An unknown name is answered with the one that is meant, or with all of them."""
+        """Refuse an unknown name; the error has the right name, or all names."""
         if isinstance(given, Mapping):
             for name, value in given.items():
                 if fault := _fault_of(str(name), given, sorted(cls.model_fields)):
-                    told = PydanticCustomError("limit_name", "{fault}", {"fault": fault})
-                    found = InitErrorDetails(type=told, loc=(str(name),), input=value)
+                    error = PydanticCustomError("limit_name", "{fault}", {"fault": fault})
+                    found = InitErrorDetails(type=error, loc=(str(name),), input=value)
                     raise ValidationError.from_exception_data(cls.__name__, [found])
         return given
 
@@ -85,7 +85,7 @@ def _fault_of(name: str, given: Mapping[Any, Any], known: list[str]) -> str | No
 
 
 class CommandRequest(Request):
-    """What to run."""
+    """The command to run."""
 
     argv: Annotated[list[Text], Field(min_length=1, max_length=10_000)]
     cwd: Annotated[str, Field(max_length=4096)] | None = None
@@ -117,13 +117,13 @@ def _numbered(given: object) -> object:
 
 
 class SignalCommand(CommandId):
-    """A signal for its first process, by number or by name (``TERM`` or ``SIGTERM``)."""
+    """A signal for its leader, by number or by name (``TERM`` or ``SIGTERM``)."""
 
     signal: Annotated[int, BeforeValidator(_numbered, json_schema_input_type=int | str), Field(ge=1, le=64)]
 
 
 class WaitCommand(CommandId):
-    """Wait for the end, up to a deadline."""
+    """Wait until the command has ended, at most ``timeout`` seconds."""
 
     timeout: Annotated[float, Field(gt=0, le=3600)] = 30.0
 
@@ -168,13 +168,13 @@ class CommandList(Items[CommandReply]):
 
 
 class SessionPage(Page):
-    """Part of a session's list."""
+    """A page of a list of one session."""
 
     session_id: Identifier
 
 
 class StartRun(CommandRequest, OfCommit):
-    """Open, run and close in one request."""
+    """Open a session, run a command and close the session, in one request."""
 
     repository: Annotated[str, Field(min_length=1, max_length=128)]
     commit_sha: Annotated[str, COMMIT]

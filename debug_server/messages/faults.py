@@ -1,4 +1,4 @@
-"""What is wrong with a request that does not fit its message: the field, the reason, the value."""
+"""The faults of an invalid request: field, reason and value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-# Values of these, and of what is in them, may be secrets.
+# Values of these fields, and those inside them, may be secrets.
 _SECRET_FIELDS = frozenset(
     {"env", "data", "patch", "settings", "metadata", "prompt", "status_callback_token", "sandbox"}
 )
@@ -20,7 +20,7 @@ class Fault:
     """One wrong field."""
 
     field: str
-    reason: str  # and the value where it can be shown
+    reason: str  # with the value, unless it is long or may be secret
 
     @property
     def sentence(self) -> str:
@@ -29,13 +29,13 @@ class Fault:
 
 
 def faults_of(error: ValidationError, *, whole: str = "body") -> Sequence[Fault]:
-    """Every wrong field; ``whole`` names what is wrong where it is no single field."""
+    """Every fault; ``whole`` is the name for a fault that concerns no single field."""
     found = error.errors(include_url=False, include_context=False)
     return [_fault(".".join(map(str, item["loc"])) or whole, item["msg"], item["input"]) for item in found]
 
 
 def sentence_of(error: ValidationError, *, whole: str = "body") -> str:
-    """The first few wrong fields in one line."""
+    """The first few faults in one line."""
     faults = faults_of(error, whole=whole)
     shown = [fault.sentence for fault in faults[:_SHOWN_FAULTS]]
     return "; ".join([*shown, "..."] if len(faults) > len(shown) else shown)

@@ -47,7 +47,7 @@ class LogPiece(Reply):
 
 
 class LogPage(Reply):
-    """What was read, and where to go on."""
+    """The pieces that were read, and the offset of the next read."""
 
     pieces: list[LogPiece]
     next_offset: int
@@ -62,7 +62,7 @@ class ArtifactId(Request):
 
 
 class ArtifactReply(Reply):
-    """A file that a command left."""
+    """A file kept from a command."""
 
     id: int
     session_id: int

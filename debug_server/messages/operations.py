@@ -1,6 +1,6 @@
-"""The table of operations: name, verb of the service, route, messages, scopes, and whether each takes a key.
+"""The table of operations: name, verb of the service, route, messages, scopes, and whether it takes a key.
 
-The service performs it, every surface renders it and the client calls it; tests walk it against each of them.
+The service performs the operations, every surface offers them and the client calls them; tests check each against it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from debug_server.messages.scopes import ADMIN, ARTIFACTS_READ, COMMANDS_WRITE, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """Something that a caller asks for by a request and is answered with a reply."""
+    """A request and its reply."""
 
     name: str
     request: type[base.Request]
     reply: type[base.Reply]
-    scopes: tuple[str, ...] | None  # None: nobody needs to be known
-    idempotent: bool  # may be repeated without harm; others take an idempotency key
+    scopes: tuple[str, ...] | None  # None: needs no authentication
+    idempotent: bool  # may be repeated; others take an idempotency key
     sentence: str
 
 
@@ -74,7 +74,7 @@ _ROWS = (
         "repositories.page",
         "GET /repository",
         (base.Page, sessions.RepositoryList),
-        "The repositories, by pages.",
+        "A page of the repositories.",
         SESSIONS_READ,
     ),
     _row(
@@ -115,7 +115,7 @@ _ROWS = (
         "sessions.close",
         "DELETE /sessions/{session_id}",
         (sessions.SessionId, base.Message),
-        "Cancel what runs and give the workspace back.",
+        "Close a session: cancel its commands and release its workspace.",
         SESSIONS_WRITE,
     ),
     _row(
@@ -123,7 +123,7 @@ _ROWS = (
         "sessions.fork",
         "POST /sessions/{session_id}/fork 201",
         (sessions.ForkSession, sessions.SessionList),
-        "New sessions from the current state.",
+        "Open copies of a session in its current state.",
         SESSIONS_WRITE,
         keyed=True,
     ),
@@ -132,7 +132,7 @@ _ROWS = (
         "sessions.reset",
         "POST /sessions/{session_id}/reset",
         (sessions.SessionId, sessions.SessionReply),
-        "Back to commit and patch.",
+        "Reset the workspace to its commit and patch.",
         SESSIONS_WRITE,
         keyed=True,
     ),
@@ -141,7 +141,7 @@ _ROWS = (
         "sessions.diff",
         "GET /sessions/{session_id}/diff",
         (sessions.SessionId, sessions.SessionDiff),
-        "What was changed, as a patch.",
+        "The changes in the workspace as a patch.",
         SESSIONS_READ,
     ),
     _row(
@@ -182,7 +182,7 @@ _ROWS = (
         "sessions.debug",
         "POST /sessions/{session_id}/debug",
         (operators.DebugAction, base.Message),
-        "Speak to a session's debugger.",
+        "Send an action to a session's debugger.",
         SESSIONS_WRITE,
         keyed=True,
     ),
@@ -191,7 +191,7 @@ _ROWS = (
         "runs.start",
         "POST /runs 201",
         (commands.StartRun, commands.RunReply),
-        "Open, run and close in one request.",
+        "Open a session, run a command and close the session.",
         *_RUN,
         keyed=True,
     ),
@@ -208,7 +208,7 @@ _ROWS = (
         "commands.wait",
         "GET /commands/{command_id}/wait",
         (commands.WaitCommand, commands.CommandReply),
-        "The command once it has ended, or as it is at the deadline.",
+        "Wait until a command has ended or the timeout is over.",
         SESSIONS_READ,
     ),
     _row(
@@ -216,7 +216,7 @@ _ROWS = (
         "commands.cancel",
         "POST /commands/{command_id}/cancel",
         (commands.CommandId, commands.CommandReply),
-        "End a command; an ended one is returned unchanged.",
+        "Cancel a command; an ended one is returned unchanged.",
         COMMANDS_WRITE,
     ),
     _row(
@@ -234,7 +234,7 @@ _ROWS = (
         "POST /commands/{command_id}/stdin",
         (commands.WriteStdin, base.Message),
         "Write to a command's stdin.",
-        COMMANDS_WRITE,  # not keyed: a repetition is known by its write id
+        COMMANDS_WRITE,  # not keyed: the write id makes a repetition harmless
     ),
     _row(
         "read_log",
@@ -275,7 +275,7 @@ _ROWS = (
         "leases.page",
         "GET /leases",
         (base.Page, operators.LeaseList),
-        "The workspaces and who holds each.",
+        "The workspaces and their leases.",
         ADMIN,
     ),
     _row(
@@ -300,7 +300,7 @@ _ROWS = (
         "workers.reset",
         "POST /workers/{worker}/reset",
         (operators.WorkerChoice, operators.WorkerList),
-        "Forget a worker's failures; one that gave up starts again.",
+        "Clear a worker's failures; a worker that gave up starts again.",
         ADMIN,
     ),
     _row(
@@ -308,7 +308,7 @@ _ROWS = (
         "workers.stop",
         "POST /workers/{worker}/stop",
         (operators.WorkerChoice, operators.WorkerList),
-        "Drain a worker and keep it down.",
+        "Drain a worker and stop it.",
         ADMIN,
     ),
     _row(
@@ -333,7 +333,7 @@ _ROWS = (
         "tokens.revoke",
         "DELETE /auth/tokens/{token_id}",
         (operators.TokenId, base.Message),
-        "End a token's life.",
+        "Revoke a token.",
         ADMIN,
     ),
     _row(
@@ -357,7 +357,7 @@ _ROWS = (
 
 OPERATIONS = {row.name: row for row in _ROWS}
 
-# Further routes, by which an operation answers in another form than its reply: form -> (operation, route).
+# Routes that return the result of an operation in another form: form -> (operation, route).
 _FORMS = {
     "session_patch": ("diff_session", OPERATIONS["diff_session"].route),  # as bytes, by the Accept header
     "artifact_file": ("get_artifact", Route.of("GET /sessions/{session_id}/artifacts/{artifact_id}")),

@@ -12,7 +12,7 @@ from debug_server.messages.sessions import SessionId
 
 
 class LeaseReply(Reply):
-    """One workspace and who holds it."""
+    """A workspace and its lease."""
 
     id: int
     repository_id: int
@@ -40,7 +40,7 @@ class WorkerChoice(Request):
 
 def _one_line(name: str) -> str:
     if not name.isprintable():
-        raise ValueError("it holds a line break or another character that cannot be shown")
+        raise ValueError("it contains a line break or another unprintable character")
     return name
 
 
@@ -62,7 +62,7 @@ class TokenId(Request):
 
 
 class TokenReply(Reply):
-    """A token; ``token`` is the secret, shown once, when it is made."""
+    """A token; ``token`` is the secret, which is shown only when the token is created."""
 
     id: int
     name: str
@@ -70,7 +70,7 @@ class TokenReply(Reply):
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
-    quotas: dict[str, int | float]  # empty: no bounds of its own
+    quotas: dict[str, int | float]  # empty: no quotas
     created_at: datetime
     token: str | None = None
 
@@ -88,7 +88,7 @@ class WhoAmI(Reply):
 
 
 class Health(Reply):
-    """What was checked just now."""
+    """The results of the checks."""
 
     ok: bool
     message: str
@@ -96,7 +96,7 @@ class Health(Reply):
 
 
 class DebugAction(SessionId):
-    """For a debugger of the session."""
+    """An action for the session's debugger."""
 
     action: Annotated[str, Field(max_length=64)] = "open"
     payload: dict[str, Any] = Field(default_factory=dict)

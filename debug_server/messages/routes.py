@@ -1,4 +1,4 @@
-"""A place in the HTTP API."""
+"""Routes of the HTTP API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Route:
 
     method: str
     path: str
-    status: int = 200  # of an answer without an error
+    status: int = 200  # on success
 
     @classmethod
     def of(cls, line: str) -> Route:
@@ -31,7 +31,7 @@ class Route:
         return _NAME.findall(self.path)
 
     def split(self, fields: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The path with its fields filled in, and the fields that are left."""
+        """The path with its fields filled in, and the remaining fields."""
         named = set(self.names)
         path = _NAME.sub(lambda match: quote(str(fields[match[1]]), safe=""), self.path)
         return path, {name: value for name, value in fields.items() if name not in named}

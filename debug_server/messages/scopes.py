@@ -1,4 +1,4 @@
-"""What a token may be allowed to do."""
+"""The scopes of tokens."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class RepositoryList(Items[RepositoryReply]):
 
 
 class OpenSession(OfCommit):
-    """Repository, commit and patch: a workspace is leased for them."""
+    """The repository, commit and patch of the workspace to lease."""
 
     repository: Annotated[str, Field(min_length=1, max_length=128)]
     commit_sha: Annotated[str, COMMIT]
@@ -68,7 +68,7 @@ class SessionId(Request):
 
 
 class ForkSession(SessionId):
-    """As many new sessions from the current state."""
+    """Open ``count`` copies of a session."""
 
     count: Annotated[int, Field(ge=1, le=64)] = 1
 
@@ -95,7 +95,7 @@ class SessionList(Items[SessionReply]):
 
 
 class SessionDiff(Reply):
-    """What was changed, as a patch that applies to the session's commit."""
+    """The changes as a patch that applies to the session's commit."""
 
     session_id: int
     patch: str

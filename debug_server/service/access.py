@@ -1,4 +1,4 @@
-"""Which sessions and commands a caller may see; another's look as if they did not exist."""
+"""Which sessions and commands a caller may see; those of others are reported as not found."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from debug_server.service.caller import Caller
 from debug_server.service.last_used import LastUsed
 from debug_server.store import MetadataStore
 
-_OWNERS = 10_000  # sessions whose owner is remembered
+_OWNERS = 10_000  # entries of the cache of session owners
 
 
 class Access:
-    """Finds rows for callers, and notes which sessions are in use."""
+    """Finds rows for callers, and records when sessions are used."""
 
     def __init__(self, store: MetadataStore, blocking: BlockingCalls) -> None:
         self._store = store
@@ -22,13 +22,13 @@ class Access:
         self._last_used = LastUsed("session", store.sessions.touch)
 
     async def may_see(self, caller: Caller, session_id: int) -> bool:
-        """Whether a session is the caller's to see."""
+        """Whether the caller may see a session."""
         if caller.is_admin:
             return True
         return caller.token_id is not None and await self._owner_of(session_id) == caller.token_id
 
     async def _owner_of(self, session_id: int) -> int | None:
-        """The token that opened a session; that never changes, so it is read once."""
+        """The token that opened a session; cached, because it never changes."""
         if session_id not in self._owners:
             if len(self._owners) >= _OWNERS:
                 self._owners.clear()
@@ -50,19 +50,19 @@ class Access:
         return command
 
     async def session_to_use(self, caller: Caller, session_id: int) -> Session:
-        """The same for a caller that works in the session: its owner's work keeps a session from idling."""
+        """The same for a caller that uses the session: use by its owner keeps a session from idling."""
         session = await self.session(caller, session_id)
         if session.owner_token_id == caller.token_id:
             self._last_used.note(session_id)
         return session
 
     async def command_to_use(self, caller: Caller, command_id: int) -> Command:
-        """The same for a command that the caller works with."""
+        """The same for a command that the caller uses."""
         command = await self.command(caller, command_id)
         if await self._owner_of(command.session_id) == caller.token_id:
             self._last_used.note(command.session_id)
         return command
 
     def close(self) -> None:
-        """Let what is being noted be written."""
+        """Finish writing the times of last use."""
         self._last_used.close()

@@ -13,7 +13,7 @@ from debug_server.service.verbs import Verbs
 
 
 class ArtifactVerbs(Verbs):
-    """Files that commands left."""
+    """Files kept from commands."""
 
     async def page(self, caller: Caller, request: m.SessionPage) -> m.ArtifactList:
         """A session's artifacts."""

@@ -1,7 +1,7 @@
-"""The record of each request for the audit log: who sent what, how it ended, how long it took.
+"""The audit record of each request: its caller, method, path, outcome and duration.
 
-The service notes the caller the moment a token is recognised, so that a request which is refused afterwards (its token
-asks too often, for example) is recorded under the token's name all the same.
+The service adds the caller as soon as the token is recognised, so that a request that is refused afterwards (by a rate
+limit, for example) is recorded under the token's name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOG = logging.getLogger("debug_server.api")
 
 @dataclass(slots=True, kw_only=True)
 class Record:
-    """What is learnt about one request on its way."""
+    """The facts about one request, added while it is served."""
 
     method: str
     path: str
@@ -28,7 +28,7 @@ class Record:
     started: float = field(default_factory=time.perf_counter)
 
     def write(self) -> None:
-        """Into the log, at the request's end."""
+        """Write the record to the log when the request ends."""
         if _LOG.isEnabledFor(logging.INFO):
             fields = {
                 "method": self.method,
@@ -46,18 +46,18 @@ _SERVED: ContextVar[Record | None] = ContextVar("debug_server_request", default=
 
 
 def begin(record: Record) -> None:
-    """From here on this task serves the request that ``record`` is of."""
+    """Make ``record`` the record of the request that this task serves."""
     _SERVED.set(record)
 
 
 def note_caller(caller: Caller) -> None:
-    """Who sent the request that this task serves."""
+    """Add the caller to the record of the request that this task serves."""
     record = _SERVED.get()
     if record is not None:
         record.caller = caller
 
 
 def request_id() -> str | None:
-    """The id of the request that this task serves, where it has one."""
+    """The id of the request that this task serves, if it has one."""
     record = _SERVED.get()
     return None if record is None else record.request_id

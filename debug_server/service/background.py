@@ -1,4 +1,4 @@
-"""The server in the background: found by the lock that it holds, so a pid that was reused is never taken for it."""
+"""The background server: it is found by the lock that it holds, so a reused pid is never mistaken for it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class ServerFiles:
 
     @property
     def state(self) -> Path:
-        """Where it answers, for those who were not told."""
+        """The addresses of the server, for other processes of its user."""
         return self.lock.with_name("server.json")
 
 
 def holder(lock: Path) -> int | None:
-    """The pid of the server that holds the lock; None when none does."""
+    """The pid of the server that holds the lock; None if there is none."""
     try:
         descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -55,7 +55,7 @@ def holder(lock: Path) -> int | None:
 
 @contextmanager
 def one_at_a_time(files: ServerFiles) -> Iterator[None]:
-    """Starters wait for each other: they share a log, and would take each other's words for their own server's."""
+    """Start one server at a time: starts share a log, and each reads its own server's address from it."""
     files.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(files.lock.with_name("server.start.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -66,17 +66,17 @@ def one_at_a_time(files: ServerFiles) -> Iterator[None]:
 
 
 def start(files: ServerFiles, arguments: Sequence[str]) -> dict[str, object]:
-    """Start the server and return once it answers; the error of one that does not has its last words."""
+    """Start the server and return when it answers; if it exits, the error has the last line of its output."""
     process = start_background([sys.executable, "-P", "-m", "debug_server", "serve", *arguments], files.log)
     deadline = time.monotonic() + _START_SECONDS
     while True:
-        said = files.log.read_text(errors="replace")
-        if found := _SERVING.search(said):
-            web = _HTTP.search(said)
+        output = files.log.read_text(errors="replace")
+        if found := _SERVING.search(output):
+            web = _HTTP.search(output)
             state: dict[str, object] = {"pid": process.pid, "grpc_port": int(found[1]), "http": web[1] if web else None}
             return state
         if process.poll() is not None:
-            raise ConfigurationError(f"the server did not start: {_last_words(said, files.log)}")
+            raise ConfigurationError(f"the server did not start: {_last_message(output, files.log)}")
         if time.monotonic() > deadline:
             process.terminate()
             raise ConfigurationError(f"the server did not answer within {_START_SECONDS:g} s: see {files.log}")
@@ -93,7 +93,7 @@ def stop(files: ServerFiles) -> int | None:
     except ProcessLookupError:
         return None
     try:
-        if holder(files.lock) != pid:  # it left meanwhile, and the descriptor may be another process's
+        if holder(files.lock) != pid:  # it has exited, and the pid may be another process's
             return None
         signal.pidfd_send_signal(process, signal.SIGTERM)
         if not select.select([process], [], [], _STOP_SECONDS)[0]:
@@ -105,7 +105,7 @@ def stop(files: ServerFiles) -> int | None:
 
 
 def known_state(files: ServerFiles) -> dict[str, object]:
-    """Where the running server answers, as it noted itself."""
+    """The addresses that the running server wrote down."""
     pid = holder(files.lock)
     if pid is None:
         return {}
@@ -116,7 +116,7 @@ def known_state(files: ServerFiles) -> dict[str, object]:
     return state if state.get("pid") == pid else {"pid": pid}
 
 
-def _last_words(text: str, log: Path) -> str:
-    """What it said to people; records of the log are for programs and seldom about the reason."""
+def _last_message(text: str, log: Path) -> str:
+    """The last line that is not a JSON record: records seldom give the reason."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("{")]
     return lines[-1] if lines else f"it gave no reason, its log is {log}"

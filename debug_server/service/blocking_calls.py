@@ -1,4 +1,4 @@
-"""The one bridge from async to threads: calls into the store and the engine go through here."""
+"""Runs blocking calls in threads: all calls from coroutines into the store and the engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from debug_server.errors import ResourcesExhaustedError
 from debug_server.service.threads import Threads, or_exhausted
 
 _THREADS = 32
-_GIT_THREADS = 32  # of their own: a fetch may take minutes, and who waits for a workspace waits for somebody's close
+_GIT_THREADS = 32  # separate: a fetch may take minutes, and a lease waits until another session closes
 _PEER_THREADS = 2
 
 P = ParamSpec("P")
@@ -22,9 +22,9 @@ class BlockingCalls:
     """Runs blocking functions in threads for callers in the event loop."""
 
     def __init__(self, *, reads_at_once: bool, exhausted: Callable[[], object]) -> None:
-        """``reads_at_once``: the store reads a row quicker than a thread wakes (20 us against 100).
+        """``reads_at_once``: the store reads a row faster than a thread wakes (20 us against 100).
 
-        ``exhausted`` is called when a call could not have a thread or process that it needs.
+        ``exhausted`` is called when a call fails because no thread or process can be created.
         """
         self._reads_at_once = reads_at_once
         self._exhausted = exhausted
@@ -33,22 +33,22 @@ class BlockingCalls:
         self._peer_threads = Threads(_PEER_THREADS, "service-peers")
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run something that may block for a moment."""
+        """Run a function that may block briefly."""
         call = partial(self._run, function, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     async def call_git(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run something that works on repositories or waits for workspaces."""
+        """Run a function that works on repositories or waits for workspaces."""
         call = partial(self._run, function, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._git_threads, call)
 
     async def call_peers(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Look at callers, also while all other threads wait for the store."""
+        """Run a check of a caller's connection, even while all other threads wait for the store."""
         call = partial(self._run, function, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._peer_threads, call)
 
     async def read(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Read a few rows, in the loop where that is quicker."""
+        """Read a few rows, in the event loop if that is faster."""
         if self._reads_at_once:
             return function(*args, **kwargs)
         return await self.call(function, *args, **kwargs)
@@ -61,6 +61,6 @@ class BlockingCalls:
             raise
 
     def close(self) -> None:
-        """Let the threads go; calls that are under way end by themselves."""
+        """Shut the threads down; running calls finish in the background."""
         for threads in (self._threads, self._git_threads, self._peer_threads):
             threads.shutdown(wait=False, cancel_futures=True)

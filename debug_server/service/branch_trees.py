@@ -1,4 +1,4 @@
-"""The verbs of branch trees: a worktree of a user's own repository, on a branch, for as long as a session lasts."""
+"""The verbs of branch trees: worktrees on a branch of a user's own repository, for the life of a session."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from debug_server.worktrees.git_dirs import common_dir
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedBranchTree:
-    """A checked plan, and what a session with it claims: nobody else may use the branch or the path."""
+    """A checked plan, and its session's claims on the branch and the path."""
 
     plan: BranchWorktreePlan
     claims: tuple[Claim, ...]
 
 
 class BranchTreeVerbs(Verbs):
-    """For the server's own parts; no surface offers them."""
+    """Used by other parts of the server, not by surfaces."""
 
     async def check(self, *, repository: Path, path: Path, branch: str, cleanup: bool) -> ClaimedBranchTree:
         """The plan of a worktree of ``repository`` at ``path``; ConflictError while the branch or the path is in use.

@@ -1,4 +1,4 @@
-"""Who calls, and what they may do."""
+"""Callers and their permissions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from debug_server.model import Session, Token
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """An authenticated caller."""
+    """Whoever sent a request."""
 
     token_id: int | None
     name: str
@@ -23,7 +23,7 @@ class Caller:
 
     @classmethod
     def of(cls, token: Token) -> Caller:
-        """Whoever presents this token."""
+        """The holder of a token."""
         return cls(
             token_id=token.id,
             name=token.name,
@@ -64,5 +64,5 @@ def check_scopes(scopes: Collection[str]) -> tuple[str, ...]:
     """The scopes of a new token."""
     for scope in scopes:
         if scope not in SCOPES:
-            raise InvalidInputError(f"scope {scope!r} is not known: use some of {', '.join(SCOPES)}")
+            raise InvalidInputError(f"unknown scope {scope!r}: use some of {', '.join(SCOPES)}")
     return tuple(dict.fromkeys(scopes))

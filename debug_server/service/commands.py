@@ -23,8 +23,8 @@ from debug_server.service.wakeups import wait_for
 from debug_server.worktrees.artifact_files import check_patterns
 
 _CANCEL_SECONDS = 10.0
-_START_SECONDS = 10.0  # for a command whose turn has come to start
-_OF_LINE = "\n"  # between a request's key and a line's number; a caller's own key cannot hold it
+_START_SECONDS = 10.0  # for a claimed command to start
+_OF_LINE = "\n"  # between a request's key and a line's number; callers' keys cannot contain it
 _FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.001, 0.1
 
 
@@ -32,7 +32,7 @@ class CommandVerbs(Verbs):
     """Commands."""
 
     async def submit_lines(self, session_id: int, lines: Sequence[str], key: str | None) -> None:
-        """Queue texts for a shell, each under a key of its own; a session that cannot have them all is closed."""
+        """Queue texts for a shell, each with a key of its own; if one cannot be queued, the session is closed."""
         try:
             for number, line in enumerate(lines):
                 command = m.CommandRequest(argv=shell_command(self._shared.shell, line))
@@ -56,7 +56,7 @@ class CommandVerbs(Verbs):
     def add(
         self, session_id: int, request: m.CommandRequest, key: str | None, *, closes_session: bool = False
     ) -> Command:
-        """Check a command and put it into the queue."""
+        """Check a command and queue it."""
         check_patterns(request.artifacts)
         if request.cwd is not None:
             self._check_cwd(session_id, request.cwd)
@@ -70,7 +70,7 @@ class CommandVerbs(Verbs):
         )
 
     def _check_cwd(self, session_id: int, cwd: str) -> None:
-        """InvalidInputError for what leaves the workspace by its name; links are looked at when the command starts."""
+        """InvalidInputError for a path outside the workspace; symbolic links are checked when the command starts."""
         place = os.path.normpath(cwd)
         if not place.startswith("/"):
             inside = place != ".." and not place.startswith("../")
@@ -97,15 +97,15 @@ class CommandVerbs(Verbs):
         return m.CommandList(items=[views.command(row) for row in rows], next_after=following)
 
     async def wait(self, caller: Caller, request: m.WaitCommand) -> m.CommandReply:
-        """The command once it has ended, or as it is at the deadline."""
+        """Wait until the command has ended or the timeout is over."""
         command = await self._access.command_to_use(caller, request.command_id)
         async with self._shared.followers.while_valid(caller):
             return views.command(await self.ended(command, request.timeout))
 
     async def ended(self, command: Command, seconds: float) -> Command:
-        """The command once it has ended, or as it is after so many seconds or when the server leaves.
+        """Wait until the command has ended, ``seconds`` are over or the server drains; returns the current row.
 
-        Who has waited for it finds what it left: its artifacts are collected after its end.
+        Artifacts are copied after the end: the wait includes that.
         """
         deadline = time.monotonic() + seconds
         command = await self.terminal(command, deadline)
@@ -114,7 +114,7 @@ class CommandVerbs(Verbs):
         return command
 
     async def _follow_up_done(self, command: Command, deadline: float) -> None:
-        """Nobody holds a thread meanwhile: files may be many, those who wait for them too, and threads are not."""
+        """Wait for the follow-up without a thread: copying may take long, and many callers may wait."""
         pause = _FIRST_LOOK_SECONDS
         while (
             self._engine.is_active(command.id)
@@ -125,6 +125,7 @@ class CommandVerbs(Verbs):
             pause = min(pause * 1.5, _LAST_LOOK_SECONDS)
 
     async def terminal(self, command: Command, deadline: float) -> Command:
+        """Wait until the command is terminal, the deadline has passed or the server drains."""
         if command.status.terminal:
             return command
         async with self._wakeups.of(("command", command.id)) as woken:
@@ -137,7 +138,7 @@ class CommandVerbs(Verbs):
                 await wait_for(woken, left)
 
     async def cancel(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
-        """End a command; returns when its tree is empty, or as it is after a while."""
+        """Cancel a command; returns when its tree is empty, or after ten seconds."""
         command = await self._access.command_to_use(caller, request.command_id)
         if not command.status.terminal:
             await self._call(self._engine.cancel, command.id, f"cancelled by {caller.name}")
@@ -145,7 +146,7 @@ class CommandVerbs(Verbs):
         return views.command(command)
 
     async def signal(self, caller: Caller, request: m.SignalCommand) -> m.Message:
-        """Send a signal to its first process."""
+        """Send a signal to its leader."""
         command = await self._access.command_to_use(caller, request.command_id)
         async with self._alive(command):
             await self._begun_by(command, time.monotonic() + _START_SECONDS)
@@ -153,7 +154,7 @@ class CommandVerbs(Verbs):
         return m.Message(message=f"signal {request.signal} was sent to command {command.id}")
 
     async def write_stdin(self, caller: Caller, request: m.WriteStdin) -> m.Message:
-        """Write to its stdin; answered when the child's pipe has taken it."""
+        """Write to its stdin; returns when the command's pipe has accepted the data."""
         command = await self._access.command_to_use(caller, request.command_id)
         data = _data(request)
         async with self._alive(command):
@@ -164,7 +165,7 @@ class CommandVerbs(Verbs):
         return m.Message(message=f"write {request.write_id} reached command {command.id}")
 
     async def _begun_by(self, command: Command, deadline: float) -> Command:
-        """One whose turn has come, once it runs; who waits for that holds no thread. Others as they are."""
+        """Wait, without a thread, until a claimed command runs; any other command is returned at once."""
         async with self._wakeups.of(("command", command.id)) as woken:
             while command.status is CommandStatus.PENDING and command.owner is not None:
                 if (left := deadline - time.monotonic()) <= 0:
@@ -177,7 +178,7 @@ class CommandVerbs(Verbs):
 
     @asynccontextmanager
     async def _alive(self, command: Command) -> AsyncIterator[None]:
-        """For what only a command under way can take: ConflictError when it has ended, before or meanwhile."""
+        """Raise ConflictError instead of KeeperError if the command has ended, before or during the block."""
         try:
             yield
         except KeeperError as error:
@@ -187,12 +188,12 @@ class CommandVerbs(Verbs):
             raise ConflictError(f"command {command.id} has ended, it is {command.status.value}") from error
 
     async def row(self, caller: Caller, command_id: int) -> Command:
-        """A command with what its maker wrote into its metadata."""
+        """The row of a command, with its metadata."""
         return await self._access.command(caller, command_id)
 
 
 def require_open(session: Session) -> None:
-    """ConflictError when nothing can run in the session any more."""
+    """ConflictError if the session is closed."""
     if not session.is_open:
         raise ConflictError(f"session {session.id} is {session.status.value}: open a new one")
 

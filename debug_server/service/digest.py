@@ -1,11 +1,11 @@
-"""A bounded digest of a command's log for a reader that cannot read it all; every item says where in the log it is.
+"""A bounded digest of a command's log for readers that cannot read it all; every item has its offset in the log.
 
-Bytes come in as they are read, in pieces of any size; memory is bounded whatever the log's length. What is kept:
+``LogDigest`` is fed with pieces of any size, and its memory is bounded. The digest has:
 
-    text         the whole log, when it is short
-    first_error  the first line that is an error without doubt, or else the first that speaks of one
+    text         the whole log, if it is short
+    first_error  the first line that is certainly an error, or else the first that mentions one
     failing      ids of failing tests
-    tracebacks   what was raised, and where
+    tracebacks   each exception, and where it was raised
     repeats      the longest runs of lines that are equal but for their digits
     head, tail   the first and the last lines, such runs folded into one
 """
@@ -20,10 +20,10 @@ from itertools import accumulate, groupby
 from debug_server.messages import Reply
 from debug_server.service import log_patterns
 
-_BLOCK = 1 << 18  # bytes worked on at once
-_HELD_BACK = 1 << 16  # a line, or a traceback that is not whole, waits for this many bytes at most
-_WHOLE_TEXT = 6000  # a log of so few bytes is its own digest
-_FOLD = 3  # equal lines from which on a run is worth a word
+_BLOCK = 1 << 18  # bytes processed at once
+_HELD_BACK = 1 << 16  # an incomplete line or traceback is held back up to this many bytes
+_WHOLE_TEXT = 6000  # a log of at most so many bytes is included whole
+_FOLD = 3  # the shortest run that is listed under ``repeats``
 _HEAD, _TAIL, _REPEATS, _TRACEBACKS = 15, 40, 5, 8
 _SHOWN_TESTS, _COUNTED_TESTS = 40, 1000
 _TRACEBACK_ATTEMPTS, _ERROR_ATTEMPTS = 1000, 20_000  # a log that says "error" in each line must not cost minutes
@@ -31,7 +31,7 @@ _DIGITS = b"0123456789"
 
 
 class Excerpt(Reply):
-    """A line of the log, cut if it is long, and the bytes it stands at."""
+    """A line of the log, cut if it is long, and its range of bytes."""
 
     offset: int
     end: int
@@ -39,14 +39,14 @@ class Excerpt(Reply):
 
 
 class FoldedLine(Excerpt):
-    """A run of lines that are equal but for their digits: the first, and the last when it reads differently."""
+    """A run of lines that are equal but for their digits: the first, and the last if it differs."""
 
     count: int
     last: str | None
 
 
 class FailingTest(Reply):
-    """A test that the log says failed."""
+    """A failed test."""
 
     id: str
     framework: str
@@ -55,13 +55,13 @@ class FailingTest(Reply):
 
 
 class TracebackHead(Excerpt):
-    """What was raised (``text``), and where in the source; the bytes are the traceback's."""
+    """The exception (``text``), and where it was raised; the range of bytes is the traceback's."""
 
     where: str | None
 
 
 class Digest(Reply):
-    """What a log says."""
+    """The digest of a log."""
 
     start: int
     end: int
@@ -78,7 +78,7 @@ class Digest(Reply):
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """A run that may still grow."""
+    """A run of lines that may still grow."""
 
     skeleton: bytes
     offset: int
@@ -99,7 +99,7 @@ class _Run:
 
 
 class LogDigest:
-    """Reads a log from ``start`` on; ``finish`` gives the digest."""
+    """Builds the digest of a log from ``start`` on."""
 
     def __init__(self, start: int = 0) -> None:
         self._start = start
@@ -112,7 +112,7 @@ class LogDigest:
         self._finds = _Finds()
 
     def feed(self, data: bytes) -> None:
-        """The next bytes."""
+        """Add the next bytes."""
         self._read += len(data)
         if len(self._opening) <= _WHOLE_TEXT:
             self._opening += data[: _WHOLE_TEXT + 1]
@@ -122,7 +122,7 @@ class LogDigest:
                 self._work(_cut(self._pending))
 
     def finish(self) -> Digest:
-        """The digest of all that was fed; nothing can be fed after it."""
+        """Return the digest; ``feed`` must not be called afterwards."""
         if self._pending:
             self._work(len(self._pending))
         short = self._read <= _WHOLE_TEXT
@@ -156,7 +156,7 @@ def _whole(data: bytearray) -> str:
 
 
 def _cut(pending: bytearray) -> int:
-    """How much of the bytes can be worked on: whole lines, and no traceback whose end is yet to come."""
+    """How many bytes can be processed: whole lines, without an incomplete traceback at the end."""
     floor = len(pending) - _HELD_BACK
     size = pending.rfind(b"\n", floor) + 1
     if size == 0:
@@ -168,7 +168,7 @@ def _cut(pending: bytearray) -> int:
 
 
 class _Folds:
-    """Runs of like lines: the first, the last, the longest."""
+    """The first, the last and the longest runs of similar lines."""
 
     def __init__(self) -> None:
         self._head: list[_Run] = []
@@ -176,7 +176,7 @@ class _Folds:
         self._longest: list[_Run] = []
 
     def add(self, base: int, lines: Sequence[bytes], skeletons: Sequence[bytes]) -> None:
-        """Lines that follow the ones before; ``skeletons`` are the same without digits."""
+        """Add the next lines; ``skeletons`` are the same lines without digits."""
         ends = list(accumulate(map(len, lines)))
         counts = [len(list(group)) for _, group in groupby(skeletons)]
         for index, count in self._wanted(counts):
@@ -192,7 +192,7 @@ class _Folds:
             self._append(run, follows=index == 0)
 
     def _wanted(self, counts: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """(first line, length) of the runs that may be shown; the others, in the middle and short, are passed over."""
+        """(first line, length) of the runs that may be shown; short ones in the middle are skipped."""
         late = len(counts) - _TAIL
         index = 0
         for number, count in enumerate(counts):
@@ -223,7 +223,7 @@ class _Folds:
         return [run.folded() for run in self._head]
 
     def tail(self) -> list[FoldedLine]:
-        """What the head does not have already."""
+        """The last runs, without those of the head."""
         shown = {id(run) for run in self._head}
         return [run.folded() for run in self._tail if id(run) not in shown]
 
@@ -232,7 +232,7 @@ class _Folds:
 
 
 class _Finds:
-    """Errors, failing tests and tracebacks. Bytes are searched for needles; only lines that hold one are looked at."""
+    """Errors, failing tests and tracebacks. Only lines that contain one of the needles are matched."""
 
     def __init__(self) -> None:
         self.strong: Excerpt | None = None
@@ -240,12 +240,12 @@ class _Finds:
         self.tests: dict[str, FailingTest] = {}
         self.test_ids: set[str] = set()
         self.tracebacks: list[TracebackHead] = []
-        self._explanation: str | None = None  # pytest's first `E` line of the failure that is being told
+        self._explanation: str | None = None  # pytest's first `E` line of the current failure
         self._attempts = self._doubts = 0
         self._past = 0  # where the last traceback ended
 
     def look(self, base: int, block: bytes) -> None:
-        """At the next lines."""
+        """Search the next lines."""
         if self.strong is None and self._doubts < _ERROR_ATTEMPTS:
             for start, end in _lines_with(block, block.lower(), log_patterns.ERROR_NEEDLES):
                 self._error(base, start, end, log_patterns.plain(block[start:end]))

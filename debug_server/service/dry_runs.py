@@ -1,4 +1,4 @@
-"""Dry runs: what running a command would mean, with nothing written and nothing started but a probe of this machine."""
+"""Dry runs: plans a command without writing or starting anything, except for a probe of this machine."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from debug_server.store import MetadataStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
-    """What would be run, and how."""
+    """The plan of a command."""
 
     argv: Sequence[str]
     cwd: Path
-    log_path: str  # with <id> where the command's number would be
-    mechanism: str  # what would hold its process tree
+    log_path: str  # with <id> in place of the command's id
+    mechanism: str  # of its containment
     controllers: Sequence[str]
-    limits: Mapping[str, dict[str, Any]]  # asked for, and by what they would be enforced
+    limits: Mapping[str, dict[str, Any]]  # requested limits, and what would enforce each
     env: Mapping[str, str]
 
 
 class DryRuns:
-    """Plans; opens the store for a session's workspace alone, as that may make one."""
+    """Plans commands; opens the store only for a session's workspace, because opening may create it."""
 
     def __init__(self, *, settings: RunnerSettings, open_store: Callable[[], MetadataStore]) -> None:
         self._settings = settings
         self._open_store = open_store
 
     def plan(self, text: str, *, session_id: str | None) -> PlannedRun:
-        """For a text for a shell, in a session's workspace or in this directory."""
+        """Plan a text for a shell, in a session's workspace or in the current directory."""
         settings = self._settings
         spec = CommandSpec(shell_command(settings.default_shell, text), limits=settings.limits)
-        command = _imagined(spec, session_number(session_id or 0))
+        command = _unsaved_row(spec, session_number(session_id or 0))
         lease = self._workspace(session_id)
         with KeeperPool(containment=settings.containment) as pool:
             order = Planner(settings, pool).order(Job(command=command, spec=spec, lease=lease), {})
@@ -66,7 +66,7 @@ class DryRuns:
         return SessionWorkspace(path=Path.cwd())
 
 
-def _imagined(spec: CommandSpec, session_id: int) -> Command:
+def _unsaved_row(spec: CommandSpec, session_id: int) -> Command:
     now = datetime.now(UTC)
     return Command(
         id=0,

@@ -1,4 +1,4 @@
-"""The environments of this machine: what is there, whether it is whole, and what may go."""
+"""Lists, verifies and collects the environments of this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from debug_server.runner.settings import RunnerSettings
 
 
 class Environments:
-    """Works on the folder of the settings; any number of processes may do so at once."""
+    """The environments in the configured folder; any number of processes may use it at once."""
 
     def __init__(self, settings: RunnerSettings) -> None:
         settings.paths.prepare()
@@ -21,13 +21,13 @@ class Environments:
         )
 
     def installed(self) -> list[InstalledEnvironment]:
-        """The complete ones, the longest unused first."""
+        """The complete environments, the least recently used first."""
         return self._manager.installed()
 
     def verify(self, which: Names[str]) -> Iterator[tuple[InstalledEnvironment, Mapping[str, str]]]:
-        """Check every file of those with these keys or names, of all for none: what is wrong with which.
+        """Check every file of the environments with these keys or names (none: of all); yield the damage of each.
 
-        A damaged one is served no more and built anew when it is needed.
+        A damaged environment is not used again and is rebuilt when it is needed.
         """
         known = self._manager.installed()
         for name in which:
@@ -38,7 +38,7 @@ class Environments:
                 yield item, self._manager.verify(item.fingerprint)
 
     def collect(self, *, max_idle: float | None, max_bytes: int | None) -> Collection:
-        """Remove by last use and size, never one that is in use; None for either means as the settings say."""
+        """Collect environments by last use and size, never one in use; None means the configured value."""
         return self._manager.collect_garbage(
             max_idle=self._defaults.idle_seconds if max_idle is None else max_idle,
             max_bytes=self._defaults.budget if max_bytes is None else max_bytes,

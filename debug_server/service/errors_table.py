@@ -1,4 +1,4 @@
-"""One table for every error code: what it is over HTTP, gRPC and MCP, and as an exit status."""
+"""Maps every error code to its HTTP status, gRPC status, MCP code and exit status."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from debug_server.errors import DebugServerError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorMapping:
-    """How one error is told."""
+    """The representations of one error code."""
 
     http: int
     grpc: str  # the name of a grpc.StatusCode
-    mcp: int  # a JSON-RPC error code, where it is not told in a tool's result
+    mcp: int  # the JSON-RPC error code, if the error is not in a tool's result
     exit_status: int
     retryable: bool = False
 
@@ -21,7 +21,7 @@ class ErrorMapping:
 _INVALID = ErrorMapping(http=422, grpc="INVALID_ARGUMENT", mcp=-32602, exit_status=2)
 _INTERNAL = ErrorMapping(http=500, grpc="INTERNAL", mcp=-32603, exit_status=125)
 _BUSY = ErrorMapping(http=429, grpc="RESOURCE_EXHAUSTED", mcp=-32001, exit_status=75, retryable=True)
-_AWAY = ErrorMapping(http=503, grpc="UNAVAILABLE", mcp=-32001, exit_status=75, retryable=True)
+_UNAVAILABLE = ErrorMapping(http=503, grpc="UNAVAILABLE", mcp=-32001, exit_status=75, retryable=True)
 _CONFLICT = ErrorMapping(http=409, grpc="FAILED_PRECONDITION", mcp=-32002, exit_status=1)
 _UNPROCESSABLE = ErrorMapping(http=422, grpc="FAILED_PRECONDITION", mcp=-32002, exit_status=125)
 
@@ -35,20 +35,20 @@ ERRORS: dict[str, ErrorMapping] = {
     "metadata_error": _CONFLICT,
     "not_found": ErrorMapping(http=404, grpc="NOT_FOUND", mcp=-32004, exit_status=1),
     "conflict": _CONFLICT,
-    "store_unavailable": _AWAY,
+    "store_unavailable": _UNAVAILABLE,
     "queue_full": _BUSY,
     "quota_exceeded": _BUSY,
     "too_many_followers": _BUSY,
-    "draining": _AWAY,
-    "resources_exhausted": _AWAY,
+    "draining": _UNAVAILABLE,
+    "resources_exhausted": _UNAVAILABLE,
     "disk_full": ErrorMapping(http=507, grpc="RESOURCE_EXHAUSTED", mcp=-32001, exit_status=75, retryable=True),
-    "worker_not_ready": _AWAY,
-    "worker_exited": _AWAY,
+    "worker_not_ready": _UNAVAILABLE,
+    "worker_exited": _UNAVAILABLE,
     "worker_busy": _BUSY,
     "worker_request_timeout": ErrorMapping(
         http=504, grpc="DEADLINE_EXCEEDED", mcp=-32001, exit_status=75, retryable=True
     ),
-    "handshake_failed": _AWAY,
+    "handshake_failed": _UNAVAILABLE,
     "worker_error": _INTERNAL,
     "engine_busy": _CONFLICT,
     "keeper_error": _CONFLICT,
@@ -68,5 +68,5 @@ ERRORS: dict[str, ErrorMapping] = {
 
 
 def mapping_of(error: DebugServerError) -> ErrorMapping:
-    """How to tell ``error``."""
+    """The mapping of ``error``."""
     return ERRORS[error.code]

@@ -35,7 +35,7 @@ class EventVerbs(Verbs):
         )
 
     async def follow(self, caller: Caller, request: m.ReadEvents) -> AsyncGenerator[m.EventReply, None]:
-        """History, then live; ends only when the caller leaves or the server does."""
+        """Yield events after the cursor, then new ones, until the caller disconnects or the server drains."""
         async with self._wakeups.of(_subject(request)) as woken:
             while not self._shared.draining:
                 woken.clear()
@@ -55,12 +55,12 @@ class EventVerbs(Verbs):
         return await self._access.may_see(caller, event.session_id)
 
     async def about(self, caller: Caller, subject: str, after: int, limit: int) -> list[Event]:
-        """A part's events by number, as they are stored."""
+        """The events of a subject in order, as they are stored."""
         caller.require((ADMIN,))
         return await self._read(self._store.events.read, after, limit, subject=subject)
 
     def changes(self) -> AbstractAsyncContextManager[asyncio.Event]:
-        """An event that is set after each change of anything; clear it before each look."""
+        """An event that is set after every commit; clear it before each read."""
         return self._wakeups.of(ANYTHING)
 
     async def last(self, caller: Caller) -> int:

@@ -1,4 +1,4 @@
-"""The first token of a new server: without one nobody but its own user could use it."""
+"""Creates the first token of a new server: without one, only the server's own user could use it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ _NAME = "admin"
 
 
 class FirstToken:
-    """Made once, before anything is served."""
+    """Created once, when a server with no valid token starts."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
     def is_missing(self) -> bool:
-        """Whether no token is good for anything."""
+        """Whether there is no valid token."""
         return all(token.revoked_at is not None for token in self._store.tokens.page())
 
     def make(self) -> str:
-        """A token that may do everything; its secret."""
+        """Create an admin token; returns its secret."""
         return self._store.tokens.create(_NAME, [ADMIN])[1]

@@ -1,5 +1,4 @@
-"""How many follow logs and events at a time, and how many may: each holds a connection, and a process has only so many
-descriptors."""
+"""Counts the followers of logs and events and limits them: each uses a connection and so a file descriptor."""
 
 from __future__ import annotations
 
@@ -17,35 +16,35 @@ _MAX_FOLLOWERS = 10_000
 _RETRY_SECONDS = 5.0
 _CHECK_SECONDS = 5.0  # between looks for tokens that another process, such as a command line, has revoked
 
-Revoked = Callable[[Collection[int]], Awaitable[Collection[int]]]  # those of the tokens that are
+Revoked = Callable[[Collection[int]], Awaitable[Collection[int]]]  # the revoked ones among the given tokens
 
 
 class Followers:
-    """Those who follow something in this process, whatever brought them here."""
+    """The followers in this process, over every surface."""
 
     def __init__(self, most: int | None = None, *, revoked: Revoked | None = None) -> None:
         self.most = max_followers() if most is None else most
         self._members: dict[object, tuple[int | None, Callable[[], object]]] = {}
-        self._waiting: set[object] = set()  # those of them that only wait for one answer
+        self._waiting: set[object] = set()  # those of them that wait for a single reply
         self._revoked = revoked
-        self._checker: asyncio.Task[None] | None = None  # as long as somebody is here
+        self._checker: asyncio.Task[None] | None = None  # runs while there are members
 
     @property
     def size(self) -> int:
-        """How many follow."""
+        """The number of followers."""
         return len(self._members) - len(self._waiting)
 
     def check_room(self) -> None:
-        """TooManyFollowersError when nobody else can be served."""
+        """TooManyFollowersError if the limit is reached."""
         if self.size >= self.most:
             raise TooManyFollowersError(
-                f"{self.most} follow already, and this server takes no more: come again, or read by offset",
+                f"too many followers (limit {self.most}): retry later, or read the log by offset",
                 retry_after=_RETRY_SECONDS,
             )
 
     @contextmanager
     def counted(self, caller: Caller | None, leave: Callable[[], object], *, follows: bool = True) -> Iterator[None]:
-        """Be one of them for the block; look for room first. ``leave`` is called when the token is no longer good."""
+        """Count a follower during the block; call ``check_room`` first. ``leave`` is called if its token ends."""
         entry, expiry = object(), None
         self._members[entry] = (caller.token_id if caller else None, leave)
         if not follows:
@@ -89,17 +88,17 @@ class Followers:
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
             tokens = {token_id for token_id, _ in self._members.values() if token_id is not None}
-            with suppress(DebugServerError):  # the store is away for a moment
+            with suppress(DebugServerError):  # the store is unavailable; the next check retries
                 for token_id in await revoked(tokens):
                     self.disconnect(token_id)
 
     def disconnect(self, token_id: int) -> None:
-        """Send those away who came with a token that was revoked; call it in the loop."""
+        """Disconnect the followers that use a revoked token; call it in the event loop."""
         for found, leave in list(self._members.values()):
             if found == token_id:
                 leave()
 
 
 def max_followers() -> int:
-    """How many this process has room for: every fourth connection stays free for requests that are answered at once."""
+    """The limit for this process: a quarter of its connections is reserved for short requests."""
     return max(1, min(_MAX_FOLLOWERS, max_connections() * 3 // 4))

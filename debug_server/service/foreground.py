@@ -1,7 +1,7 @@
-"""Runs in the foreground: what a command line does in its own process, for the user whose process it is.
+"""The verbs of foreground runs, which a command line calls in its own process.
 
-Plain values and calls that wait: a command that needs no server must start without what one is made of. Nobody but this
-machine's user can call these verbs, so there is nothing to authorise.
+They use plain values and blocking calls, because a command that needs no server must not load one. Only the user of the
+process can call them, so they need no authorisation.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from debug_server.worktrees.artifact_files import RefusedFile, check_patterns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """A command, and what of its workspace is its own."""
+    """A command, its patch and its artifacts."""
 
     command: CommandSpec
     patch: bytes | None = None  # applied before it starts
@@ -48,8 +48,8 @@ class RunRequest:
 class RunReply:
     """How a command ended."""
 
-    command_id: int | None  # None: it was interrupted before there was a row of it
-    exit: ExitRecord | None = None  # None: its end is not known
+    command_id: int | None  # None: it was interrupted before its row was added
+    exit: ExitRecord | None = None  # None: its end is unknown
     log_path: Path | None = None
     error: str | None = None  # why it did not start, or that it was interrupted
 
@@ -65,28 +65,28 @@ class RunReply:
 
 
 class CommandInput:
-    """The stdin, and the terminal, of a command that runs; KeeperError once it has ended."""
+    """The stdin and the terminal of a running command; KeeperError if it has ended."""
 
     def __init__(self, connection: KeeperConnection) -> None:
         self._connection = connection
         self._writes = 0
 
     def write(self, data: bytes) -> None:
-        """Returns when the command's pipe has taken all of it."""
+        """Write data; returns when the command's pipe has accepted all of it."""
         self._writes += 1
         self._connection.write_stdin(str(self._writes), data, timeout=FOR_EVER)
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Close stdin."""
         self._connection.request({"op": "close_stdin"})
 
     def resize(self, size: Mapping[str, int]) -> None:
-        """The terminal has ``rows`` and ``cols`` now."""
+        """Set the size of the terminal: ``rows`` and ``cols``."""
         self._connection.send({"op": "resize", **size})
 
 
 class ForegroundRun:
-    """A session that is open for one command."""
+    """A session for one command."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class ForegroundRun:
         self.session = session
 
     def run(self, *, observers: Sequence[ChunkCallback], terminal_size: Mapping[str, int] | None = None) -> RunReply:
-        """Run the command to its end; KeyboardInterrupt once one has ended it."""
+        """Run the command until it ends; KeyboardInterrupt if that is how it ended."""
         request = self._request
         try:
             result = self._engine.run(
@@ -131,17 +131,17 @@ class ForegroundRun:
         return RunReply.of(rows[-1], error) if rows else RunReply(command_id=None, error=error)
 
     def keep_artifacts(self, command_id: int) -> tuple[list[Artifact], list[RefusedFile]]:
-        """Keep the files that were asked for; those that are kept, and those that are not and why."""
+        """Copy the requested artifacts; returns the copied ones, and the refused ones with their reasons."""
         return self._sessions.artifacts.copy(
             self.session, Path(self._lease.path), self._request.artifacts, command_id=command_id
         )
 
     def cancel(self, message: str) -> None:
-        """End the command; ``run`` returns when its tree is empty."""
+        """Cancel the command; ``run`` returns when its tree is empty."""
         self._engine.cancel_all(message)
 
     def connect(self) -> CommandInput | None:
-        """The command's input once it runs; None before."""
+        """The input of the running command; None before it runs."""
         connection = self._engine.connect(self.session)
         return None if connection is None else CommandInput(connection)
 
@@ -159,7 +159,7 @@ class ForegroundRuns:
 
     @contextmanager
     def in_directory(self, request: RunRequest, directory: Path) -> Iterator[ForegroundRun]:
-        """A run in a directory as it is; a request that is refused leaves no session."""
+        """A run in an existing directory; a refused request creates no session."""
         self._engine.check(request.command, directory)
         session = self._store.sessions.create(plan=SessionPlan(directory=str(directory)))
         try:
@@ -168,16 +168,16 @@ class ForegroundRuns:
             self._engine.close(session)
 
     def check(self, request: RunRequest) -> None:
-        """Say what is wrong with a request for a workspace, before a repository is fetched for it."""
+        """Check a request for a workspace before its repository is fetched."""
         check_patterns(request.artifacts)
         self._engine.check(request.command, Path.cwd())
 
     def recover(self) -> None:
-        """Give back what killed processes left: ends of their commands, files, workspaces."""
+        """Recover what dead processes left: exit records, artifacts, workspaces."""
         self._engine.recover()
 
     def register_reachable(self, remote: str) -> Repository:
-        """The repository of a URL or a path, with a mirror; one that cannot be reached is not left registered."""
+        """Register a URL or a path and clone its mirror; undone if the remote cannot be reached."""
         return self._sessions.register_reachable(remote)
 
     @contextmanager
@@ -190,7 +190,7 @@ class ForegroundRuns:
         owner: str,
         environment: EnvironmentPlan | None,
     ) -> Iterator[ForegroundRun]:
-        """A run in a fresh workspace of a commit; should this process be killed, the next one to look closes it."""
+        """A run in a new workspace of a commit; if this process is killed, recovery closes the session."""
         plan = SessionPlan(environment=environment, process=self._engine.owner)
         session = self._sessions.open(repository, commit=commit, owner=owner, plan=plan)
         try:
@@ -200,7 +200,7 @@ class ForegroundRuns:
             self._engine.close(session)
 
     def work_off(self, session_id: str, *, add: str | None, observers: Sequence[ChunkCallback]) -> Iterator[RunReply]:
-        """Carry on what dead processes left running in a session, then run what waits there, one after another.
+        """Wait for the commands that dead processes left running in a session, then run its waiting commands in order.
 
         ``add`` is a text for a shell, queued behind them.
         """

@@ -1,4 +1,4 @@
-"""Whether the server can work: store, disk, keepers, engine, and the parts around it."""
+"""Checks whether the server works: store, disk, keepers, engine and parts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class HealthVerbs(Verbs):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self.parts: Sequence[Part] = ()  # of the server around it, whose readiness is the service's too
+        self.parts: Sequence[Part] = ()  # of the server; the service is ready only if they are
 
     async def check(self, caller: Caller | None, request: m.Nothing) -> m.Health:
-        """Store, disk, keepers and the server's parts, checked now; a stranger does not learn why one fails."""
+        """Check store, disk, keepers and the server's parts now; anonymous callers do not see why a check fails."""
         checks = await self._checked()
         checks |= {part.name: part.readiness()[0] for part in self.parts}
         ok = all(result == "ok" for result in checks.values())
@@ -33,17 +33,17 @@ class HealthVerbs(Verbs):
         return m.Health(ok=ok, message="ready" if ok else "not ready", checks=checks)
 
     async def _checked(self) -> dict[str, str]:
-        """Every check by name, all at once; one that hangs is not ready."""
+        """The results by name; all checks run at once, and one that hangs has failed."""
         checks = {
             "store": self._check_store,
             "disk": self._check_disk,
             "keepers": self._check_keepers,
             "engine": self._engine.check,
         }
-        found = await asyncio.gather(*map(self._verdict, checks.values()))
+        found = await asyncio.gather(*map(self._result, checks.values()))
         return dict(zip(checks, found, strict=True))
 
-    async def _verdict(self, check: Callable[[], str]) -> str:
+    async def _result(self, check: Callable[[], str]) -> str:
         try:
             async with asyncio.timeout(_CHECK_SECONDS):
                 return await self._call(check)
@@ -68,6 +68,6 @@ class HealthVerbs(Verbs):
 
     def _check_keepers(self) -> str:
         try:
-            return "ok" if self._engine.capabilities.mechanism else "no mechanism holds process trees"
+            return "ok" if self._engine.capabilities.mechanism else "no containment works on this machine"
         except DebugServerError as error:
             return str(error)

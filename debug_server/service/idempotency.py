@@ -1,9 +1,9 @@
-"""A request with an idempotency key is done once: its repetitions get the first one's reply.
+"""Performs a request with an idempotency key once: repetitions get the reply of the first request.
 
-begin in the store -> run -> keep the reply          repetition: the kept reply, or 409 if it asks something else
-       |               +--> drop it when it failed   at the same time: waits for the first
-       +-- the server dies --> the next repetition resumes what the dead process left,
-                                                       and is kept when it fails: what was left may have run
+begin in the store -> run -> keep the reply          repetition: the kept reply, or 409 for a different request
+       |               +--> drop it if it failed     at the same time: waits for the first
+       +-- the server dies --> the next repetition resumes the request; its row is kept even if it fails,
+                               because the command may have run
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MAX_KEY = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What running a keyed request needs to know."""
+    """One attempt of a request with a key."""
 
-    key: str  # of this caller and no other
-    since: datetime | None  # when a process that is dead now began it; None for the first attempt
+    key: str  # prefixed with the caller
+    since: datetime | None  # when a process that is now dead began it; None for the first attempt
 
 
 class KeyedReplies:
-    """The keyed requests of one process; ``is_alive`` tells whether another process still works on one."""
+    """The requests with keys in one process; ``is_alive`` says whether the process of a name is alive."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class KeyedReplies:
         print_ = _fingerprint(operation, request)
         while (other := self._under_way.get(place)) is not None:
             await asyncio.wait({other})
-        # Not awaited directly: a caller that leaves must not leave a half-done request behind.
+        # Shielded: a request must be completed even if its caller disconnects.
         task = asyncio.get_running_loop().create_task(self._once(place, operation, print_, run))
         self._under_way[place] = task
         task.add_done_callback(lambda done: self._ended(place, done))
@@ -71,7 +71,7 @@ class KeyedReplies:
     def _ended(self, place: tuple[str, str], task: asyncio.Task[Reply]) -> None:
         self._under_way.pop(place, None)
         if not task.cancelled():
-            task.exception()  # seen: its caller may have left
+            task.exception()  # retrieved, because the caller may have disconnected
 
     async def _once(
         self,
@@ -86,7 +86,7 @@ class KeyedReplies:
         try:
             reply = await run(Attempt(key=":".join(place), since=found))
         except DebugServerError:
-            if found is None:  # else an attempt before this one may have run the command: the next one looks again
+            if found is None:  # else an earlier attempt may have run the command: keep the row for the next one
                 await self._call(self._store.requests.drop, *place, owner=self._owner())
             raise
         text = reply.model_dump_json()
@@ -94,7 +94,7 @@ class KeyedReplies:
         return reply
 
     def _begin(self, place: tuple[str, str], fingerprint: str) -> str | datetime | None:
-        """The kept reply, or since when a dead process had it, or None for a request that is new."""
+        """The kept reply, or when a dead process began the request, or None for a new request."""
         owner = self._owner()
         row = self._store.requests.begin(*place, fingerprint=fingerprint, owner=owner)
         if row.fingerprint != fingerprint:
@@ -105,12 +105,12 @@ class KeyedReplies:
             return row.reply
         alive = row.owner != owner and self._is_alive(row.owner)
         if alive or not self._store.requests.take_over(*place, owner=row.owner, new_owner=owner):
-            raise ConflictError(f"the request with the idempotency key {place[1]!r} is under way: ask again later")
+            raise ConflictError(f"the request with the idempotency key {place[1]!r} is in progress: retry later")
         return row.created_at
 
 
 def check_key(key: str) -> None:
-    """A key is some visible characters."""
+    """InvalidInputError unless the key is printable ASCII."""
     if not 0 < len(key) <= MAX_KEY or not key.isascii() or not key.isprintable():
         raise InvalidInputError(f"the idempotency key {key[:64]!r} must be 1 to {MAX_KEY} printable ASCII characters")
 

@@ -1,6 +1,6 @@
-"""When tokens and sessions were last used: written beside the requests, never by them.
+"""Records when tokens and sessions were last used, in a thread, so that requests never wait for the write.
 
-Nothing is written while the store is away: a note that is lost costs at most the accuracy of a time.
+While the store is unavailable nothing is written: a lost write only makes a time less accurate.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ _CLOSE_SECONDS = 1.0
 
 
 class LastUsed:
-    """Collects uses of rows; one thread at a time writes all that have come meanwhile in one commit."""
+    """Collects uses of rows; one thread at a time writes all collected ones in one commit."""
 
     def __init__(self, what: str, write: Callable[[Set[int]], None]) -> None:
         self._what = what  # "token", "session"
         self._write = write
         self._lock = threading.Lock()
-        self._tried: dict[int, float] = {}  # by row, when it was last tried: a store that fails is left alone
+        self._tried: dict[
+            int, float
+        ] = {}  # by row, the time of the last try, so that a failing store is not tried for each request
         self._waiting: set[int] = set()
         self._writer: threading.Thread | None = None
 
     def note(self, number: int) -> None:
-        """The row of that number is in use; returns at once."""
+        """Record a use of the row with this id; returns at once."""
         now = time.monotonic()
         with self._lock:
             if now - self._tried.get(number, -USE_RECORDED_EVERY) < USE_RECORDED_EVERY:
@@ -44,12 +46,12 @@ class LastUsed:
             writer = threading.Thread(target=self._write_all, name=f"{self._what}-uses", daemon=True)
             try:
                 writer.start()
-            except RuntimeError:  # no thread can be had: the next use tries again
+            except RuntimeError:  # no thread can be created: the next use retries
                 return
             self._writer = writer
 
     def close(self) -> None:
-        """Let what is being written be written, unless that takes long."""
+        """Wait briefly for the current write."""
         if (writer := self._writer) is not None:
             writer.join(_CLOSE_SECONDS)
 

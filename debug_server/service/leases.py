@@ -9,10 +9,10 @@ from debug_server.service.verbs import Verbs
 
 
 class LeaseVerbs(Verbs):
-    """Workspaces and who holds each."""
+    """Workspaces and their leases."""
 
     async def page(self, caller: Caller, request: m.Page) -> m.LeaseList:
-        """The workspaces and who holds each."""
+        """A page of the workspaces with their leases."""
         rows = await self._call(self._store.worktrees.page, after=request.after, limit=request.limit + 1)
         rows, following = views.one_page(rows, request.limit, lambda row: row.id)
         return m.LeaseList(items=[views.lease(row) for row in rows], next_after=following)

@@ -1,4 +1,4 @@
-"""What failure looks like in a log: failing test ids by framework, error lines, the heads of tracebacks."""
+"""Patterns of failures in logs: failing test ids by framework, error lines, the heads of tracebacks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _AT = re.compile(rb"[ \t]+at (\S.*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """The head of a traceback: what, where, and how many bytes of the text it covers."""
+    """The head of a traceback: the error, where it was raised, and the length of the traceback in bytes."""
 
     error: str
     where: str | None
@@ -68,7 +68,7 @@ class Raised:
 
 
 def plain(line: bytes) -> bytes:
-    """A line as a terminal would leave it: the last state of a progress bar, no colours."""
+    """A line as a terminal shows it: without colours, and with the last state of a progress bar."""
     return _ESCAPES.sub(b"", line.rstrip(b"\r").rpartition(b"\r")[2][:MAX_LINE])
 
 
@@ -92,12 +92,12 @@ def failing_test(line: bytes) -> tuple[str, str] | None:
 
 
 def is_error(line: bytes) -> bool:
-    """Whether a line is an error message without doubt."""
+    """Whether a line is certainly an error message."""
     return _STRONG.search(_NEGATED.sub(b"", line)) is not None
 
 
 def may_be_error(line: bytes) -> bool:
-    """Whether a line speaks of an error."""
+    """Whether a line mentions an error."""
     return _WEAK.search(_NEGATED.sub(b"", line)) is not None
 
 
@@ -108,7 +108,7 @@ def is_whole_traceback(text: bytes, position: int) -> bool:
 
 
 def raised_at(text: bytes, start: int, end: int, explanation: str | None) -> Raised | None:
-    """The head of the traceback whose first line is ``text[start:end]``; looks on to the lines that follow."""
+    """The head of the traceback whose first line is ``text[start:end]``; reads the following lines if needed."""
     line = plain(text[start:end])
     if PYTHON_TRACEBACK in line:
         return _python(text, start)

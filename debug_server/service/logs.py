@@ -27,12 +27,12 @@ from debug_server.service.verbs import Shared, Verbs
 from debug_server.service.wakeups import wait_for
 
 _PIECE = 1 << 16
-_AT_A_TURN = 16  # pieces: a read may have 256 of a log that was written in small pieces
-_SHARED = 32  # pieces that are kept for others who follow the same log
+_AT_A_TURN = 16  # pieces: a read may return 256 of a log that was written in small pieces
+_SHARED = 32  # cached pieces for followers of the same log
 _ROW_SECONDS = 10.0
-_MERGE_SECONDS = 0.25  # small writes that were made within this time travel together to whoever was not there for each
-_ENDS_WINDOW = 1 << 20  # bytes before its end that a log is searched for the ends of its two streams
-_LOOK_AGAIN_SECONDS = 5.0  # a wake-up is lost only where a filesystem gives no notices
+_MERGE_SECONDS = 0.25  # small writes within this time are merged for followers that are behind
+_ENDS_WINDOW = 1 << 20  # the last bytes of a log, in which the ends of its two streams are searched
+_LOOK_AGAIN_SECONDS = 5.0  # for filesystems without inotify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +41,14 @@ class StreamEnds:
 
     stdout: str | None = None  # None: there is no log
     stderr: str | None = None
-    stdout_bytes: int | None = None  # None: not known before the command ends
+    stdout_bytes: int | None = None  # None: unknown before the command ends
     stderr_bytes: int | None = None
     stdout_truncated: bool = False
     stderr_truncated: bool = False
 
 
 class OpenLog:
-    """A command's log, read on from an offset; never waits: ``changed`` is set when there may be more."""
+    """A command's log from an offset; reads never wait: ``changed`` is set when there may be more."""
 
     def __init__(self, command_id: int, path: str, offset: int, changed: Callable[[], object]) -> None:
         self._command_id = command_id
@@ -57,7 +57,7 @@ class OpenLog:
         self._watch.set_callback(changed)
 
     def read(self, limit: int) -> list[m.LogPiece]:
-        """Up to ``limit`` bytes; empty when there is nothing new."""
+        """Up to ``limit`` bytes; empty if there is nothing new."""
         return [_piece(self._command_id, segment) for segment in self._cursor.read(limit)]
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class LogVerbs(Verbs):
         self._commands = commands
 
     async def command(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
-        """A command for a reader of its log; NotFoundError when the log is gone."""
+        """A command whose log is to be read; NotFoundError if the log was removed."""
         command = await self._access.command_to_use(caller, request.command_id)
         _require_log(command)
         return views.command(command)
@@ -86,7 +86,7 @@ class LogVerbs(Verbs):
         return await self._call(_page, command, request)
 
     async def follow(self, caller: Caller, request: m.FollowLog) -> AsyncGenerator[m.LogPiece, None]:
-        """History, then live, no gap, no repeat, until the command has ended."""
+        """Yield the log from an offset without gap or repetition until the command has ended."""
         command = await self._begun(await self._access.command_to_use(caller, request.command_id))
         if command.log_path is None:
             return
@@ -102,7 +102,7 @@ class LogVerbs(Verbs):
             cursor.close()
 
     async def _history(self, command_id: int, cursor: LogCursor) -> AsyncGenerator[m.LogPiece, None]:
-        """The log of a command that has ended: all of it is there."""
+        """The complete log of a command that has ended."""
         while segments := cursor.read(_PIECE):
             for number, segment in enumerate(segments, 1):
                 yield _piece(command_id, segment)
@@ -124,9 +124,9 @@ class LogVerbs(Verbs):
                 if segments and cursor.caught_up:
                     looked_in_vain = not await wait_for(changed, _LOOK_AGAIN_SECONDS)
                 elif segments:
-                    await self._shared.fair_wakeups.wait()  # a long history must not keep everybody else waiting
+                    await self._shared.fair_wakeups.wait()  # a long history must not delay other followers
                 elif cursor.ended:
-                    # Its keeper closes the log a moment before the row has its end: who followed finds the end there.
+                    # The keeper seals the log shortly before the row is terminal: wait for the row.
                     await self._commands.terminal(command, time.monotonic() + _ROW_SECONDS)
                     return
                 else:
@@ -135,7 +135,7 @@ class LogVerbs(Verbs):
             watch.close()
 
     async def _begun(self, command: Command) -> Command:
-        """The command once it has a log, or has ended without one."""
+        """Wait until the command has a log, or has ended without one."""
         if command.log_path is not None or command.status.terminal:
             return command
         async with self._wakeups.of(("command", command.id)) as woken:
@@ -147,16 +147,16 @@ class LogVerbs(Verbs):
                 await woken.wait()
 
     def open(self, caller: Caller, command: Command, offset: int, changed: asyncio.Event) -> OpenLog:
-        """The log of a command that has one, for a part that reads it while the command writes; close it."""
+        """Open the log of a started command for another part of the server, which must close it."""
         caller.require((ADMIN,))
         return OpenLog(command.id, command.log_path or "", offset, self._shared.fair_wakeups.waker(changed))
 
     async def ends(self, command: Command, limit: int) -> StreamEnds:
-        """The last ``limit`` bytes of stdout and of stderr, for the server's own parts."""
+        """The last ``limit`` bytes of stdout and of stderr, for other parts of the server."""
         return await self._call(_stream_ends, command, limit)
 
     async def pieces(self, caller: Caller, command_id: int, start: int, end: int) -> AsyncGenerator[m.LogPiece, None]:
-        """A command's log from one offset to another, or to where it ends now."""
+        """A command's log from one offset to another, or to its current end."""
         while start < end:
             limit = min(_PIECE, end - start)
             page = await self.read(caller, m.ReadLog(command_id=command_id, offset=start, limit=limit))
@@ -168,12 +168,12 @@ class LogVerbs(Verbs):
 
 
 def _require_log(command: Command) -> None:
-    """NotFoundError when it said something and that is not here."""
+    """NotFoundError if the command had output and its log was removed."""
     ended = command.exit
     if command.log_path is None or ended is None or not ended.stdout_bytes + ended.stderr_bytes:
         return
     if not os.path.exists(command.log_path):  # noqa: PTH110 - for every reader of every log
-        raise NotFoundError(f"the log of command {command.id} is not here any more: it was {command.log_path}")
+        raise NotFoundError(f"the log of command {command.id} was removed: it was {command.log_path}")
 
 
 def _page(command: Command, request: m.ReadLog) -> m.LogPage:
@@ -215,7 +215,7 @@ def _stream_ends(command: Command, limit: int) -> StreamEnds:
 
 def _is_truncated(size: int | None, found: int, limit: int, *, whole: bool) -> bool:
     if whole and size is not None and size <= limit:
-        return False  # also where a masked secret made the log longer than the stream
+        return False  # even if a masked secret made the log longer than the stream
     return size != min(limit, found)
 
 
@@ -226,7 +226,7 @@ def _text_end(data: bytearray, limit: int) -> str:
     return end.decode("utf-8", "replace")
 
 
-@lru_cache(_SHARED)  # everybody who follows a log at the same place is given the same segments
+@lru_cache(_SHARED)  # followers at the same offset get the same segments
 def _piece(command_id: int, segment: LogSegment) -> m.LogPiece:
     return m.LogPiece.model_construct(
         offset=segment.offset,

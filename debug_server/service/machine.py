@@ -1,4 +1,4 @@
-"""What this machine can really do, found by doing it."""
+"""Examines what this machine can do, by trying it; used by ``debug-server doctor``."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _DELEGATE = "run where control groups are delegated to this user (root, or a sys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was looked for."""
+    """The result of one check."""
 
     area: str
     name: str
-    state: str  # ok, degraded, missing (optional, or another takes its place), failed (nothing runs without it)
+    state: str  # ok, degraded, missing (optional, or has a substitute), failed (commands cannot run)
     detail: str
     remedy: str | None = None
 
 
 class Machine:
-    """Looks at each thing that commands need."""
+    """Checks everything that commands need."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Machine:
         self._capabilities = capabilities
 
     def examine(self) -> Iterator[Finding]:
-        """Every finding, each as soon as it is known."""
+        """Yield each finding as soon as it is known."""
         python = f"{platform.python_version()} at {sys.executable}"
         yield Finding(area="machine", name="python", state="ok", detail=python)
         yield Finding(area="machine", name="kernel", state="ok", detail=f"{platform.system()} {platform.release()}")
@@ -80,7 +80,10 @@ class Machine:
 
     def _processes(self) -> Iterator[Finding]:
         yield _attempt(
-            "commands", "run", lambda: _trial_run(self._settings), "see the reason; nothing can run without it"
+            "commands",
+            "run",
+            lambda: _trial_run(self._settings),
+            "see the reason; commands cannot run until it is fixed",
         )
         try:
             found = self._capabilities()
@@ -108,7 +111,7 @@ def _attempt(area: str, name: str, probe: Callable[[], str], remedy: str) -> Fin
 
 
 def _trial_run(settings: RunnerSettings) -> str:
-    """A command of our own, below a folder of its own: nothing of it stays."""
+    """Run a command in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="debug-server-doctor-") as folder:
         root = Path(folder)
         trial = RunnerSettings(RunnerPaths.from_root(root), settings.default_shell, containment=settings.containment)

@@ -1,4 +1,4 @@
-"""A service without a server: it queues runs in the store, and whichever server works on that store runs them."""
+"""A service without a server: it queues runs in the store, and any server on that store runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs of messages that must leave the server: collected from the events, kept until they are delivered."""
+"""The verbs of outgoing messages: created from events and kept until they are delivered."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from debug_server.model import Event, Outgoing
 from debug_server.service.verbs import Verbs
 from debug_server.service.wakeups import ANYTHING
 
-_GATHER_SECONDS = 0.02  # a look at the store for every single event would cost more than what most of them tell of
+_GATHER_SECONDS = 0.02  # reading the store for every single event would cost more than handling it
 
 
 class OutboxVerbs(Verbs):
-    """For the server's own parts; no surface offers them."""
+    """Used by other parts of the server, not by surfaces."""
 
     async def begin(self, topic: str) -> None:
-        """From now on, if it was never done before."""
+        """Start a topic at the newest event, unless it exists."""
         if await self._call(self._store.outbox.cursor, topic) is None:
             await self._call(self._store.outbox.add, topic, await self._read(self._store.events.last), [])
 
     async def pages(self, topic: str, limit: int) -> AsyncGenerator[list[Event], None]:
-        """The events after the topic's cursor, then live, some of them together."""
+        """Yield pages of events after the topic's cursor, then of new events."""
         after = await self._call(self._store.outbox.cursor, topic) or 0
         async with self._wakeups.of(ANYTHING) as woken:
             while True:
@@ -37,7 +37,7 @@ class OutboxVerbs(Verbs):
                     await asyncio.sleep(_GATHER_SECONDS)
 
     async def collect(self, topic: str, seq: int, messages: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
-        """Keep the (lane, data) of messages and move the cursor behind their events, in one commit."""
+        """Store the (lane, data) of messages and move the cursor past their events, in one commit."""
         await self._call(self._store.outbox.add, topic, seq, messages)
 
     async def heads(self, topic: str) -> list[Outgoing]:
@@ -45,11 +45,11 @@ class OutboxVerbs(Verbs):
         return await self._call(self._store.outbox.heads, topic)
 
     async def postpone(self, message: Outgoing, due_at: datetime) -> None:
-        """Later."""
+        """Deliver a message later."""
         await self._call(self._store.outbox.postpone, message.id, due_at)
 
     async def done(self, message: Outgoing) -> None:
-        """Delivered, or given up. The secrets of a closed session go with its last one."""
+        """Remove a message; with the last message of a closed session its secrets are removed."""
         await self._call(self._done, message)
 
     def _done(self, message: Outgoing) -> None:

@@ -1,4 +1,4 @@
-"""Proves that a caller without a token is the server's own user, by the kernel's word and nobody else's."""
+"""Checks with the kernel that a caller without a token is the server's own user."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from debug_server.service.request_origin import Sender, is_direct
 from debug_server.sockets import Connection, SocketOwner, SocketOwners, canonical
 
 SOCKET = "debug_server.socket"
-"""Under which our HTTP server puts a connection's socket into the ``state`` of its requests."""
+"""The key of a connection's socket in the ``state`` of its requests."""
 
 _ONCE = frozenset({"host", "origin", "sec-fetch-site"})
 _ESTABLISHED = 1
 _SO_PEERPIDFD = 77
 _CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
-_REMEMBERED = 4096  # connections whose processes were looked at
+_REMEMBERED = 4096  # connections whose processes were examined
 _HOW = (
     "send `Authorization: Bearer TOKEN`; the server's user makes a token with `debug-server token create NAME`, and "
     "`debug-server configure --base-url URL --token -` remembers it"
@@ -36,7 +36,7 @@ _COMMAND = "the caller was started by a server, or its process cannot be examine
 
 
 def without_token(reason: str) -> str:
-    """What a caller is told who sent no token and is not known otherwise."""
+    """The message for a caller without a token that is not the server's own user."""
     return f"no token was given, and {reason}: {_HOW}"
 
 
@@ -63,7 +63,7 @@ Call = Callable[..., Awaitable[Any]]
 
 
 def http_peer(scope: Mapping[str, Any]) -> Peer | None:
-    """The caller of an ASGI connection; None when its server does not say."""
+    """The caller of an ASGI connection; None if the ASGI server does not name it."""
     ours = (scope.get("state") or {}).get(SOCKET)
     if ours is not None and ours.family == socket.AF_UNIX:
         return UnixPeer(socket=ours)
@@ -74,14 +74,14 @@ def http_peer(scope: Mapping[str, Any]) -> Peer | None:
 
 
 def http_sender(scope: Mapping[str, Any]) -> Sender | None:
-    """What an ASGI request says of its sender; None when one of these headers came twice.
+    """The sender of an ASGI request; None if one of these headers is repeated.
 
-    Such a header could mean one thing here and another to whoever checked it before.
+    A proxy in front could have checked the other value of a repeated header.
     """
     headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
-    told = [(name, value) for name, value in headers if name in _ONCE]
-    found = dict(told)
-    if len(found) < len(told):
+    given = [(name, value) for name, value in headers if name in _ONCE]
+    found = dict(given)
+    if len(found) < len(given):
         return None
     return Sender(
         scheme=scope["scheme"],
@@ -93,7 +93,7 @@ def http_sender(scope: Mapping[str, Any]) -> Sender | None:
 
 
 class OwnUser:
-    """Decides about callers without a token; ``call`` runs what may block elsewhere than in the event loop."""
+    """Checks callers without a token; ``call`` runs blocking functions outside the event loop."""
 
     def __init__(self, call: Call, *, uid: int | None = None) -> None:
         self._call = call
@@ -102,14 +102,14 @@ class OwnUser:
         self._examined: set[tuple[Connection, SocketOwner]] = set()
 
     async def refusal(self, peer: Peer | None) -> str | None:
-        """Why the caller cannot be taken for the server's own user; None when it is."""
+        """Why the caller does not count as the server's own user; None if it does."""
         if peer is None:
             return _ELSEWHERE
         found: str | None = await self._call(self._refusal, peer)
         return found
 
     async def http_refusal(self, scope: Mapping[str, Any]) -> str | None:
-        """The same for a request by its ASGI scope; its Host must be this machine's, its Origin the server's own."""
+        """The same for an ASGI request; its Host must be this machine, and its Origin the server's own."""
         sender = http_sender(scope)
         if sender is None or not is_direct(sender):
             return _INDIRECT
@@ -139,7 +139,7 @@ class OwnUser:
             return _ELSEWHERE
         connection = Connection(host=host, port=peer.port, peer_host=server, peer_port=peer.server_port)
         owner = self._owners.find(connection)
-        # Our end is looked at last: were the caller's closed before, another caller could have its port by now.
+        # Check our end last: if the caller had closed its end, another process could have its port by now.
         if owner is None or not _is_open(peer.socket):
             return _GONE
         if owner.uid != self._uid:
@@ -147,7 +147,7 @@ class OwnUser:
         return self._of_processes(connection, owner)
 
     def _of_processes(self, connection: Connection, owner: SocketOwner) -> str | None:
-        """All who hold the socket must be the user's own; looked at once in the life of a connection."""
+        """Every process with the socket must be the user's own; checked once for each connection."""
         if (connection, owner) in self._examined:
             return None
         pids = socket_holders(owner.inode)
@@ -166,7 +166,7 @@ class OwnUser:
 
 
 def _is_alive(ours: socket.socket) -> bool:
-    """Whether the process that connected still runs; looked at last, as its number could be another's afterwards."""
+    """Whether the process that connected still runs; checked last, because its pid may be reused afterwards."""
     try:
         descriptor = ours.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Whether this process works off the queue."""
+"""The verbs of the queue: starts and stops the engine of this process."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from debug_server.service.verbs import Verbs
 
 
 class QueueVerbs(Verbs):
-    """For whoever is the server, or stands in for one; these calls wait."""
+    """Called by a server, or by a process in its place; these calls block."""
 
     def start(self, *, settle_seconds: float = 0.0) -> None:
-        """Take up what earlier processes left, then begin to claim.
+        """Recover commands of dead processes, then start to claim.
 
-        What ended while nobody looked has a moment, ``settle_seconds`` for each command, to be recorded.
+        Waits up to ``settle_seconds`` for each adopted command, so that the end of one that has ended is recorded.
         """
         for command_id in self._engine.start():
             self._engine.wait(command_id, settle_seconds)
 
     def stop(self, *, grace: float = 0.0) -> None:
-        """Claim no more, wait up to ``grace`` seconds for what runs, and let it go on under its keepers."""
+        """Stop claiming; wait up to ``grace`` seconds for running commands, then leave them to their keepers."""
         self._engine.stop(grace=grace)

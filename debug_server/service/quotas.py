@@ -1,4 +1,4 @@
-"""What one token may use at a time: sessions, commands, requests each second."""
+"""Quotas of tokens: open sessions, unfinished commands, requests per second."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def check_quotas(quotas: Mapping[str, Any]) -> dict[str, float]:
     """The quotas of a new token."""
     for name, value in quotas.items():
         if name not in QUOTAS:
-            raise InvalidInputError(f"quota {name!r} is not known: use some of {', '.join(QUOTAS)}")
+            raise InvalidInputError(f"unknown quota {name!r}: use some of {', '.join(QUOTAS)}")
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1e9:
-            raise InvalidInputError(f"quota {name}={value!r} must be a number above zero; leave it out for no bound")
+            raise InvalidInputError(f"quota {name}={value!r} must be a number above zero; leave it out for no limit")
     return dict(quotas)
 
 
 class Quotas:
-    """Counts for each token; what is on its way into the store counts as being there."""
+    """Enforces the quotas; sessions and commands that are being added count too."""
 
     def __init__(self, store: MetadataStore, count: Count, clock: Callable[[], float] = time.monotonic) -> None:
         self._count = count
@@ -40,7 +40,7 @@ class Quotas:
         self._buckets: dict[int, tuple[float, float]] = {}
 
     def take_request(self, caller: Caller) -> None:
-        """QuotaExceededError when the caller asks more often than it may; a second's worth may come at once."""
+        """QuotaExceededError if the caller exceeds its rate; bursts of one second's requests are allowed."""
         rate = caller.quotas.get(REQUESTS)
         if rate is None or caller.token_id is None:
             return
@@ -50,14 +50,14 @@ class Quotas:
         if tokens < 1.0:
             self._buckets[caller.token_id] = (tokens, now)
             raise QuotaExceededError(
-                f"token {caller.name!r} may send {rate:g} requests each second: slow down",
+                f"token {caller.name!r} may send {rate:g} requests per second: slow down",
                 retry_after=(1.0 - tokens) / rate,
             )
         self._buckets[caller.token_id] = (tokens - 1.0, now)
 
     @asynccontextmanager
     async def room(self, caller: Caller, **wanted: int) -> AsyncIterator[None]:
-        """Hold room for so many sessions and commands while they are made."""
+        """Reserve so many sessions and commands while they are added."""
         bounded = [(name, count) for name, count in wanted.items() if name in caller.quotas]
         if not bounded or caller.token_id is None:
             yield
@@ -77,6 +77,6 @@ class Quotas:
         used = await self._count(self._in_use[name], token_id)
         if used + self._coming[token_id, name] > bound:
             raise QuotaExceededError(
-                f"token {caller.name!r} may have {bound:g} {name} at a time and has {used}: let one end first",
+                f"token {caller.name!r} may have {bound:g} {name} at a time and has {used}: wait until one has ended",
                 retry_after=_RETRY_SECONDS,
             )

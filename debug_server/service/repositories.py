@@ -16,15 +16,15 @@ from debug_server.worktrees.mirror import check_remote_url, default_branch
 from debug_server.worktrees.new_repository import make_repository
 from debug_server.worktrees.repository_pool import check_repository_settings
 
-_ASK_SECONDS = 20.0  # for a remote's default branch: whoever registers it waits
-_BRANCH = "main"  # of a remote that cannot be asked
+_ASK_SECONDS = 20.0  # for a remote's default branch; the caller waits for it
+_BRANCH = "main"  # if the remote does not answer
 
 
 class RepositoryVerbs(Verbs):
     """Registered git remotes."""
 
     async def register(self, caller: Caller, request: m.RegisterRepository) -> m.RepositoryReply:
-        """Register a git remote; the same registration again is the one that is there."""
+        """Register a git remote; repeating a registration returns the existing one."""
         check_name(request.name, what="repository name")
         return views.repository(await self._call_git(self._registered, request))
 
@@ -42,7 +42,7 @@ class RepositoryVerbs(Verbs):
                 description=request.description,
                 settings=request.settings,
             )
-        except ConflictError:  # somebody else registered it meanwhile
+        except ConflictError:  # another request registered it meanwhile
             if (known := self._known_as(request)) is None:
                 raise
             return known
@@ -52,7 +52,7 @@ class RepositoryVerbs(Verbs):
         return default_branch(remote, folder=sessions.views_dir, timeout=seconds, trust=sessions.trust)
 
     def _known_as(self, request: m.RegisterRepository) -> Repository | None:
-        """What is registered under the name; ConflictError when it is something else than is asked for."""
+        """The repository with the requested name; ConflictError if it differs from the request."""
         try:
             row = self._store.repositories.by_name(request.name)
         except NotFoundError:
@@ -77,7 +77,7 @@ class RepositoryVerbs(Verbs):
         return m.RepositoryList(items=[views.repository(row) for row in rows], next_after=following)
 
     def check_folder(self, folder: Path) -> None:
-        """InvalidInputError for another user's folder, unless an operator trusts it. Blocks for a moment."""
+        """InvalidInputError for another user's folder, unless the settings trust it. Blocks briefly."""
         self._sessions.trust.check_folder(folder)
 
     def create_directory(self, caller: Caller, directory: Path, *, branch: str, files: Mapping[str, str]) -> bool:
@@ -86,6 +86,6 @@ class RepositoryVerbs(Verbs):
         return make_repository(directory, branch=branch, files=files)
 
     async def register_directory(self, caller: Caller, directory: Path, name: str) -> int:
-        """The number of the repository in a directory of this machine, registered if it is new."""
+        """The id of the repository in a directory of this machine, which is registered if it is new."""
         caller.require((ADMIN,))
         return (await self._call(self._sessions.register, str(directory), name=name)).id

@@ -1,4 +1,4 @@
-"""Whether a request was sent by its peer itself: not by a web page, and not on behalf of others."""
+"""Checks that a request comes directly from its peer: not from another origin's web page, and not through a proxy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from debug_server.sockets import canonical
 
-# What a proxy says of whom it speaks for. Its own address, and as a rule its Host, are this machine's.
+# Headers that a proxy adds for its client. A local proxy's own address, and usually its Host, are this machine's.
 _PROXY_HEADERS = frozenset(
     {"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"}
 )
@@ -16,7 +16,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine answers to the name or address."""
+    """Whether the name or address is loopback."""
     try:
         return canonical(host.strip("[]")).is_loopback
     except ValueError:
@@ -25,20 +25,20 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sender:
-    """What a request's headers say of where it comes from."""
+    """The origin of a request by its headers."""
 
     scheme: str  # of the connection: http, https, ws or wss
-    host: str | None  # as asked for, with its port
+    host: str | None  # the Host header, with its port
     origin: str | None
     site: str | None = None  # Sec-Fetch-Site
     headers: Collection[str] = ()  # the names of all of them, in lower case
 
 
 def is_direct(sender: Sender) -> bool:
-    """Whether the request was made for this machine by its peer, by none of a browser's other pages and no proxy.
+    """Whether the request names this machine and comes from its peer, not from another origin's page or a proxy.
 
-    A page of another site reaches loopback through the reader's browser: its Origin or its Sec-Fetch-Site tells, and
-    after DNS rebinding its Host does. A page on another port of this machine may be another user's.
+    A page of another site can send requests to loopback through a browser: the Origin or Sec-Fetch-Site header shows
+    it, and after DNS rebinding the Host header does. A page on another port of this machine may be another user's.
     """
     if is_proxied(sender.headers) or sender.host is None or not is_loopback(_name(f"//{sender.host}")):
         return False
@@ -49,12 +49,12 @@ def is_direct(sender: Sender) -> bool:
 
 
 def is_proxied(headers: Collection[str]) -> bool:
-    """Whether a request with headers of these names came by way of a proxy."""
+    """Whether one of these header names shows that a proxy forwarded the request."""
     return not _PROXY_HEADERS.isdisjoint(headers)
 
 
 def _place(url: str) -> tuple[str, str, int | None]:
-    """Scheme, host and port; what is no URL is like no other."""
+    """Scheme, host and port; an invalid URL equals no other."""
     try:
         parts = urlsplit(url)
         return parts.scheme, parts.hostname or url, parts.port or _PORTS.get(parts.scheme)

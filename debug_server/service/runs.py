@@ -25,7 +25,7 @@ class RunVerbs(Verbs):
         self._commands = commands
 
     async def start(self, caller: Caller, request: m.StartRun, *, idempotency_key: str | None = None) -> m.RunReply:
-        """Open a session, queue its one command, close the session when that has ended."""
+        """Open a session and queue its one command; the session is closed when the command has ended."""
         self._shared.require_accepting()
         check_patterns(request.artifacts)
         async with self._quotas.room(caller, sessions=1, commands=1):
@@ -33,9 +33,9 @@ class RunVerbs(Verbs):
             return await self._run_in(session, request, idempotency_key)
 
     async def resume(self, caller: Caller, request: m.StartRun, key: str, since: datetime) -> m.RunReply | None:
-        """Carry on with what an attempt whose process died has done; None when it did nothing.
+        """Resume the request of a process that died; None if it had created nothing.
 
-        A session that was closed before it had its command never ran anything: the run begins anew.
+        A session that was closed without a command is ignored: the run starts again.
         """
         session = await self._session_verbs.opened_under(caller, key, since)
         if session is None:
@@ -47,7 +47,7 @@ class RunVerbs(Verbs):
         return await self._run_in(session, request, key) if session.is_open else None
 
     async def _run_in(self, session: Session, request: m.StartRun, key: str | None) -> m.RunReply:
-        """The run's one command; a session that cannot have it is closed."""
+        """Queue the run's one command; if that fails, the session is closed."""
         try:
             row = await self._call(partial(self._commands.add, closes_session=True), session.id, request, key)
         except DebugServerError:

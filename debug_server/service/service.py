@@ -1,4 +1,4 @@
-"""The service: one member for each noun, and how their verbs are called."""
+"""The service: one member for each noun, authentication, and the dispatch of operations to verbs."""
 
 from __future__ import annotations
 
@@ -39,11 +39,13 @@ from debug_server.service.workers import WorkerVerbs
 from debug_server.store import MetadataStore
 from debug_server.workers.workers import Workers
 
-_KEYED = frozenset({"open_session", "submit_command", "start_run"})  # the store knows what they made by their key
+_KEYED = frozenset(
+    {"open_session", "submit_command", "start_run"}
+)  # the store keeps their key with the rows that they add
 
 
 class Service:
-    """Every verb, for callers that were authenticated: ``service.sessions.open``, ``service.logs.follow``."""
+    """Every verb, for authenticated callers: ``service.sessions.open``, ``service.logs.follow``."""
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class Service:
         )
         self.followers = shared.followers
         self.own_user = OwnUser(shared.blocking.call_peers)
-        self.grpc_address: tuple[str, int] | None = None  # host and port of the server around it, once it listens
+        self.grpc_address: tuple[str, int] | None = None  # host and port of the gRPC server, once it listens
 
         self.repositories = RepositoryVerbs(shared)
         self.commands = CommandVerbs(shared)
@@ -85,26 +87,26 @@ class Service:
 
     @property
     def draining(self) -> bool:
-        """Whether the server takes no more work."""
+        """Whether the server refuses new work."""
         return self._shared.draining
 
     def drain(self) -> None:
-        """Take no more work, and let those go who wait for some; call it in the loop."""
+        """Refuse new work and end pending waits; call it in the event loop."""
         self._shared.draining = True
         self._shared.wakeups.wake_all()
 
     def close(self) -> None:
-        """Let go of threads and listeners; calls that are under way end by themselves."""
+        """Release threads and listeners; running calls finish in the background."""
         self._shared.close()
         self._token_last_used.close()
 
     async def authenticate(self, secret: str | None) -> Caller:
-        """Whoever holds this token; AccessError for an unknown, expired or revoked one."""
+        """The holder of a token; AccessError for an unknown, expired or revoked one."""
         if not secret:
             raise AccessError("no token was given: send `Authorization: Bearer TOKEN`")
         token = await self._shared.blocking.read(self._store.tokens.find, secret)
         if token is None:
-            raise AccessError("the token is not known, has expired or was revoked")
+            raise AccessError("the token is unknown, has expired or was revoked")
         caller = Caller.of(token)
         audit.note_caller(caller)
         if self._store.tokens.use_is_outdated(token):
@@ -121,7 +123,7 @@ class Service:
     async def perform(
         self, caller: Caller, operation: ServiceOperation, request: m.Request, key: str | None = None
     ) -> m.Reply:
-        """Do one operation that answers once: the caller's scopes checked and, with a key, never done twice."""
+        """Perform an operation with a single reply: check the caller's scopes and, with a key, perform it only once."""
         caller.require(operation.scopes or ())
         if key is None:
             reply: m.Reply = await self.verb(operation)(caller, request)
@@ -138,7 +140,7 @@ class Service:
         key: str | None,
         run: Callable[[str | None], Awaitable[m.Reply]],
     ) -> m.Reply:
-        """An operation of another part: ``run`` is given the caller's own form of the key, and never done twice."""
+        """The same for an operation of another part: ``run`` gets the key with the caller's prefix."""
         caller.require(operation.scopes or ())
         if key is None:
             return await run(None)
@@ -154,7 +156,7 @@ class Service:
         return reply
 
     async def _resumed(self, caller: Caller, request: m.Request, key: str, since: datetime) -> m.Reply | None:
-        """What an attempt whose process died has done already, carried on; None when it did nothing."""
+        """Resume the request of a process that died; None if it had created nothing."""
         if isinstance(request, m.OpenSession):
             return await self.sessions.resume(caller, request, key, since)
         if isinstance(request, m.StartRun):

@@ -1,6 +1,6 @@
-"""A session's log: the logs of its commands, one after the other in the order in which they started, as one.
+"""A session's log: the logs of its commands as one, in the order in which they started.
 
-Commands of a session run one at a time, so a place in this log stays where it is.
+Commands of a session run one at a time, so the offsets in this log are stable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SessionLogVerbs(Verbs):
         self._logs = logs
 
     async def follow(self, caller: Caller, request: m.FollowSession) -> AsyncGenerator[m.LogPiece, None]:
-        """History, then live, until every command has ended; before the first one it waits for it."""
+        """Yield the log until every command has ended; waits for the first command of an open session."""
         await self._access.session_to_use(caller, request.session_id)
         base, seen = 0, set[int]()
         async with self._wakeups.of(("session", request.session_id)) as woken:
@@ -48,7 +48,7 @@ class SessionLogVerbs(Verbs):
                 await woken.wait()
 
     async def read(self, caller: Caller, request: m.FollowSession) -> AsyncGenerator[m.LogPiece, None]:
-        """What there is now."""
+        """Yield the log up to its current end."""
         await self._access.session_to_use(caller, request.session_id)
         rows = await self._call(self._store.commands.in_session, request.session_id)
         base = 0

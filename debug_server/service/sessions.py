@@ -18,7 +18,7 @@ from debug_server.worktrees import SessionPatch
 
 
 class SessionVerbs(Verbs):
-    """Sessions: a workspace of a commit and a patch, and what runs in it."""
+    """Sessions: a workspace of a commit and a patch, and the commands in it."""
 
     def __init__(self, shared: Shared, commands: CommandVerbs) -> None:
         super().__init__(shared)
@@ -27,7 +27,7 @@ class SessionVerbs(Verbs):
     async def open(
         self, caller: Caller, request: m.OpenSession, *, idempotency_key: str | None = None
     ) -> m.SessionReply:
-        """Lease a workspace of a commit and a patch, then queue the commands that came along, in their order."""
+        """Lease a workspace of a commit and a patch, then queue the request's commands in order."""
         self._shared.require_accepting()
         if request.commands:
             caller.require((COMMANDS_WRITE,))
@@ -37,7 +37,7 @@ class SessionVerbs(Verbs):
         return views.session(session)
 
     async def resume(self, caller: Caller, request: m.OpenSession, key: str, since: datetime) -> m.SessionReply | None:
-        """Carry on with what an attempt whose process died has done; None when it did nothing."""
+        """Resume the request of a process that died; None if it had created nothing."""
         session = await self.opened_under(caller, key, since)
         if session is None:
             return None
@@ -46,12 +46,12 @@ class SessionVerbs(Verbs):
         return views.session(session)
 
     def lease(self, caller: Caller, request: m.OpenSession | m.StartRun, key: str | None) -> Session:
-        """The new session with its workspace; the key is remembered with it."""
+        """Open the session with its workspace; its row keeps the key."""
         repository = self._store.repositories.by_name(request.repository)
         wanted = EnvironmentPlan.of(
             manifests=request.manifests, python=request.python, extras=request.extras, groups=request.groups
         )
-        # Killed before the run's one command is queued, nobody would ever close the session.
+        # If this process is killed before the run's command is queued, recovery closes the session.
         process = self._engine.owner if isinstance(request, m.StartRun) else None
         expires = getattr(request, "expires_in", None)
         return self._sessions.open(
@@ -78,7 +78,7 @@ class SessionVerbs(Verbs):
         return views.session(await self._access.session(caller, request.session_id))
 
     async def page(self, caller: Caller, request: m.Page) -> m.SessionList:
-        """The caller's, or everybody's."""
+        """A page of the caller's sessions, or of all for an admin."""
         owner = None if caller.is_admin else caller.token_id
         rows = await self._call(
             self._store.sessions.page, owner_token_id=owner, after=request.after, limit=request.limit + 1
@@ -87,7 +87,7 @@ class SessionVerbs(Verbs):
         return m.SessionList(items=[views.session(row) for row in rows], next_after=following)
 
     async def fork(self, caller: Caller, request: m.ForkSession) -> m.SessionList:
-        """New sessions from the current state."""
+        """Open copies of the session in its current state."""
         self._shared.require_accepting()
         session = await self._access.session_to_use(caller, request.session_id)
         async with self._quotas.room(caller, sessions=request.count):
@@ -95,18 +95,18 @@ class SessionVerbs(Verbs):
         return m.SessionList(items=[views.session(row) for row in rows])
 
     async def reset(self, caller: Caller, request: m.SessionId) -> m.SessionReply:
-        """Back to commit and patch; not while a command runs in it."""
+        """Reset the workspace to commit and patch; not while a command runs in it."""
         session = await self._access.session_to_use(caller, request.session_id)
         running = [
             row for row in await self._call(self._store.commands.in_session, session.id) if not row.status.terminal
         ]
         if running:
-            raise ConflictError(f"session {session.id} has a command under way ({running[0].id}): cancel it first")
+            raise ConflictError(f"session {session.id} has an unfinished command ({running[0].id}): cancel it first")
         await self._call_git(self._sessions.reset, session)
         return views.session(session)
 
     async def diff(self, caller: Caller, request: m.SessionId) -> m.SessionDiff:
-        """What was changed."""
+        """The changes in the workspace as a patch."""
         data = await self.diff_bytes(caller, request)
         try:
             return m.SessionDiff(session_id=request.session_id, patch=data.decode(), exact=True)
@@ -120,21 +120,21 @@ class SessionVerbs(Verbs):
         return await self._call_git(self._sessions.diff, session)
 
     async def close(self, caller: Caller, request: m.SessionId) -> m.Message:
-        """Cancel what runs and give the workspace back; a closed one stays as it is."""
+        """Cancel its commands and release the workspace; a closed session is left unchanged."""
         session = await self._access.session(caller, request.session_id)
         if session.is_open:
             await self._call(self._engine.close_session, session, SessionStatus.CANCELLED)
         return m.Message(message=f"session {session.id} is closed")
 
     async def debug(self, caller: Caller, request: m.DebugAction) -> m.Message:
-        """Debuggers come with their own part."""
+        """DebuggerUnavailableError: there is no debugger yet."""
         await self._access.session(caller, request.session_id)
         raise DebuggerUnavailableError(f"no debugger is attached to session {request.session_id}")
 
     async def metadata_of(self, session_id: int) -> Mapping[str, Any]:
-        """What its session says of itself."""
+        """The metadata of a session."""
         return (await self._read(self._store.sessions.get, session_id)).metadata
 
     async def secrets_of(self, session_id: int) -> Mapping[str, str]:
-        """What it keeps sealed."""
+        """The decrypted secrets of a session."""
         return await self._call(self._store.sessions.secrets, session_id)

@@ -1,6 +1,6 @@
-"""Writes to a command's stdin without holding a thread: whether and when a command reads is its own affair.
+"""Writes to a command's stdin without a thread, because a command may never read.
 
-Some commands that do not read, and a few writes to each, would otherwise have every thread of the server.
+With a thread for each write, a few commands that do not read could block every thread of the server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SECONDS = 60.0
 
 
 async def write_to(connection: KeeperConnection, write_id: str, data: bytes, *, close: bool) -> None:
-    """Answers when the child's pipe has it all; KeeperError says why it could not, or that it waits."""
+    """Write; returns when the command's pipe has accepted all data, KeeperError if it does not within a minute."""
     keeper = _Keeper(connection.detach())
     try:
         async with asyncio.timeout(_SECONDS):
@@ -26,15 +26,17 @@ async def write_to(connection: KeeperConnection, write_id: str, data: bytes, *, 
             if reply["ok"] and close:
                 reply = await keeper.ask(frames.encode_json({"op": "close_stdin", "n": 1}), "n", 1)
     except TimeoutError as error:
-        raise KeeperError(f"the command did not read for {_SECONDS:g} s: write {write_id!r} waits for it") from error
+        raise KeeperError(
+            f"the command did not read for {_SECONDS:g} s: write {write_id!r} is still pending"
+        ) from error
     except OSError as error:
-        raise KeeperError(f"the keeper does not listen any more: {error.strerror}") from error
+        raise KeeperError(f"the connection to the keeper failed: {error.strerror}") from error
     if not reply["ok"]:
         raise KeeperError(f"stdin: {reply['error']}")
 
 
 class _Keeper:
-    """A conversation with a keeper that nobody else takes part in."""
+    """An exclusive connection to a keeper."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -42,7 +44,7 @@ class _Keeper:
         self._buffer = frames.FrameBuffer()
 
     async def ask(self, frame: bytes, name: str, value: object) -> dict[str, Any]:
-        """Send, and wait for the message whose field ``name`` says that it answers."""
+        """Send a frame and wait for its reply: the message whose field ``name`` has this value."""
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(self._connection, frame)
         while received := await loop.sock_recv(self._connection, 1 << 16):

@@ -1,6 +1,6 @@
-"""The verbs of callers' own runs: a command in a session of its own, found again by its subject.
+"""The verbs of runs with a subject: one command in a session of its own, found by its subject.
 
-Host tasks are such runs. One is over when its session is closed: its tree is empty and its places are tidy.
+Host tasks are such runs. A run is done when its session is closed: then its tree is empty and its directories removed.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ _CANCEL_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRows:
-    """A run as it is now."""
+    """The rows of a run."""
 
     session: Session
     command: Command
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing of it is left to do."""
+        """Whether the session is closed and the run done."""
         return not self.session.is_open
 
 
 class SubjectRunVerbs(Verbs):
-    """Runs that the server's own parts ask for; no surface offers them."""
+    """Used by other parts of the server, not by surfaces."""
 
     async def add(
         self, caller: Caller, steps: Sequence[QueuedRun | NewEvent], due: DueTime | None = None
     ) -> list[Command | NewEvent] | None:
-        """Queue runs, each in a session of its own, and tell a part's events; answers when all are in the store.
+        """Queue runs, each in a session of its own, and add events, all in one commit.
 
-        With ``due`` that time is taken with it; None when another process had it and nothing was done.
+        ``due`` is claimed in the same commit; None if another process has claimed it and nothing was added.
         """
         caller.require((ADMIN,))
         self._shared.require_accepting()
         return await self._call(self._engine.queue_atomically, steps, due)
 
     async def queue(self, caller: Caller, run: QueuedRun) -> RunRows:
-        """Queue a run that is the caller's; ConflictError while something that it needs for itself is taken."""
+        """Queue a run of the caller; ConflictError if a resource that it claims is in use."""
         self._shared.require_accepting()
         run = replace(run, requested_by=caller.name, owner_token_id=caller.token_id)
         async with self._quotas.room(caller, sessions=1, commands=1):
@@ -58,7 +58,7 @@ class SubjectRunVerbs(Verbs):
         return RunRows(session=session, command=command)
 
     async def find(self, caller: Caller, subject: str) -> RunRows:
-        """The newest run about it that the caller may see, or NotFoundError."""
+        """The newest run with this subject that the caller may see, or NotFoundError."""
         owner = None if caller.is_admin else caller.token_id
         command = await self._read(self._store.commands.newest_by_subject, subject, owner_token_id=owner)
         session = await self._read(self._store.sessions.get, command.session_id)
@@ -67,12 +67,12 @@ class SubjectRunVerbs(Verbs):
         return RunRows(session=session, command=command)
 
     async def of_session(self, session_id: int) -> RunRows:
-        """The run that a session was opened for."""
+        """The run of a session."""
         session = await self._read(self._store.sessions.get, session_id)
         return RunRows(session=session, command=(await self._read(self._store.commands.in_session, session_id))[0])
 
     async def page(self, caller: Caller, prefix: str, *, after: int, limit: int) -> list[RunRows]:
-        """Runs whose subject begins so, oldest first: the caller's, or everybody's."""
+        """Runs whose subject begins with ``prefix``, oldest first: the caller's, or all for an admin."""
         owner = None if caller.is_admin else caller.token_id
         return await self._call(self._rows, prefix, owner, after, limit)
 
@@ -81,12 +81,12 @@ class SubjectRunVerbs(Verbs):
         return [RunRows(session=self._store.sessions.get(row.session_id), command=row) for row in rows]
 
     async def wait(self, run: RunRows, seconds: float) -> RunRows:
-        """The run once it is over, or as it is after so many seconds or when the server leaves."""
+        """Wait until the run is done, ``seconds`` are over or the server drains; returns its current rows."""
         deadline = time.monotonic() + seconds
         async with self._wakeups.of(("session", run.session.id)) as woken:
             while True:
                 woken.clear()
-                # The session first: a command is read no older than it, and a closed session's has ended.
+                # The session first: the command of a closed session has ended, so its row, read later, is terminal.
                 session = await self._read(self._store.sessions.get, run.session.id)
                 command = await self._read(self._store.commands.get, run.command.id)
                 run = RunRows(session=session, command=command)
@@ -96,7 +96,7 @@ class SubjectRunVerbs(Verbs):
                 await wait_for(woken, left)
 
     async def cancel(self, run: RunRows, message: str) -> RunRows:
-        """End it; returns when its tree is empty and its places are tidy, or as it is after a minute."""
+        """Cancel a run; returns when it is done, or after a minute."""
         if run.is_closed:
             return run
         await self._call(self._engine.cancel, run.command.id, message)
@@ -105,9 +105,9 @@ class SubjectRunVerbs(Verbs):
     def declare_schedules(
         self, caller: Caller, group: str, rules: Mapping[str, Rule], act: Callable[[DueTime], None]
     ) -> None:
-        """Replace the schedules of a part: rules by names that begin with ``group``; ``act`` is called when one is due.
+        """Replace the schedules whose names begin with ``group``; ``act`` is called when one is due.
 
-        ``act`` runs in the scheduler's thread and hands the time to ``add``, which takes it.
+        ``act`` runs in the scheduler's thread and passes the due time to ``add``, which claims it.
         """
         caller.require((ADMIN,))
         self._engine.schedules.declare(group, {name: Planned(rule=rule, act=act) for name, rule in rules.items()})

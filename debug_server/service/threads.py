@@ -1,4 +1,4 @@
-"""The service's threads: where none more can be had, work waits for those that are there."""
+"""The service's thread pools: if no further thread can be created, work waits for the existing ones."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class Threads(ThreadPoolExecutor):
-    """A pool that never has work in its queue which the caller was told was refused.
+    """A pool that removes work from its queue if it reports the work as refused.
 
-    The library queues work first and starts a thread for it second: when that fails, the caller gets an error, and the
-    work is done all the same as soon as there is a thread.
+    The library queues work first and then starts a thread: if that fails, the caller gets an error, but the work is
+    still done as soon as there is a thread.
     """
 
     def __init__(self, most: int, name: str) -> None:
@@ -31,7 +31,7 @@ class Threads(ThreadPoolExecutor):
             if exhausted is None:
                 raise
             if self._threads:
-                return  # one of those does it
+                return  # an existing thread does the work
             while True:
                 try:
                     self._work_queue.get_nowait()
@@ -40,7 +40,7 @@ class Threads(ThreadPoolExecutor):
 
 
 def or_exhausted(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function; ResourcesExhaustedError when a thread or process that it needs cannot be created."""
+    """Call a function; ResourcesExhaustedError if a thread or process that it needs cannot be created."""
     try:
         return function(*args, **kwargs)
     except (RuntimeError, BlockingIOError) as error:

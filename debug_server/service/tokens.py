@@ -12,7 +12,7 @@ from debug_server.service.verbs import Verbs
 
 
 class TokenVerbs(Verbs):
-    """Tokens, and who their holder is."""
+    """Tokens, and the caller's own identity."""
 
     async def create(self, caller: Caller, request: m.CreateToken) -> m.TokenReply:
         """A new token; its secret is shown once."""
@@ -30,7 +30,7 @@ class TokenVerbs(Verbs):
         return m.TokenList(items=[views.token(row) for row in rows], next_after=following)
 
     async def revoke(self, caller: Caller, request: m.TokenId) -> m.Message:
-        """End a token's life, and what is being followed with it."""
+        """Revoke a token and disconnect its followers."""
         await self._call(self._store.tokens.revoke, request.token_id)
         self._shared.followers.disconnect(request.token_id)
         return m.Message(message=f"token {request.token_id} is revoked")

@@ -1,4 +1,4 @@
-"""What the members of the service share: the layers below, the bridge to threads, and what is known of callers."""
+"""What the members of the service share: the layers below, threads for blocking calls, access, quotas, followers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from debug_server.store import MetadataStore
 
 
 class Shared:
-    """Made once for a service and given to each of its members."""
+    """Created once for a service and passed to each of its members."""
 
     def __init__(
         self, *, store: MetadataStore, engine: LocalEngine, sessions: Sessions, paths: RunnerPaths, shell: str
@@ -43,13 +43,13 @@ class Shared:
         return [row.id for row in rows if row.revoked_at is not None]
 
     def require_accepting(self) -> None:
-        """UnavailableError while new work is refused; what ends work or only reads is never refused."""
+        """UnavailableError while the server drains, DiskFullError on a full disk; for verbs that add work."""
         if self.draining:
             raise UnavailableError("the server is shutting down: try again in a moment", retry_after=2.0)
         require_free_space(self.paths.artifacts_root)
 
     def close(self) -> None:
-        """Let go of threads and listeners."""
+        """Release threads and listeners."""
         self.wakeups.close()
         self.access.close()
         self.blocking.close()

@@ -1,4 +1,4 @@
-"""From rows to replies."""
+"""Converts rows to replies."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ R = TypeVar("R", bound=m.Reply)
 
 
 def one_page(rows: list[T], limit: int, cursor: Callable[[T], int]) -> tuple[list[T], int | None]:
-    """The first ``limit`` rows, and the cursor of the page after them; None when there is none.
+    """The first ``limit`` rows, and the cursor of the next page; None on the last page.
 
-    One row more than ``limit`` must have been read: only that tells a full last page from one that others follow.
+    ``rows`` must have been read with ``limit + 1``: the extra row shows that there is another page.
     """
     if len(rows) <= limit:
         return rows, None
@@ -41,7 +41,7 @@ def session(row: Session) -> m.SessionReply:
 
 
 def _metadata(row: Session) -> dict[str, Any]:
-    """What the caller wrote, and facts about the session under names that the caller did not use."""
+    """The caller's metadata, and facts about the session under names that the caller does not use."""
     plan = row.plan
     facts = {
         "workspace": plan.directory,

@@ -1,7 +1,7 @@
-"""Wakes coroutines when something happened to what they wait for.
+"""Wakes coroutines when a command or session that they wait for has changed.
 
-What this process commits wakes those whom it concerns at once, without a look at the store. What others commit is found
-by one reader of the event log for all who wait. Nobody holds a thread while it waits.
+A commit of this process wakes its waiters at once, without reading the store. Commits of other processes are found by
+one reader of the event log for all waiters. Waiting needs no thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LastEvent = Callable[[], Awaitable[int]]
 
 
 class Wakeups:
-    """The waiting coroutines of one event loop; a new loop begins anew."""
+    """The waiting coroutines of one event loop; a new loop starts with none."""
 
     def __init__(self, store: MetadataStore, *, read: ReadEvents, last: LastEvent) -> None:
         self._read = read
@@ -37,7 +37,7 @@ class Wakeups:
 
     @asynccontextmanager
     async def of(self, subject: Subject) -> AsyncIterator[asyncio.Event]:
-        """An event that is set after each change; look at the facts inside the block, and clear it before each look."""
+        """An event that is set after each change; clear it before each read of the facts inside the block."""
         await self._join()
         woken = asyncio.Event()
         self._waiting.setdefault(subject, set()).add(woken)
@@ -47,11 +47,11 @@ class Wakeups:
             self._leave(subject, woken)
 
     def wake_all(self) -> None:
-        """Make everybody look again; call it in the loop."""
+        """Wake every waiter; call it in the event loop."""
         self._wake(list(self._waiting))
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._remove()
 
     async def _join(self) -> None:
@@ -59,7 +59,7 @@ class Wakeups:
         if loop is not self._loop:
             self._loop, self._reader, self._waiting = loop, None, {}
         if self._reader is None or self._reader.done():
-            after = await self._last()  # before the caller looks: nothing falls in between
+            after = await self._last()  # before the caller reads, so that no event is missed
             if self._reader is None or self._reader.done():
                 self._reader = loop.create_task(self._repair(after))
 
@@ -70,7 +70,7 @@ class Wakeups:
             self._waiting.pop(subject, None)
 
     def _committed(self, notice: Notice) -> None:
-        """In whichever thread committed; one who enters after this look sees the fact itself."""
+        """Called in the thread that committed; a waiter that comes later reads the new facts itself."""
         loop = self._loop
         concerned = [subject for subject in _subjects(notice) if subject in self._waiting]
         if loop is not None and concerned:
@@ -83,7 +83,7 @@ class Wakeups:
                 woken.set()
 
     async def _repair(self, after: int) -> None:
-        """Look for events of others until a look finds nobody waiting."""
+        """Read events of other processes until there are no waiters."""
         while True:
             await asyncio.sleep(REPAIR_SECONDS)
             if not self._waiting:
@@ -96,7 +96,7 @@ class Wakeups:
     async def _events(self, after: int) -> list[Event]:
         try:
             return await self._read(after, _PAGE)
-        except DebugServerError:  # the store is away for a moment: those who look themselves are told so
+        except DebugServerError:  # the store is unavailable: waiters read it themselves and get the error
             self.wake_all()
             return []
 

@@ -1,4 +1,4 @@
-"""The verbs for supervised workers: look at them, replace them, forgive them, stop them."""
+"""The verbs of supervised workers: list, restart, reset, stop."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from debug_server.workers.workers import Workers
 
 
 class WorkerVerbs:
-    """For operators; workers run where the server does."""
+    """For operators; workers run in the server only."""
 
     def __init__(self, workers: Workers | None) -> None:
         self._workers = workers
 
     async def page(self, caller: Caller, request: m.Page) -> m.WorkerList:
-        """The status object of every instance; the cursor is how many came before."""
+        """The status of every instance; the cursor is the number of instances before."""
         every = [] if self._workers is None else self._workers.statuses()
         end = request.after + request.limit
         return m.WorkerList(items=every[request.after : end], next_after=end if end < len(every) else None)
 
     async def restart(self, caller: Caller, request: m.WorkerChoice) -> m.WorkerList:
-        """Let each finish what it has, end it, start the next; one that is down starts now."""
+        """Drain each worker and start a new process; a worker that is down starts now."""
         chosen = self._chosen(request)
         await asyncio.gather(*(worker.restart() for worker in chosen))
         return _shown(chosen)
 
     async def reset(self, caller: Caller, request: m.WorkerChoice) -> m.WorkerList:
-        """Forget the failures; one that gave up, waits or rests starts now."""
+        """Clear the failures; a worker that gave up, waits or is stopped starts now."""
         chosen = self._chosen(request)
         for worker in chosen:
             worker.reset()
         return _shown(chosen)
 
     async def stop(self, caller: Caller, request: m.WorkerChoice) -> m.WorkerList:
-        """Drain and end; each rests until it is restarted or reset."""
+        """Drain each worker and stop it until it is restarted or reset."""
         chosen = self._chosen(request)
         await asyncio.gather(*(worker.halt() for worker in chosen))
         return _shown(chosen)
 
     def _chosen(self, request: m.WorkerChoice) -> list[ServiceSupervisor]:
         if self._workers is None:
-            raise NotFoundError(f"there is no worker {request.worker!r}: workers run where the server does")
+            raise NotFoundError(f"there is no worker {request.worker!r}: workers run in the server only")
         found = self._workers.named(request.worker)
         if request.instance is None:
             return found

@@ -62,7 +62,7 @@ def test_a_place_that_cannot_be_made_is_told(make_server: MakeServer) -> None:
     (server.root / "artifacts" / "scratch").write_text("in the way")
     found = server.run("t")
     assert (found["status"], found["started_at"]) == ("failed", None)
-    assert "its directory cannot be made" in found["message"], found["message"]
+    assert "the directory of the session cannot be created" in found["message"], found["message"]
 
 
 def test_locks_are_held_and_waited_for(make_server: MakeServer, tmp_path: Path) -> None:

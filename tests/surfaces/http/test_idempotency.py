@@ -289,7 +289,7 @@ def test_another_live_server_s_request_is_not_taken(served: Served) -> None:
         with served.local.store._database.write() as transaction:
             transaction.run("UPDATE keyed_requests SET reply = NULL, owner = ?", (owner.name,))
         assert (
-            "under way" in refused(served.admin.post(path, json=body, headers=keyed("k")), 409, "conflict")["message"]
+            "in progress" in refused(served.admin.post(path, json=body, headers=keyed("k")), 409, "conflict")["message"]
         )
     finally:
         owner.close()

@@ -48,7 +48,7 @@ def test_a_command_about_to_start_is_waited_for(served: Served, monkeypatch: pyt
     first = served.submit(session, "cat", stdin=True)
     second = served.submit(session, "cat", stdin=True)
     error = refused(served.admin.post(f"/commands/{second}/stdin", json=LINE), 409, "keeper_error")
-    assert "is pending: it does not run" in error["message"]
+    assert "is pending: it is not running" in error["message"]
     answered(served.admin.post(f"/commands/{first}/stdin", json=LINE), 200)
     answered(served.admin.get(f"/commands/{first}/wait?timeout=100"), 200)
     assert served.admin.get(f"/commands/{first}/log").text == "hello\n"

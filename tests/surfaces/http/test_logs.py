@@ -271,7 +271,7 @@ def test_a_log_that_is_gone_is_not_an_empty_one(shared: Served) -> None:
     with pytest.raises(ConnectionClosed) as closed, shared.socket(f"/commands/{command}/log") as socket:
         socket.recv()
     assert closed.value.rcvd is not None
-    assert closed.value.rcvd.reason.startswith(f"not_found: the log of command {command} is not here any more")
+    assert closed.value.rcvd.reason.startswith(f"not_found: the log of command {command} was removed")
 
 
 def test_the_end_event_tells_an_end(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
