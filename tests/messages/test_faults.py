@@ -20,7 +20,7 @@ def test_a_fault_names_field_reason_and_value() -> None:
     """The field by its path, the reason in lower case and without the library's words, the value that was given."""
     error = refused(CreateToken, name="a\nb", scopes=[], expires_in=0)
     assert [fault.sentence for fault in faults_of(error)] == [
-        r"name: it holds a line break or another character that cannot be shown, not 'a\nb'",
+        r"name: it contains a line break or another unprintable character, not 'a\nb'",
         "scopes: list should have at least 1 item after validation, not 0",
         "expires_in: input should be greater than 0, not 0",
     ]

@@ -1,4 +1,4 @@
-"""The two rpcs that send bytes of any size: the file of an artifact, and a session's diff."""
+"""The two rpcs that stream bytes: the file of an artifact, and a session's diff."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call from its metadata to its end: who calls, what they may, what is refused, what is recorded."""
+"""Handles one gRPC call: authentication, scopes, errors, audit record."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _LOG = logging.getLogger(__name__)
 async def admitted(
     service: Service, context: ServicerContext, path: str, scopes: Collection[str] | None, *, local: bool = False
 ) -> AsyncIterator[Caller]:
-    """The caller, once it is known to hold ``scopes`` (None: anybody may call; ``local``: or is our own user).
+    """Authenticate the caller and check ``scopes``; an error in the block ends the call with its status.
 
-    Whatever goes wrong inside ends the call with its status.
+    Without ``scopes`` anybody may call; with ``local`` the server's own user needs no token.
     """
     record = audit.Record(method="GRPC", path=path, status="OK")
     audit.begin(record)
@@ -43,13 +43,13 @@ async def admitted(
     except asyncio.CancelledError:
         record.status = "CANCELLED"
         raise
-    except Exception:  # noqa: BLE001 - the boundary of the surface: a defect must not show the caller what is inside
-        if context.done():  # the peer left in the middle of an answer
+    except Exception:  # noqa: BLE001 - a bug must not expose internals to the caller
+        if context.done():  # the peer disconnected during the response
             record.status = "CANCELLED"
             raise asyncio.CancelledError from None
         record.status = "INTERNAL"
         _LOG.exception("grpc_call_failed", extra={"path": path})
-        await refuse(context, DebugServerError("the server failed: its log says why"))
+        await refuse(context, DebugServerError("internal error: see the server's log"))
     finally:
         record.caller = record.caller or ANONYMOUS
         record.write()
@@ -72,10 +72,10 @@ async def _identify(service: Service, context: ServicerContext, *, local: bool) 
 async def _stranger(service: Service, context: ServicerContext) -> str | None:
     """Why the caller is not the server's own user; None when it is."""
     if is_proxied([name for name, _ in context.invocation_metadata() or ()]):
-        return "a proxy handed the call on"
+        return "the call came through a proxy"
     reason = await service.own_user.refusal(_peer(service, context))
-    # A call whose connection is gone could have been looked up as the next one's with the same port.
-    return reason or ("the caller has gone" if context.done() else None)
+    # If this connection has closed, the lookup may have found a later connection from the same port.
+    return reason or ("the caller has disconnected" if context.done() else None)
 
 
 def _peer(service: Service, context: ServicerContext) -> Peer | None:
@@ -85,13 +85,13 @@ def _peer(service: Service, context: ServicerContext) -> Peer | None:
     if kind not in ("ipv4", "ipv6") or service.grpc_address is None:
         return None
     ours, our_port = service.grpc_address
-    # The library does not say which of our addresses was called; it is certain only where we have a single one.
+    # The library does not say which of our addresses was called; it is certain only if we listen on a single one.
     single = ours if is_loopback(ours) and ours != "localhost" else None
     return TcpPeer(host=host.strip("[]"), port=int(port), server_host=single, server_port=our_port)
 
 
 def metadata(context: ServicerContext, name: str) -> str | None:
-    """The first text of this name that the caller sent along."""
+    """The first text with this name in the call's metadata."""
     for key, value in context.invocation_metadata() or ():
         if key == name and isinstance(value, str):
             return value

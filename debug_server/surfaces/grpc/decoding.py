@@ -1,4 +1,4 @@
-"""From the bytes of a request to the service's own request, checked there; whatever is wrong is InvalidInputError."""
+"""Decodes the bytes of a request into the service's request; InvalidInputError if it is invalid."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def parse(kind: type[M], data: bytes) -> M:
 
 
 def request_of(kind: type[R], message: Message) -> R:
-    """The same as the service's request; fields that are not set have its defaults."""
+    """Convert a message to the service's request; unset fields have its defaults."""
     fields = plain(message)
     if kind is WriteStdin:
         fields["encoding"] = "base64"
@@ -81,5 +81,5 @@ def _json(value: Value) -> Any:
 
 def _number(value: float) -> int | float:
     if not math.isfinite(value):
-        raise InvalidInputError(f"{value} is not a number that JSON has: leave it out or send it as text")
+        raise InvalidInputError(f"JSON has no number {value}: leave it out or send it as text")
     return int(value) if value.is_integer() and abs(value) <= _EXACT else value

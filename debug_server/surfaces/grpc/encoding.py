@@ -1,4 +1,4 @@
-"""From the service's replies to messages."""
+"""Converts the service's replies to messages."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _clean(text: str) -> str:
-    # A file's name may hold bytes that are no UTF-8; protobuf refuses the surrogates that stand for them.
+    # A file's name may contain bytes that are not UTF-8; protobuf refuses the surrogates for them.
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""A handler for each operation of the table, and for the two that send files."""
+"""The handler of each operation, and of the two rpcs that stream bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _handler(service: Service, operation: ServiceOperation) -> grpc.RpcMethodHan
     called = rpc(rpc_name(operation.name))
     if operation.stream:
         return _streaming(called, _stream(service, operation, called))
-    # Requests stay bytes until we decode them: what the library cannot decode it answers with a traceback.
+    # We decode requests ourselves: the library answers an invalid one with a traceback.
     return grpc.unary_unary_rpc_method_handler(
         _answer(service, operation, called), response_serializer=called.reply.SerializeToString
     )
@@ -58,7 +58,7 @@ def _stream(service: Service, operation: ServiceOperation, called: Rpc) -> Strea
     async def stream(data: bytes, context: ServicerContext) -> None:
         async with admitted(service, context, called.path, operation.scopes) as caller:
             request = request_of(operation.request, parse(called.request, data))
-            # Closed here and now: a peer that leaves during a write would leave the watch to the garbage collector.
+            # aclosing: if the peer disconnects during a write, the generator must not wait for garbage collection.
             service.followers.check_room()
             async with service.followers.while_valid(caller, follows=True), aclosing(verb(caller, request)) as replies:
                 async for reply in replies:

@@ -76,7 +76,7 @@ class KanbanServices:
         )
 
     async def _emit(self, asked: pb.IssueEventRequest) -> pb.StatusResponse:
-        """An event that makes no sense is an answer, not a failure of the call."""
+        """Emit an event; an invalid event is reported in the response, not as a failed call."""
         event = IssueEvent(
             task_id=asked.task_id,
             event_type=asked.event_type,
@@ -184,7 +184,7 @@ class KanbanServices:
 
 
 def sentence(outcomes: list[Outcome]) -> str:
-    """What became of an event, as people read it."""
+    """The outcomes of an event as text."""
     return "\n".join(outcome.line for outcome in outcomes)
 
 

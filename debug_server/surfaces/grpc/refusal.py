@@ -1,4 +1,4 @@
-"""How a call ends that fails: the status of the one error table, and its code and retryability as trailing metadata."""
+"""Ends failed calls: the status from the table of errors, with code and retryability as trailing metadata."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from grpc.aio import ServicerContext
 from debug_server.errors import DebugServerError, UnavailableError
 from debug_server.service import mapping_of
 
-_ROOM = 4096  # clients take 8 KiB of metadata as a rule, and drop the whole answer when it is more
+_ROOM = 4096  # most clients accept 8 KiB of metadata, and drop a response with more
 
 
 def status_of(error: DebugServerError) -> grpc.StatusCode:
-    """The status that tells ``error``."""
+    """The status of ``error``."""
     return grpc.StatusCode[mapping_of(error).grpc]
 
 
 def trailers(error: DebugServerError) -> tuple[tuple[str, str], ...]:
-    """The metadata that tells ``error`` to a program."""
-    told = [("code", error.code), ("retryable", str(mapping_of(error).retryable).lower())]
+    """The metadata of ``error`` for programs."""
+    found = [("code", error.code), ("retryable", str(mapping_of(error).retryable).lower())]
     if isinstance(error, UnavailableError):
-        told.append(("retry-after", f"{error.retry_after:g}"))
-    return tuple(told)
+        found.append(("retry-after", f"{error.retry_after:g}"))
+    return tuple(found)
 
 
 async def refuse(context: ServicerContext, error: DebugServerError) -> NoReturn:
-    """End the call."""
+    """End the call with the status of ``error``."""
     await context.abort(status_of(error), _bounded(str(error)), trailers(error))
     raise error
 

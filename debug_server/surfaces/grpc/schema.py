@@ -1,4 +1,4 @@
-"""What the proto says: the service, its rpcs by name, and the message classes of each."""
+"""The proto's service: its rpcs by name, and the message classes of each."""
 
 from __future__ import annotations
 

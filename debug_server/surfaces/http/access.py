@@ -1,4 +1,4 @@
-"""Who a connection comes from."""
+"""Authenticates connections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from debug_server.surfaces.http.middleware import record_of
 
 
 async def identify(service: Service, connection: HTTPConnection) -> Caller:
-    """The caller of a connection, noted for the audit record; AccessError when it is not known."""
+    """Authenticate by token, and add the caller to the audit record; AccessError if there is no valid token."""
     return await service.authenticate(_secret(connection))
 
 
@@ -24,7 +24,7 @@ def _secret(connection: HTTPConnection) -> str | None:
 
 
 async def identify_or_local(service: Service, connection: HTTPConnection) -> Caller:
-    """The holder of a token, or the server's own user without one; AccessError for anybody else."""
+    """The holder of a token, or the server's own user without one; AccessError for others."""
     if _secret(connection) is not None:
         return await identify(service, connection)
     if reason := await service.own_user.http_refusal(connection.scope):
@@ -37,6 +37,6 @@ async def is_known(service: Service, connection: HTTPConnection) -> bool:
     """Whether the caller has any token or is the server's own user."""
     try:
         await identify_or_local(service, connection)
-    except (AccessError, StoreUnavailableError):  # with the store away nobody is known
+    except (AccessError, StoreUnavailableError):  # tokens cannot be checked without the store
         return False
     return True

@@ -28,10 +28,10 @@ TITLE = "debug-server"
 
 
 class HttpApp(Starlette):
-    """An application that describes itself."""
+    """An application with an OpenAPI document."""
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document, made when it is first asked for."""
+        """The OpenAPI document, created on first use."""
         found: dict[str, Any] | None = getattr(self.state, "document", None)
         if found is None:
             from debug_server.surfaces.http.openapi import document
@@ -46,11 +46,11 @@ Lifespan = Callable[[HttpApp], AbstractAsyncContextManager[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
-    """What differs between servers."""
+    """The settings of the application."""
 
     version: str = "0"
     heartbeat_seconds: float = 15.0  # of silence on an event stream
-    api: bool = True  # False: the probes and what the parts bring
+    api: bool = True  # False: only the probes and the routes of parts
 
 
 def create_http_app(
@@ -61,7 +61,7 @@ def create_http_app(
     lifespan: Lifespan | None = None,
     parts: Sequence[Part] = (),
 ) -> HttpApp:
-    """The application; ``app.state.streams.leave()`` ends its open streams."""
+    """Create the application; ``app.state.streams.leave()`` ends its open streams."""
     settings = settings or HttpSettings()
     app = HttpApp(lifespan=lifespan, exception_handlers={HTTPException: unrouted})
     app.state.settings = settings
@@ -76,7 +76,7 @@ def create_http_app(
     }
     if settings.api:
         _add_api(app, service, settings.heartbeat_seconds, probing)
-    for part in parts:  # before the probes: a part may guard one of them in its own way
+    for part in parts:  # before the probes, so that a part may replace one of them
         app.router.routes.extend(part.routes())
     for path, endpoint in probing.items():
         _add(app, "GET", path, endpoint)

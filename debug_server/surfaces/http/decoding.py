@@ -1,4 +1,4 @@
-"""From a request's path, query and body to the message of its operation."""
+"""Decodes a request's path, query and body into the message of its operation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from starlette.requests import HTTPConnection, Request
 from debug_server.errors import InvalidInputError, UnsupportedMediaTypeError
 
 M = TypeVar("M", bound=BaseModel)
-_WITH_TOKEN = frozenset({"", "application/x-www-form-urlencoded"})  # taken from a caller that sends a token
+_WITH_TOKEN = frozenset({"", "application/x-www-form-urlencoded"})  # accepted together with a token
 _DIGITS = 19  # of the largest number that a path may hold
 
 
 def from_query(connection: HTTPConnection, message: type[M], **extra: Any) -> M:
-    """A message out of the path and the query."""
+    """Decode a message from the path and the query."""
     fields = dict(connection.query_params)
     if connection.scope["type"] == "websocket":
         fields.pop("token", None)
@@ -24,7 +24,7 @@ def from_query(connection: HTTPConnection, message: type[M], **extra: Any) -> M:
 
 
 async def from_body(request: Request, message: type[M]) -> M:
-    """A message out of the path and a JSON body; types are not guessed."""
+    """Decode a message from the path and a JSON body; values are not converted."""
     fields = await json_object(request)
     for name, text in request.path_params.items():
         value = _number(text)
@@ -34,7 +34,7 @@ async def from_body(request: Request, message: type[M]) -> M:
 
 
 async def json_object(request: Request) -> dict[str, Any]:
-    """The body, which is a JSON object or nothing."""
+    """The body, which must be a JSON object or empty."""
     data = await request.body()
     if not data:
         return {}
@@ -51,8 +51,8 @@ async def json_object(request: Request) -> dict[str, Any]:
 def _check_type(request: Request) -> None:
     """UnsupportedMediaTypeError for a body that may come from a page of another site.
 
-    A browser sends text/plain, forms and bodies without a type to any site without asking it first, but never with a
-    token in a header. ``curl -d`` says that its JSON is a form: with a token that is taken.
+    A browser sends text/plain, forms and bodies without a type to any site without a preflight request, but never with
+    a token in a header. ``curl -d`` declares its JSON as a form: that is accepted together with a token.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):

@@ -1,4 +1,4 @@
-"""What the document says of a route, beside its path: for the table's routes and for those that parts bring."""
+"""The OpenAPI documentation of routes: of those of the table and those of parts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAST_EVENT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteDoc:
-    """One method of one path."""
+    """The documentation of one method of one path."""
 
     sentence: str
     note: str
@@ -32,16 +32,16 @@ class RouteDoc:
     status: int = 200
     produces: tuple[str, ...] = (JSON,)
     headers: tuple[dict[str, Any], ...] = ()
-    open_to_local: bool = False  # who calls from this machine needs no token
+    open_to_local: bool = False  # the server's own user needs no token
 
     @property
     def models(self) -> list[type[BaseModel]]:
-        """Whose schemas the document needs."""
+        """The models whose schemas the document needs."""
         return [item for item in (self.request, self.query, self.reply) if item is not None]
 
 
 class DocumentedRoute(Route):
-    """A part's route, with what the document says of it."""
+    """A route of a part, with its documentation."""
 
     def __init__(self, method: str, path: str, endpoint: Endpoint, about: RouteDoc) -> None:
         super().__init__(path, guarded(endpoint), methods=[method])

@@ -1,4 +1,4 @@
-"""The endpoints that decode, call and encode, made from the table of operations."""
+"""The endpoints of the operations: decode, call the service, encode."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATCH_TYPE = "text/x-patch"
 
 
 def guarded(endpoint: Endpoint) -> Endpoint:
-    """The endpoint, its errors turned into their responses."""
+    """The endpoint with its errors converted to responses."""
 
     async def handle(request: Request) -> Response:
         try:
@@ -41,7 +41,7 @@ def encoded(reply: m.Reply, status: int = 200) -> Response:
 
 
 def rendered(service: Service, operation: ServiceOperation) -> Endpoint:
-    """The endpoint of an operation that is decode, call and encode alone."""
+    """The endpoint of an operation without special behaviour."""
 
     async def handle(request: Request) -> Response:
         caller = await identify(service, request)
@@ -57,13 +57,13 @@ def rendered(service: Service, operation: ServiceOperation) -> Endpoint:
 
 
 class WaitQuery(m.Request):
-    """How long a run may be waited for."""
+    """How long to wait for a run."""
 
     wait: float = Field(default=0.0, ge=0, le=3600)
 
 
 def started_run(service: Service) -> Endpoint:
-    """``POST /runs``; with ``?wait=seconds`` it answers when the command has ended, or as it is then."""
+    """``POST /runs``; with ``?wait=seconds`` it answers when the command has ended or the time is over."""
     operation = OPERATIONS["start_run"]
 
     async def handle(request: Request) -> Response:
@@ -84,7 +84,7 @@ def started_run(service: Service) -> Endpoint:
 
 
 def session_diff(service: Service) -> Endpoint:
-    """``GET /sessions/{id}/diff``: JSON, or the patch byte for byte where ``text/x-patch`` is asked for."""
+    """``GET /sessions/{id}/diff``: JSON, or the exact bytes if ``Accept`` has ``text/x-patch``."""
     operation = OPERATIONS["diff_session"]
 
     async def handle(request: Request) -> Response:
@@ -108,7 +108,7 @@ def artifact_file(service: Service) -> Endpoint:
         message = from_query(request, m.ArtifactId)
         about = await service.artifacts.get(caller, message)
         path = await service.artifacts.path(caller, message)
-        # What a command left is never to be shown as a page of this server.
+        # A browser must not show an artifact as a page of this server.
         headers = {"X-Content-Type-Options": "nosniff"}
         kind = about.content_type or "application/octet-stream"
         return FileResponse(path, media_type=kind, filename=about.name.rpartition("/")[2], headers=headers)

@@ -1,4 +1,4 @@
-"""From the bytes of logs to text: decoded for each stream by itself, never across a split character."""
+"""Decodes logs to text: each stream separately, and never within a character."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from debug_server.messages import LogPiece
 
 Encoding = Literal["utf-8", "base64"]
 Record = dict[str, Any]
-# Where text is resumed, so many bytes before it are read again: they may hold the first half of a character.
+# A resumed text is read again from so many bytes before: they may contain the first half of a character.
 LOOK_BACK = 4096
-_SHARED = 32  # texts that are kept for others who follow the same log: hashes of bytes and text are computed once
+_SHARED = 32  # cached texts for followers of the same log
 
-# Made once: json.dumps with options makes one for each call, which takes longer than a record does.
+# Created once: json.dumps with options creates an encoder for each call, which takes longer than encoding a record.
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _decoder = codecs.getincrementaldecoder("utf-8")
 
 
 class LogText:
-    """The records of one reader from one offset on; ``name`` is what a record calls its text."""
+    """The records of one reader from an offset on; ``name`` is the field of a record's text."""
 
     def __init__(self, name: str, offset: int, encoding: Encoding) -> None:
         self._name = name
@@ -35,11 +35,11 @@ class LogText:
 
     @property
     def start(self) -> int:
-        """From where the log has to be read."""
+        """The offset from which the log must be read."""
         return max(0, self._offset - LOOK_BACK) if self._encoding == "utf-8" else self._offset
 
     async def records(self, pieces: AsyncGenerator[LogPiece, None]) -> AsyncGenerator[Record, None]:
-        """The records of all pieces, and of what is left undecoded at their end."""
+        """The records of all pieces, and of an incomplete character at the end."""
         async with aclosing(pieces):
             async for piece in pieces:
                 record = self.record(piece)
@@ -49,7 +49,7 @@ class LogText:
             yield record
 
     def record(self, piece: LogPiece) -> Record | None:
-        """The record of one piece; None while its text is not complete, or before the offset."""
+        """The record of one piece; None if it has no complete character, or is before the offset."""
         end = piece.offset + len(piece.data)
         early = min(len(piece.data), max(0, self._offset - piece.offset))
         data = piece.data
@@ -104,7 +104,7 @@ def _encoded(items: tuple[tuple[str, Any], ...]) -> str:
 
 @lru_cache(_SHARED)
 def _whole_text(data: bytes) -> str | None:
-    """The text of bytes that begin with a character; None when they end within one."""
+    """The text of bytes that start at a character; None if they end within one."""
     decoder = _decoder("replace")
     text = decoder.decode(data)
     return None if decoder.getstate()[0] else text

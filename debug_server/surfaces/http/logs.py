@@ -1,4 +1,4 @@
-"""Logs over HTTP: plain bytes with ranges, lines of JSON, server-sent events; each reader is its own cursor."""
+"""Logs over HTTP: plain bytes with ranges, lines of JSON, server-sent events; each reader has its own cursor."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LogEndpoints:
         return caller
 
     async def read_bytes(self, request: Request) -> Response:
-        """``GET /commands/{id}/log``: what there is or a range of it; with ``follow`` also what is to come."""
+        """``GET /commands/{id}/log``: the current log or a range; with ``follow`` until the command has ended."""
         caller = await self._caller(request, "read_log")
         query = from_query(request, LogQuery)
         command = await self.service.logs.command(caller, m.CommandId(command_id=query.command_id))
@@ -97,7 +97,7 @@ class LogEndpoints:
         return Stream(lines_of(text.records(pieces)), self.streams, media_type=NDJSON, headers={})
 
     async def log_events(self, request: Request) -> Response:
-        """``GET /commands/{id}/log/events``: server-sent events, each id the offset to go on from."""
+        """``GET /commands/{id}/log/events``: server-sent events; each id is the offset to resume from."""
         caller = await self._caller(request, "follow_log")
         query = from_query(request, LogQuery)
         command_id = m.CommandId(command_id=query.command_id)
@@ -117,16 +117,16 @@ class LogEndpoints:
         yield sse("end", ended.log_bytes, ended.model_dump_json(include={"id", "status", "exit_code", "exit_reason"}))
 
     async def _ended(self, caller: Caller, command: m.CommandId) -> m.CommandReply:
-        """The command with its end, which the row has a moment after the log, or later where the store is away."""
+        """Wait for the end in the row, which comes shortly after the end of the log, or later without the store."""
         waiting = m.WaitCommand(command_id=command.command_id, timeout=_END_SECONDS)
         while True:
             found = await self.service.commands.wait(caller, waiting)
             if found.finished_at is not None:
                 return found
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)  # a server that leaves does not wait, and cuts this off soon
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)  # while the server drains, ``wait`` returns at once
 
     async def follow_events(self, request: Request) -> Response:
-        """``GET /events/stream``: the durable events, each id its number."""
+        """``GET /events/stream``: the durable events; each id is the event's number."""
         caller = await self._caller(request, "follow_events")
         query = from_query(request, m.ReadEvents)
         query = query.model_copy(update={"after": resumed(request, query.after)})
@@ -148,7 +148,7 @@ class LogEndpoints:
 
 
 def _ranged(endpoint: Endpoint) -> Endpoint:
-    """The endpoint, which tells the log's size where a range lies behind its end."""
+    """The endpoint with the log's size in the response to a range after its end."""
 
     async def handle(request: Request) -> Response:
         try:
@@ -162,7 +162,7 @@ def _ranged(endpoint: Endpoint) -> Endpoint:
 
 
 def _range(header: str, size: int) -> tuple[int, int] | None:
-    """First and end of the one range that is asked for; None to send everything, as for a header nobody understands."""
+    """Start and end of the requested range; None to send everything, as for a header in another format."""
     match = _RANGE.fullmatch(header.strip())
     if match is None or (match[2] is not None and int(match[2]) < int(match[1])):
         return None
@@ -171,12 +171,12 @@ def _range(header: str, size: int) -> tuple[int, int] | None:
     else:
         start, end = int(match[1]), min(size, int(match[2]) + 1) if match[2] is not None else size
     if start >= size or start >= end:
-        raise RangeNotSatisfiableError(f"the log has {size} bytes and {header!r} lies behind them", size=size)
+        raise RangeNotSatisfiableError(f"the log has {size} bytes and {header!r} starts after them", size=size)
     return start, end
 
 
 def resumed(request: Request, offset: int) -> int:
-    """Where a client that names the last event it received goes on; else ``offset``."""
+    """The offset after the event in Last-Event-ID; without the header ``offset``."""
     given = request.headers.get(_LAST_EVENT)
     if given is None:
         return offset
@@ -195,7 +195,7 @@ def sse(kind: str, number: int, data: str) -> bytes:
 
 
 async def bytes_of(pieces: AsyncGenerator[m.LogPiece, None]) -> AsyncGenerator[bytes, None]:
-    """The bytes of a log alone."""
+    """The bytes of a log."""
     async with aclosing(pieces):
         async for piece in pieces:
             yield piece.data

@@ -1,4 +1,4 @@
-"""What every request passes: its id, its size, its audit record, and the end of every unexpected exception."""
+"""The middleware of every request: request id, limit on the body, audit record, unexpected exceptions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from debug_server.surfaces.http.connections import CONNECTION
 from debug_server.surfaces.http.refusals import refusal
 
 MAX_BODY = 17 << 20  # a patch of 16 MiB and what comes with it
-OWN_SHAPE = ("/v1/",)  # below these, bodies and a drain are refused by the part itself, in the shape of its API
+OWN_SHAPE = ("/v1/",)  # below these paths a part limits bodies and refuses while draining itself, in its own format
 _RECORD = "debug_server.record"  # its key in an ASGI scope
 _MAX_REQUEST_ID = 128
 _INTERNAL_CLOSE = 1011
-_CLIENT_LEFT = 499  # as proxies log a request whose client did not wait for its answer
+_CLIENT_LEFT = 499  # the status that proxies log if the client disconnects early
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class RequestMiddleware:
         )
         audit.begin(record)
         if (connection := scope.get("state", {}).get(CONNECTION)) is not None:
-            connection.record = record  # whose caller decides which connection makes room for another
+            connection.record = record  # its caller decides which connection is closed when all are in use
         own_shape = scope["path"].startswith(OWN_SHAPE)
         messages = _RecordedMessages(record, receive, send, bounded=not own_shape)
         try:
@@ -63,11 +63,11 @@ class RequestMiddleware:
                 await self._app(scope, messages.receive, messages.send)
         except (ClientDisconnect, WebSocketDisconnect):
             record.status = _CLIENT_LEFT
-        except DebugServerError as error:  # in the midst of a stream: the client sees it cut off, and comes again
+        except DebugServerError as error:  # during a stream: the connection is cut, so that the client resumes
             fields = {"request_id": record.request_id, "path": scope["path"], "code": error.code, "error": str(error)}
             _LOG.warning("stream_cut", extra=fields)
             await messages.fail(scope)
-        except Exception:  # noqa: BLE001 - the boundary: a defect must not tell the caller what is inside
+        except Exception:  # noqa: BLE001 - a bug must not expose internals to the caller
             _LOG.exception("request_failed", extra={"request_id": record.request_id, "path": scope["path"]})
             await messages.fail(scope)
         finally:
@@ -78,12 +78,12 @@ class RequestMiddleware:
             return UnavailableError("the server is shutting down: try again in a moment", retry_after=2.0)
         length = _header(scope, b"content-length")
         if length.isdigit() and int(length) > MAX_BODY:
-            return PayloadTooLargeError(f"the body has {int(length)} bytes: at most {MAX_BODY} are taken")
+            return PayloadTooLargeError(f"the body has {int(length)} bytes: the limit is {MAX_BODY}")
         return None
 
 
 class _RecordedMessages:
-    """The request's two directions, counted and noted."""
+    """The messages of one request: limits the body and records the status."""
 
     __slots__ = ("_bounded", "_receive", "_record", "_send", "_taken")
 
@@ -95,16 +95,16 @@ class _RecordedMessages:
         self._taken = 0
 
     async def receive(self) -> Message:
-        """The next message of the client's; PayloadTooLargeError when the body grows too long."""
+        """The next message from the client; PayloadTooLargeError if the body is too long."""
         message = await self._receive()
         if message["type"] == "http.request":
             self._taken += len(message.get("body", b""))
             if self._bounded and self._taken > MAX_BODY:
-                raise PayloadTooLargeError(f"the body has more than {MAX_BODY} bytes")
+                raise PayloadTooLargeError(f"the body has more than {MAX_BODY} bytes, which is the limit")
         return message
 
     async def send(self, message: Message) -> None:
-        """Pass a message on to the client."""
+        """Send a message to the client."""
         if message["type"] == "http.response.start":
             self._record.status = message["status"]
             message["headers"] = [
@@ -118,11 +118,11 @@ class _RecordedMessages:
         await self._send(message)
 
     async def fail(self, scope: Scope) -> None:
-        """Answer what went wrong, if an answer can still be given; else the connection is cut."""
+        """Send an error if the response has not started; otherwise the connection is cut."""
         if scope["type"] == "websocket":
             await self.send({"type": "websocket.close", "code": _INTERNAL_CLOSE, "reason": "internal_error"})
         elif not self._record.status:
-            message = f"the server failed; its log tells more under the request id {self._record.request_id}"
+            message = f"internal error: see the server's log for request id {self._record.request_id}"
             await refusal(DebugServerError(message))(scope, self.receive, self.send)
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the tables of operations and routes when somebody asks for it."""
+"""The OpenAPI 3.1 document, created from the tables of operations and routes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _REFERENCE = "#/components/schemas/{model}"
 _FAILURES = {
     "401": "no valid token",
     "403": "the token lacks a scope",
-    "404": "unknown, or another's",
-    "409": "not possible in its present state",
+    "404": "unknown, or owned by another token",
+    "409": "not possible in the current state",
     "413": "the body is too large",
     "422": "a value is wrong; `field` names it",
-    "429": "a quota or a bound is reached; see Retry-After",
+    "429": "a quota or a limit is reached; see Retry-After",
     "501": "no debugger is attached",
     "502": "the git remote did not answer",
-    "503": "the server is shutting down, or its store is away; see Retry-After",
+    "503": "the server is shutting down, or its store is unavailable; see Retry-After",
     "507": "the server's disk is full; see Retry-After",
 }
 _KEY = {
@@ -41,7 +41,7 @@ _RANGE = {"name": "Range", "in": "header", "required": False, "schema": {"type":
 
 
 class Fault(Reply):
-    """What went wrong."""
+    """An error."""
 
     code: str
     message: str
@@ -50,14 +50,14 @@ class Fault(Reply):
 
 
 class ErrorReply(Reply):
-    """Every refusal."""
+    """The body of every error response."""
 
     error: Fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Special:
-    """What there is to say of a route that is more than decode, call and encode."""
+    """The documentation of a route with special behaviour."""
 
     query: type[BaseModel] | None = None  # fields of the query, where they are not the operation's
     produces: tuple[str, ...] = (JSON,)
@@ -76,15 +76,15 @@ SPECIALS = {
 }
 _PROBES = {
     "/health": "The process answers.",
-    "/healthz": "The same with details.",
+    "/healthz": "The process answers, with details.",
     "/livez": "The process answers.",
-    "/readyz": "Store, disk and keepers, checked now; 503 when one fails or the server is leaving.",
-    "/metrics": "Prometheus' text format, for this machine or for a token.",
+    "/readyz": "Store, disk and keepers, checked now; 503 if one fails or the server is shutting down.",
+    "/metrics": "Metrics in Prometheus text format, for the server's own user or with a token.",
 }
 
 
 def document(title: str, version: str, routes: Iterable[BaseRoute] = (), *, api: bool = True) -> dict[str, Any]:
-    """The whole document: the API, and those of the given routes that say what they are."""
+    """The document: the API, and the documented routes among ``routes``."""
     items = [*_api()] if api else []
     items += [(route.method, route.path, route.about) for route in routes if isinstance(route, DocumentedRoute)]
     models: list[type[BaseModel]] = [*(model for _, _, about in items for model in about.models), ErrorReply]
@@ -151,7 +151,7 @@ def _parameters(names: list[str], request: dict[str, Any], asked: dict[str, Any]
 
 
 def _body(request: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """The request without what the path says."""
+    """The request without the fields of the path."""
     properties = {name: schema for name, schema in request.get("properties", {}).items() if name not in names}
     required = [name for name in request.get("required", ()) if name not in names]
     schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
@@ -170,7 +170,7 @@ def _responses(about: RouteDoc) -> dict[str, Any]:
     responses[str(about.status)] = {"description": "Done.", "content": content}
     if _RANGE in about.headers:
         responses["206"] = {"description": "A range of it.", "content": content}
-        responses["416"] = {"description": "The range lies behind the end.", "content": fault}
+        responses["416"] = {"description": "The range starts after the end.", "content": fault}
     return dict(sorted(responses.items()))
 
 

@@ -1,4 +1,4 @@
-"""Health, readiness and metrics: what needs no token."""
+"""Health, readiness and metrics, for callers without a token too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def health(request: Request) -> Response:
 
 
 def alive(parts: Sequence[Part]) -> Endpoint:
-    """``GET /livez``: the same in the words of orchestrators, and whether a part has given up."""
+    """``GET /livez``: the process answers and no part has given up."""
 
     async def handle(request: Request) -> Response:
         found = [part.liveness() for part in parts]
@@ -35,7 +35,7 @@ def alive(parts: Sequence[Part]) -> Endpoint:
 
 
 def status(service: Service, version: str, parts: Sequence[Part]) -> Endpoint:
-    """``GET /healthz``: what the server and its parts say of themselves; always 200, ``ok`` unless one is degraded."""
+    """``GET /healthz``: the state of the server and its parts; always 200, and ``ok`` unless one is degraded."""
 
     async def handle(request: Request) -> Response:
         told = [part.health() for part in parts]
@@ -48,14 +48,14 @@ def status(service: Service, version: str, parts: Sequence[Part]) -> Endpoint:
 
 
 def ready(service: Service, parts: Sequence[Part]) -> Endpoint:
-    """``GET /readyz``: store, disk, keepers and parts, checked now; strangers do not learn why one fails."""
+    """``GET /readyz``: store, disk, keepers and parts, checked now; anonymous callers do not see why one fails."""
 
     async def handle(request: Request) -> Response:
         found = await service.health.check(None, m.Nothing())
         states = {part.name: part.readiness() for part in parts}
         checks = {**found.checks, **{name: verdict for name, (verdict, _) in states.items()}}
         ok = all(result == "ok" for result in checks.values()) and not service.draining
-        if not ok and not await is_known(service, request):  # nothing is hidden while all is well
+        if not ok and not await is_known(service, request):  # while everything works, nothing needs to be hidden
             checks = {name: "ok" if result == "ok" else "failed" for name, result in checks.items()}
         message = "draining" if service.draining else "ready" if ok else "not ready"
         own = {"message": message, "ok": ok, "checks": checks}
@@ -65,7 +65,7 @@ def ready(service: Service, parts: Sequence[Part]) -> Endpoint:
 
 
 def _told(own: Mapping[str, Any], parts: Sequence[Mapping[str, Any]], status_code: int = 200) -> Response:
-    """Ours last: no part can hide what the server says."""
+    """The server's fields last, so that no part replaces them."""
     content: dict[str, Any] = {}
     for more in (*parts, own):
         content |= more
@@ -73,7 +73,7 @@ def _told(own: Mapping[str, Any], parts: Sequence[Mapping[str, Any]], status_cod
 
 
 def metrics(service: Service, render: Callable[[], str]) -> Endpoint:
-    """``GET /metrics`` for the server's own user, or for whoever has a token."""
+    """``GET /metrics``, for the server's own user or with a token."""
 
     async def handle(request: Request) -> Response:
         await identify_or_local(service, request)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
 MAX_HEAD = 64 << 10
-_SHARED_FRAMES = 32  # more than one follower is sent before the next has its turn
+_SHARED_FRAMES = 32  # more than one follower gets before the next one is woken
 
 
 class GuardedHttp(HttpToolsProtocol):

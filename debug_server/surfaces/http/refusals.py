@@ -1,4 +1,4 @@
-"""How an error is told over HTTP: one shape, from the service's one table."""
+"""Error responses over HTTP, from the service's table of errors."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _REASON_BYTES = 123  # what a WebSocket's closing frame can carry
 def error_object(error: DebugServerError, field: str | None = None) -> dict[str, Any]:
     """``{"error": …}`` for one of our errors."""
     field = field or getattr(error, "field", None)
-    told = {"code": error.code, "message": str(error), "retryable": mapping_of(error).retryable}
-    return {"error": told if field is None else {**told, "field": field}}
+    content = {"code": error.code, "message": str(error), "retryable": mapping_of(error).retryable}
+    return {"error": content if field is None else {**content, "field": field}}
 
 
 def refusal(error: DebugServerError, *, field: str | None = None) -> Response:
@@ -40,13 +40,13 @@ def refusal(error: DebugServerError, *, field: str | None = None) -> Response:
 
 
 def invalid(error: ValidationError) -> Response:
-    """The response for a request that does not fit its message: names the first wrong field."""
+    """The response for an invalid request; it names the first wrong field."""
     first = faults_of(error)[0]
     return refusal(InvalidInputError(first.sentence), field=first.field)
 
 
 async def unrouted(connection: HTTPConnection, error: Exception) -> Response:
-    """What no route takes: an unknown path, or a method that the path does not have."""
+    """The response for an unknown path, or a method that the path does not have."""
     assert isinstance(error, HTTPException)
     path, headers = connection.scope["path"], dict(error.headers or {})
     if error.status_code == HTTPStatus.NOT_FOUND:
@@ -59,7 +59,7 @@ async def unrouted(connection: HTTPConnection, error: Exception) -> Response:
 
 
 def _methods(connection: HTTPConnection) -> set[str]:
-    """Of every route of the path: the router names those of the first alone."""
+    """The methods of all routes of the path: the router names only those of the first."""
     found = (route for route in connection.app.routes if isinstance(route, Route))
     fitting = (route for route in found if route.matches(connection.scope)[0] is not Match.NONE)
     return {method for route in fitting for method in route.methods or ()}

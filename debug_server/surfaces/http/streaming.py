@@ -1,4 +1,4 @@
-"""Bodies without a known end: sent at the client's pace, ended when it leaves or the server does."""
+"""Streamed responses: sent at the client's pace, ended when the client disconnects or the server shuts down."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _NOTICE_SECONDS = 1.0
 
 
 class Ending(Enum):
-    """How a stream came to its end."""
+    """How a stream ended."""
 
     DONE = "done"  # everything was sent
-    CUT = "cut"  # the client left, or the server does
-    TOKEN_INVALID = "token_invalid"  # the client's token is no longer good
+    CUT = "cut"  # the client disconnected, or the server shuts down
+    TOKEN_INVALID = "token_invalid"  # the client's token has expired or was revoked
 
 
 class OpenStreams:
-    """The streams that are open, so that a server on its way out can end them."""
+    """The open streams, so that a server that shuts down can end them."""
 
     def __init__(self, followers: Followers) -> None:
         self._followers = followers
@@ -35,11 +35,11 @@ class OpenStreams:
         self._leaving = False
 
     def check_room(self) -> None:
-        """TooManyFollowersError when nobody else can be served."""
+        """TooManyFollowersError if the limit is reached."""
         self._followers.check_room()
 
     async def run(self, scope: Scope, sender: asyncio.Task[None], watcher: asyncio.Task[None]) -> Ending:
-        """Until either is done, then neither is left; raises what the sender raised to a client that is there."""
+        """Run until one task is done and cancel the other; raises the sender's error if the client is connected."""
         token_invalid = False
 
         def disconnect() -> None:
@@ -67,7 +67,7 @@ class OpenStreams:
         return Ending.DONE
 
     def leave(self) -> None:
-        """End all streams, those to come too."""
+        """End all streams, including later ones."""
         self._leaving = True
         for task in self._tasks:
             task.cancel()
@@ -77,12 +77,12 @@ class OpenStreams:
 
 
 class Stream(Response):
-    """Sends the pieces of an iterator; one that did not come to its end is cut off, so that the client can tell."""
+    """Sends the pieces of an iterator; an incomplete response is cut, so that the client can detect it."""
 
     def __init__(
         self, pieces: AsyncGenerator[bytes, None], streams: OpenStreams, *, media_type: str, headers: Mapping[str, str]
     ) -> None:
-        streams.check_room()  # while an error can still be told
+        streams.check_room()  # while an error response is still possible
         super().__init__(None, 200, {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **headers}, media_type)
         self.raw_headers = [item for item in self.raw_headers if item[0] != b"content-length"]
         self._pieces = pieces
@@ -103,9 +103,9 @@ class Stream(Response):
 
 
 async def _left(sender: asyncio.Task[None], watcher: asyncio.Task[None]) -> bool:
-    """Whether the client has left, which a sender may learn before the watcher does."""
+    """Whether the client has disconnected; the sender may notice it before the watcher."""
     error = sender.exception() if sender.done() and not sender.cancelled() else None
-    if isinstance(error, RuntimeError):  # so the HTTP server tells of a message after the connection's end
+    if isinstance(error, RuntimeError):  # raised by uvicorn for a message after the connection has closed
         await asyncio.wait({watcher}, timeout=_NOTICE_SECONDS)
     return isinstance(error, OSError | WebSocketDisconnect) or (watcher.done() and not _ended(sender))
 
@@ -120,7 +120,7 @@ async def _departure(receive: Receive) -> None:
 
 
 async def with_heartbeats(pieces: AsyncGenerator[bytes, None], seconds: float) -> AsyncGenerator[bytes, None]:
-    """The pieces, and a sign of life after each silence of so many seconds."""
+    """The pieces, and a heartbeat after every ``seconds`` without one."""
     async with aclosing(pieces):
         while True:
             following = asyncio.ensure_future(anext(pieces, None))

@@ -1,4 +1,4 @@
-"""Host tasks over HTTP: the part of the one server that has the routes below ``/tasks``."""
+"""Host tasks over HTTP: the part of the server with the routes below ``/tasks``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from debug_server.tasks.callbacks import Callbacks
 from debug_server.tasks.models import RunnerSubmit, RunnerTask, TaskId, TaskList, TaskPage, WaitTask
 from debug_server.tasks.tasks import Tasks
 
-_NOTE = "For whoever has a token, and without one for the server's own user."
+_NOTE = "The server's own user needs no token."
 _END_SECONDS = 30.0  # a log is complete a moment before its task is over
 
 
@@ -49,7 +49,7 @@ def _log_about(sentence: str, kind: str) -> RouteDoc:
 
 
 class TasksPart:
-    """Serves tasks, and calls back while it does."""
+    """Serves tasks and sends their callbacks."""
 
     name = "tasks"
 
@@ -78,14 +78,14 @@ class TasksPart:
         return {}
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """The callbacks' life."""
+        """Send callbacks during the block."""
         return Callbacks(self._service, self._tasks).running()
 
     def drain(self) -> None:
-        """The gate refuses new tasks; the others go on under their keepers."""
+        """Do nothing: the middleware refuses new tasks, and running ones continue under their keepers."""
 
     async def drained(self) -> None:
-        """Nothing to wait for."""
+        """Return at once."""
 
     def health(self) -> Mapping[str, Any]:
         """Which executor runs tasks."""
@@ -123,7 +123,7 @@ class TasksPart:
         return encoded(await self._tasks.cancel(caller, task, request.headers.get(KEY_HEADER)))
 
     async def log(self, request: Request) -> Response:
-        """``GET /tasks/{id}/log``: all of its bytes; with ``follow`` also those to come."""
+        """``GET /tasks/{id}/log``: the current log; with ``follow`` until the task is done."""
         caller, query = await self._caller(request), from_query(request, TaskLogQuery)
         verb = self._tasks.follow if query.follow else self._tasks.stored
         pieces = await verb(caller, TaskId(task_id=query.task_id), query.offset)

@@ -1,4 +1,4 @@
-"""Bodies that must be read before their sender is known: few, small and soon."""
+"""Limits on bodies that must be read before their sender is authenticated."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from debug_server.errors import PayloadTooLargeError, UnavailableError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnauthenticatedBodies:
-    """Bounds what strangers can make the server hold: ``most`` bodies of ``size`` bytes, each for ``seconds``.
+    """Limits unauthenticated bodies to ``most`` at a time, each of ``size`` bytes and read within ``seconds``.
 
-    Senders whose body is complete within milliseconds never meet the bounds. When all places are taken the oldest
-    body is given up: its sender is the slowest.
+    Bodies that arrive within milliseconds never meet the limits. At the limit the oldest body is dropped: its sender is
+    the slowest.
     """
 
     most: int = 8
-    size: int = 4 << 20  # a push of a thousand commits has less
-    seconds: float = 10.0  # hosting services wait no longer for the answer
+    size: int = 4 << 20  # a push of a thousand commits is smaller
+    seconds: float = 10.0  # hosting services wait no longer for the response
     _reading: dict[asyncio.Timeout, None] = field(default_factory=dict)
 
     async def read(self, request: Request) -> bytes:
-        """The whole body; PayloadTooLargeError when it is too long, UnavailableError when it comes too slowly."""
+        """The whole body; PayloadTooLargeError if it is too long, UnavailableError if it arrives too slowly."""
         declared = request.headers.get("content-length", "")
         if declared.isascii() and declared.isdigit() and int(declared) > self.size:
             raise self._too_large()
@@ -40,7 +40,7 @@ class UnauthenticatedBodies:
                 finally:
                     self._reading.pop(limit, None)
         except TimeoutError:
-            raise UnavailableError("the body came too slowly: send it again, faster", retry_after=1.0) from None
+            raise UnavailableError("the body arrived too slowly: send it again", retry_after=1.0) from None
 
     async def _collect(self, request: Request) -> bytes:
         data = bytearray()

@@ -1,4 +1,4 @@
-"""uvicorn as this server uses it: our own accepting, our own signals, and awake once a second instead of ten times."""
+"""uvicorn with our own listener and signal handling; it wakes once a second instead of ten times."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from debug_server.surfaces.http.connections import Connections
 from debug_server.surfaces.http.listener import Listener
 from debug_server.surfaces.http.protocol import GuardedHttp, GuardedSocket
 
-MAX_FRAME = 1 << 20  # of a WebSocket's client, which has little to say
+MAX_FRAME = 1 << 20  # from a WebSocket's client, which sends almost nothing
 
 
 class HttpServer(uvicorn.Server):
-    """Serves one application over sockets that listen already."""
+    """Serves one application on listening sockets."""
 
     def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
         self._asked_to_exit = asyncio.Event()
@@ -30,7 +30,7 @@ class HttpServer(uvicorn.Server):
 
     @property
     def should_exit(self) -> bool:
-        """Whether the server was asked to leave."""
+        """Whether the server is to exit."""
         return self._asked_to_exit.is_set()
 
     @should_exit.setter
@@ -39,11 +39,11 @@ class HttpServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Ours drain first."""
+        """Install no handlers: ours drain first."""
         yield
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
-        """Accept on the sockets, within the bound on connections."""
+        """Accept connections on the sockets, within the limit."""
         await self.lifespan.startup()
         protocol: Any = self.config.http_protocol_class  # as ``protocols`` chose it
         make = partial(protocol, self.config, self.server_state, self.lifespan.state)
@@ -57,11 +57,11 @@ class HttpServer(uvicorn.Server):
         self.started = True
 
     def _tls(self, listener: socket) -> ssl.SSLContext | None:
-        """None for a unix socket: nothing leaves the machine there."""
+        """The TLS context; None for a unix socket, whose data stays on the machine."""
         return None if listener.family == AF_UNIX else self.config.ssl
 
     async def main_loop(self) -> None:
-        """Until the server is asked to leave."""
+        """Run until the server is to exit."""
         while not await self.on_tick(0):  # 0: with the date of the answers' headers
             await wait_for(self._asked_to_exit, 1.0)
 

@@ -1,4 +1,4 @@
-"""The protocol for an agent whose server is elsewhere: what comes over our streams is asked of that server's MCP."""
+"""Forwards MCP over stdin and stdout to the MCP endpoint of a server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RETRY_SECONDS = 2.0
 
 
 class Bridge(MCPServer[Any]):
-    """Every tool and resource of one server. Each request is a connection of its own: the server may come and go."""
+    """The tools and resources of one server. Each request has its own connection, so the server may restart."""
 
     def __init__(self, base_url: str, token: str | None, *, verify_tls: bool, server_uid: int | None = None) -> None:
         super().__init__(
@@ -47,19 +47,19 @@ class Bridge(MCPServer[Any]):
         self._is_proven = verify_tls and base_url.startswith("https://")
 
     async def list_tools(self) -> list[types.Tool]:
-        """The server's."""
+        """The server's tools."""
         return (await self._ask(lambda client: client.list_tools())).tools
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> types.CallToolResult:
-        """One call, with the progress that the server tells of."""
+        """Call a tool and pass on its progress."""
 
         async def tell(progress: float, total: float | None, message: str | None) -> None:
             if context is not None:
                 await context.report_progress(progress, total, message)
 
-        # Not the client's own call, which asks for the whole list of tools again to check the answer by.
+        # Not the client's call_tool, which lists all tools again to check the result.
         request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
         try:
             return await self._reach(
@@ -69,13 +69,13 @@ class Bridge(MCPServer[Any]):
             return failed(error)
 
     async def list_resource_templates(self) -> list[types.ResourceTemplate]:
-        """The server's."""
+        """The server's resource templates."""
         return (await self._ask(lambda client: client.list_resource_templates())).resource_templates
 
     async def read_resource(
         self, uri: AnyUrl | str, context: Context[Any, Any] | None = None
     ) -> Iterable[ReadResourceContents]:
-        """What is at an address there."""
+        """Read a resource of the server."""
         found = await self._ask(lambda client: client.read_resource(str(uri)))
         return [_contents(item) for item in found.contents]
 
@@ -86,7 +86,7 @@ class Bridge(MCPServer[Any]):
             raise as_mcp(error) from error
 
     async def _reach(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """UnavailableError when the server is not there; what it refuses itself is handed on as it is."""
+        """UnavailableError if the server cannot be reached; its own errors are passed on unchanged."""
         trust = HttpTrust(self._trusted, lost=httpx2.ConnectError)
         hooks = [] if self._is_proven else [trust.async_hook]
         try:

@@ -1,4 +1,4 @@
-"""One call of a tool or a read of a resource: who calls, what is refused and how it is told, what is recorded."""
+"""Handles one call of a tool or read of a resource: caller, errors, audit record."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ Progress = Callable[[float, str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What a tool works with."""
+    """The context of a tool's call."""
 
     service: Service
     caller: Caller
     progress: Progress  # (seconds since the start, a sentence)
     key: str | None = None  # of idempotency
-    request_id: str | None = None  # of the HTTP request that brought it
+    request_id: str | None = None  # of its HTTP request
 
     async def perform(self, name: str, request: m.Request) -> m.Reply:
-        """One operation of the table, its scopes checked."""
+        """Perform an operation of the table; the service checks its scopes."""
         return await self.service.perform(self.caller, OPERATIONS[name], request, self.key)
 
     def require(self, *names: str) -> None:
@@ -46,7 +46,7 @@ class Call:
             self.caller.require(OPERATIONS[name].scopes or ())
 
     def may_read_logs(self) -> bool:
-        """Whether answers may quote logs."""
+        """Whether the caller may read logs."""
         try:
             self.require("read_log", "get_command")
         except AccessError:
@@ -55,7 +55,7 @@ class Call:
 
 
 def caller_of(request: Any) -> Caller:
-    """Whoever the HTTP transport admitted; a message that came in any other way has no caller."""
+    """The caller that the HTTP transport authenticated; AccessError for a message of another transport."""
     caller = admitted(getattr(request, "scope", {}))
     if caller is None:
         raise AccessError("no token was given: send `Authorization: Bearer TOKEN`")
@@ -64,7 +64,7 @@ def caller_of(request: Any) -> Caller:
 
 @asynccontextmanager
 async def recorded(path: str, call: Call) -> AsyncIterator[None]:
-    """Write the audit record; whatever goes wrong inside leaves as an error of the one table."""
+    """Write the audit record; any exception in the block is raised as a DebugServerError."""
     record = audit.Record(method="MCP", path=path, status="ok", caller=call.caller, request_id=call.request_id)
     try:
         yield
@@ -75,10 +75,10 @@ async def recorded(path: str, call: Call) -> AsyncIterator[None]:
         record.status = "cancelled"
         raise
     except Exception as error:
-        # The boundary of the surface: a defect must not show the caller what is inside.
+        # A bug must not expose internals to the caller.
         record.status = DebugServerError.code
         _LOG.exception("mcp_call_failed", extra={"path": path})
-        raise DebugServerError("the server failed: its log says why") from error
+        raise DebugServerError("internal error: see the server's log") from error
     finally:
         record.write()
 
@@ -89,7 +89,7 @@ def as_mcp(error: DebugServerError) -> MCPError:
 
 
 def decoded(kind: type[m.Request], arguments: object, *, of: str) -> Any:
-    """The arguments as a request; InvalidInputError names what is wrong with them."""
+    """The arguments as a request; InvalidInputError names the faults."""
     _check_plain(arguments, of)
     try:
         return kind.model_validate(arguments)
@@ -99,7 +99,7 @@ def decoded(kind: type[m.Request], arguments: object, *, of: str) -> Any:
 
 
 def _check_plain(arguments: object, of: str) -> None:
-    """Free-form values must come out as they went in: half a surrogate pair, NaN or a bottomless nesting would not."""
+    """Refuse free-form values that JSON cannot represent: half a surrogate pair, NaN, unbounded nesting."""
     try:
         json.dumps(arguments, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Streamable HTTP at one path: a token for each request, no state between them."""
+"""MCP over streamable HTTP at one path: each request needs a token, and no state is kept between requests."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _BODY_BYTES = 40 << 20  # the largest patch, escaped
 class McpHttp:
     """The server at one path of an ASGI application.
 
-    Each request stands alone (no session is kept in this process), so that a client goes on after a restart. Serve it
-    inside ``running()``: a mounted application's own lifespan would not be entered.
+    No session is kept in this process, so that clients continue after a restart. Serve it inside ``running()``, because
+    the lifespan of a mounted application is not entered.
     """
 
     def __init__(self, service: Service) -> None:
@@ -45,7 +45,7 @@ class McpHttp:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """While requests are served; once for each object."""
+        """Serve requests during the block; call it once for each object."""
         serving = asyncio.create_task(self._serve())
         try:
             yield
@@ -55,7 +55,7 @@ class McpHttp:
             await serving
 
     async def _serve(self) -> None:
-        """The SDK is loaded for the first request; its tasks want to end in the task that began them, which is this."""
+        """Load the SDK for the first request; it runs in this task, because the task that starts it must close it."""
         await self._wanted.wait()
         try:
             if not self._over.is_set():
@@ -88,7 +88,7 @@ class McpHttp:
 
 
 async def _received(scope: Scope, receive: Receive) -> Receive:
-    """The same with the body read already: to the SDK, a client that leaves amid it would be a failure of ours."""
+    """Read the body in advance: the SDK would report a client that disconnects during it as an internal error."""
     parts: list[Message] = [{"type": "http.request", "body": await Request(scope, receive).body(), "more_body": False}]
 
     async def again() -> Message:
@@ -106,20 +106,20 @@ def _load(service: Service) -> StreamableHTTPSessionManager:
     mcp.streamable_http_app(
         stateless_http=True,
         max_request_body_size=_BODY_BYTES,
-        # A page that was lured here by a forged name has no token, and without one nothing is answered.
+        # Not needed: every request needs a token, which a page that uses DNS rebinding does not have.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     return mcp.session_manager
 
 
 def admitted(scope: Scope) -> Caller | None:
-    """Whoever a request was let in for."""
+    """The authenticated caller of a request."""
     caller = scope.get(CALLER)
     return caller if isinstance(caller, Caller) else None
 
 
 def request_id_of(scope: Scope) -> str | None:
-    """Under which id the request that brought a message is recorded."""
+    """The id of the request in the audit record."""
     found = scope.get(REQUEST_ID)
     return found if isinstance(found, str) else None
 

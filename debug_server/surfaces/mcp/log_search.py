@@ -1,6 +1,6 @@
-"""Finds lines by text: `|` between alternatives, `.*` between parts of one; linear in the log whatever is asked for.
+"""Finds lines by text: `|` between alternatives, `.*` between parts of one; the time is linear in the log.
 
-Not regular expressions: one that backtracks would hold the interpreter, and with it the server, as long as it likes.
+Regular expressions are not supported, because one that backtracks could block the server.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ class LineSearch:
         alternatives = (pattern.lower() if ignore_case else pattern).split("|")
         self._wanted = [[part.encode() for part in item.split(".*") if part] for item in alternatives]
         if not all(self._wanted):
-            raise InvalidInputError(f"grep={pattern!r} has an empty alternative, which every line holds: name a text")
+            raise InvalidInputError(
+                f"grep={pattern!r} has an empty alternative, which matches every line: give it a text"
+            )
 
     def lines(self, block: bytes) -> list[tuple[int, int]]:
-        """(start, end) of each line of ``block`` that is wanted, in order."""
+        """(start, end) of each matching line of ``block``, in order."""
         searched = block.lower() if self._fold else block
         found: dict[int, int] = {}
         for parts in self._wanted:

@@ -1,4 +1,4 @@
-"""Logs for a model: followed with progress and digested, read by offset, by text, from the end."""
+"""Logs for a model: followed with progress, digested, searched, and read by offset or from the end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Follower:
         self.seen = 0
 
     async def follow(self) -> None:
-        """Until the command has ended."""
+        """Follow the log until the command has ended."""
         request = m.FollowLog(command_id=self._command_id)
         async for piece in self._call.service.logs.follow(self._call.caller, request):
             self.seen += len(piece.data)
@@ -47,16 +47,16 @@ class _Follower:
                 block = bytes(self._unread)
                 self._unread.clear()
                 self._working = asyncio.ensure_future(asyncio.to_thread(self._digest.feed, block))
-                # Shielded: whoever stops following still wants what is in work to be in the digest.
+                # Shielded: the digest must contain this block even if following is cancelled.
                 await asyncio.shield(self._working)
 
     def newest_line(self) -> str:
-        """The last line that says something."""
+        """The last line that is not empty."""
         lines = [line for line in self._newest.split(b"\n") if line.strip()]
         return shown(lines[-1]) if lines else ""
 
     async def digest(self) -> Digest:
-        """Of what was read; nothing is read after it."""
+        """The digest of what was read; nothing is read afterwards."""
         if self._working is not None:
             await self._working
         return await asyncio.to_thread(self._finish)
@@ -67,7 +67,7 @@ class _Follower:
 
 
 async def watch(call: Call, command_id: int, seconds: float) -> tuple[m.CommandReply, Digest]:
-    """The command once it has ended, or as it is at the deadline, and its log's digest; tells the progress."""
+    """Wait for a command, at most ``seconds``, and digest its log; reports progress."""
     call.service.followers.check_room()
     began = time.monotonic()
     follower = _Follower(call, command_id)
@@ -81,7 +81,7 @@ async def watch(call: Call, command_id: int, seconds: float) -> tuple[m.CommandR
 
     try:
         with call.service.followers.counted(call.caller, disconnect):
-            await call.progress(0.0, f"command {command_id} is under way")
+            await call.progress(0.0, f"command {command_id} is running")
             while not following.done() and (left := began + seconds - time.monotonic()) > 0:
                 await asyncio.wait({following}, timeout=min(_PROGRESS_SECONDS, left))
                 elapsed = time.monotonic() - began
@@ -102,7 +102,7 @@ async def watch(call: Call, command_id: int, seconds: float) -> tuple[m.CommandR
 
 
 async def digest_so_far(call: Call, command: m.CommandReply) -> Digest:
-    """What a log says now, whether or not its command has ended; of an endless one, as much as the time allows."""
+    """The digest of a log so far; of a very long log, as much as the time allows."""
     digest, offset = LogDigest(), 0
     deadline = time.monotonic() + _SEARCH_SECONDS
     while offset < command.log_bytes and time.monotonic() < deadline:
@@ -115,7 +115,7 @@ async def digest_so_far(call: Call, command: m.CommandReply) -> Digest:
 
 
 async def read_text(call: Call, request: ReadLogArguments) -> LogText:
-    """The part of a log that is asked for."""
+    """The requested part of a log."""
     call.require("read_log")
     command = await call.service.commands.get(call.caller, m.CommandId(command_id=request.command_id))
     if request.grep is not None:
@@ -137,10 +137,10 @@ async def _last_lines(call: Call, command: m.CommandReply, count: int) -> LogTex
 
 
 async def _search(call: Call, command: m.CommandReply, request: ReadLogArguments, search: LineSearch) -> LogText:
-    """Lines from the offset on, until there are enough, the log ends or the time is up."""
+    """Search from the offset on, until there are enough matches, the log ends or the time is over."""
     matches: list[Excerpt] = []
     deadline = time.monotonic() + _SEARCH_SECONDS
-    offset, part = request.offset, b""  # a line that goes on with the next page
+    offset, part = request.offset, b""  # of a line that continues on the next page
     while True:
         page = await _page(call, command.id, offset + len(part), _PAGE)
         data = part + _bytes(page)
@@ -190,7 +190,7 @@ def _bytes(page: m.LogPage) -> bytes:
 
 
 def cut_text(data: bytes, *, final: bool) -> tuple[str, int]:
-    """The text, and how many bytes it stands for: a character that is cut at the end is left for the next time."""
+    """The text, and the number of its bytes: an incomplete character at the end is left for the next read."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data, final)
     used = len(data) - len(decoder.getstate()[0])

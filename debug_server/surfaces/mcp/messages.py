@@ -1,4 +1,4 @@
-"""Arguments and answers of the tools that are made for a model and not one operation each."""
+"""Arguments and results of the tools that combine operations for a model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WaitArguments(m.CommandId):
 
 
 class ReadLogArguments(m.CommandId):
-    """Which part of a log: from an offset, the last lines, or the lines that hold a text."""
+    """A part of a log: from an offset, the last lines, or the lines with a text."""
 
     offset: Annotated[int, Field(ge=0, le=2**62, description="Byte to start at, for example a digest's.")] = 0
     limit: Annotated[int, Field(ge=1, le=1 << 18, description="Bytes at most.")] = 1 << 14
@@ -47,7 +47,7 @@ class ReadLogArguments(m.CommandId):
 
 
 class LogText(m.Reply):
-    """Part of a log as text; ``next_offset`` is where to go on."""
+    """A part of a log as text; ``next_offset`` is the offset of the next read."""
 
     command_id: int
     offset: int
@@ -65,7 +65,7 @@ class SessionLogsArguments(m.SessionId):
 
 
 class CommandDigest(m.Reply):
-    """A command and what its log says; no digest without the right to read logs."""
+    """A command and the digest of its log; without the right to read logs there is no digest."""
 
     command: m.CommandReply
     digest: Digest | None
@@ -78,21 +78,21 @@ class SessionLogs(m.Reply):
 
 
 class RunAnswer(CommandDigest):
-    """A one-shot run: its command, what the log says, the files it left."""
+    """A one-shot run: its command, the digest of its log, its artifacts."""
 
     session_id: int
     artifacts: list[m.ArtifactReply]
 
 
 class ReadArtifactArguments(m.ArtifactId):
-    """Which bytes of an artifact."""
+    """A range of bytes of an artifact."""
 
     offset: Annotated[int, Field(ge=0, le=2**62)] = 0
     limit: Annotated[int, Field(ge=1, le=1 << 20, description="Bytes at most.")] = 1 << 16
 
 
 class ArtifactPart(m.Reply):
-    """Bytes of an artifact as text, or as base64 where they are none; ``next_offset`` is null at the end."""
+    """Bytes of an artifact as text, or as base64 if they are not text; ``next_offset`` is null at the end."""
 
     artifact: m.ArtifactReply
     offset: int

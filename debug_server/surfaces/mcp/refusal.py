@@ -1,4 +1,4 @@
-"""How an error is told: of a tool in its result, for the model to read; of anything else as the protocol's error."""
+"""Errors over MCP: a tool's error is in its result, for the model to read; any other is an error of the protocol."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ERROR_KEY = "debug-server/error"  # in a failed result's _meta
 
 
 def told(error: DebugServerError) -> dict[str, Any]:
-    """A JSON-RPC error object; ``data`` has the code, and whether and when to try again."""
+    """A JSON-RPC error object; ``data`` has the code, and whether and when to retry."""
     return {"code": mapping_of(error).mcp, "message": str(error), "data": _data(error)}
 
 
 def failed(error: DebugServerError) -> CallToolResult:
-    """A tool's result that says so: the sentence and the code for the model, the same in ``_meta`` for programs.
+    """A failed tool's result: message and code as text for the model, and in ``_meta`` for programs.
 
-    Not as structured content: that is bound to the tool's output schema, and clients check it, also in a failure.
+    It has no structured content, because clients check that against the tool's output schema even if the tool failed.
     """
     from mcp.types import CallToolResult, TextContent
 

@@ -1,4 +1,4 @@
-"""Logs and artifacts by address; an address holds an offset where a log is longer than one answer."""
+"""Logs and artifacts as resources; the URI of a log may have an offset, because one answer has a limited size."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def _artifact(call: Call, values: Mapping[str, Any]) -> ReadResourceConten
     data, size = await asyncio.to_thread(read_bytes, path, 0, _ARTIFACT_BYTES)
     if size > len(data):
         raise PayloadTooLargeError(
-            f"artifact {artifact.id} has {size} bytes and one answer holds {_ARTIFACT_BYTES}: use read_artifact"
+            f"artifact {artifact.id} has {size} bytes, more than one answer's {_ARTIFACT_BYTES}: use read_artifact"
         )
     kind = artifact.content_type or "application/octet-stream"
     try:
@@ -71,14 +71,14 @@ RESOURCES = (
     Resource(
         template=UriTemplate.parse("debug-server://commands/{command_id}/log{?offset,limit}"),
         name="command_log",
-        sentence=f"A command's log, up to {_LOG_BYTES} bytes from an offset; `_meta.next_offset` is where to go on.",
+        sentence=f"A command's log, up to {_LOG_BYTES} bytes from an offset; the next one is `_meta.next_offset`.",
         mime_type="text/plain",
         read=_log,
     ),
     Resource(
         template=UriTemplate.parse("debug-server://sessions/{session_id}/artifacts/{artifact_id}"),
         name="artifact",
-        sentence="A file that a command left.",
+        sentence="A file kept from a command.",
         mime_type=None,
         read=_artifact,
     ),
@@ -86,17 +86,17 @@ RESOURCES = (
 
 
 async def read(call: Call, uri: str) -> ReadResourceContents:
-    """What is at the address; NotFoundError where nothing can be."""
+    """Read the resource with this URI; NotFoundError if no template matches."""
     for resource in RESOURCES:
         values = resource.template.match(uri)
         if values is not None:
             return await resource.read(call, values)
     known = " and ".join(item.template.template for item in RESOURCES)
-    raise NotFoundError(f"nothing is at {uri[:200]!r}: addresses look like {known}")
+    raise NotFoundError(f"unknown resource {uri[:200]!r}: use {known}")
 
 
 def links(reply: m.Reply) -> list[types.ResourceLink]:
-    """Addresses of the logs and artifacts that an answer speaks of."""
+    """Links to the logs and artifacts of a reply."""
     found = []
     command = reply if isinstance(reply, m.CommandReply) else getattr(reply, "command", None)
     if isinstance(command, m.CommandReply):

@@ -1,4 +1,4 @@
-"""The MCP server: finds the tool or resource that is asked for, decodes, calls, encodes."""
+"""The MCP server: finds the requested tool or resource, decodes, calls, encodes."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ Commands outlive calls: when one takes long, wait_command again; cancel_command 
 
 
 def build_mcp(service: Service, *, caller: Caller | None = None) -> MCPServer[Any]:
-    """The server. ``caller`` is whoever is at the other end of a private stream; without one, each message must have
-    come with a caller that the HTTP transport admitted."""
+    """Create the server. ``caller`` is the peer of a private stream; without it, each message must come over HTTP from
+    an authenticated caller."""
     return _Server(service, caller)
 
 
 class _Server(MCPServer[Any]):
-    """The SDK's server with the tools and resources of our tables in the place of its registries."""
+    """The SDK's server with our tables of tools and resources instead of its registries."""
 
     def __init__(self, service: Service, caller: Caller | None) -> None:
         super().__init__(
@@ -103,7 +103,7 @@ class _Server(MCPServer[Any]):
 
 @cache
 def _described() -> list[types.Tool]:
-    """Once: the schemas take a tenth of a second to make."""
+    """Cached, because creating the schemas takes a tenth of a second."""
     return [tool.described() for tool in TOOLS.values()]
 
 

@@ -1,4 +1,4 @@
-"""The standard streams of a process that a client started for itself."""
+"""MCP over the stdin and stdout of a process that its client started."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from debug_server.surfaces.mcp.server import build_mcp
 
 
 async def serve_stdio(service: Service, *, caller: Caller = LOCAL) -> None:
-    """Serve whoever started this process, over its stdin and stdout, until stdin ends."""
+    """Serve the client over stdin and stdout until stdin ends."""
     await build_mcp(service, caller=caller).run_stdio_async()
 
 
 def run_stdio(service: Service, *, caller: Caller = LOCAL) -> None:
-    """The same, from code that is not asynchronous."""
+    """The same as a blocking call."""
     asyncio.run(serve_stdio(service, caller=caller))

@@ -1,4 +1,4 @@
-"""Answers in words: short, the ids and offsets that the next call needs first."""
+"""Replies as short texts; the ids and offsets that the next call needs come first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN_CHARACTERS = 1 << 15
 
 @singledispatch
 def text_of(reply: m.Reply) -> str:
-    """Whatever has no words of its own, as JSON."""
+    """The text of a reply; JSON for types without a function of their own."""
     return reply.model_dump_json()
 
 
@@ -119,7 +119,7 @@ def _session_logs(reply: SessionLogs) -> str:
 
 
 def digest_text(digest: Digest) -> str:
-    """A digest in words; `@` is an offset for read_log."""
+    """A digest as text; `@` marks an offset for read_log."""
     if digest.end == digest.start:
         return "The log is empty."
     parts = [_errors(digest), _failing(digest), _tracebacks(digest)]

@@ -1,4 +1,4 @@
-"""The table of tools: one for each operation that answers once, and a few that put operations together for a model."""
+"""The table of tools: one for each operation with a single reply, and a few that combine operations for a model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXCEPTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """One tool; ``operation`` is what it renders, None for one that only puts others together."""
+    """One tool; ``operation`` is None for a tool that only combines others."""
 
     name: str
     sentence: str
@@ -47,7 +47,7 @@ class Tool:
     takes_key: bool = False
 
     def described(self) -> types.Tool:
-        """As the protocol lists it; the schemas are those of the messages."""
+        """The tool as the protocol lists it, with the schemas of its messages."""
         schema = self.request.model_json_schema()
         if self.takes_key:
             schema["properties"] = {**schema.get("properties", {}), IDEMPOTENCY_KEY: _KEY_SCHEMA}
@@ -67,7 +67,7 @@ class Tool:
 
 
 def _brief(schema: Any) -> Any:
-    """Without the titles that repeat the names: a model reads all of this before its first call."""
+    """Remove the titles, which repeat the names: a model reads all schemas before its first call."""
     if isinstance(schema, list):
         return [_brief(item) for item in schema]
     if not isinstance(schema, dict):
@@ -115,7 +115,7 @@ async def _session_logs(call: Call, request: t.SessionLogsArguments) -> m.Reply:
 
 
 def _narrowed(kind: type[m.Request], request: m.Request) -> m.Request:
-    """The operation's own part of a tool's arguments."""
+    """The fields of the operation's request among a tool's arguments."""
     return kind.model_construct(**{name: getattr(request, name) for name in kind.model_fields})
 
 
@@ -127,7 +127,7 @@ def _rendering(operation: str) -> Handler:
 
 
 def _of(operation: str, name: str, *, destructive: bool = False, note: str = "") -> Tool:
-    """A tool that is one operation."""
+    """A tool that performs one operation."""
     row = OPERATIONS[operation]
     return Tool(
         name=name,
@@ -233,5 +233,5 @@ _ALL = [
 ]
 
 _rendered = {tool.operation for tool in _ALL} | EXCEPTIONS.keys()
-_ALL += [_of(name, name) for name in OPERATIONS if name not in _rendered]  # there is no more to say of these
+_ALL += [_of(name, name) for name in OPERATIONS if name not in _rendered]  # the tools with the name of their operation
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ALL}
