@@ -134,7 +134,7 @@ def test_bodies_that_another_site_could_send_are_refused(shared: Served) -> None
 def test_a_server_whose_slots_are_stuck_is_not_ready(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """While every slot is held by a keeper that does not answer, /readyz says so, and says ok again afterwards."""
     monkeypatch.setattr(slot_check, "_SECONDS", 0.5)
-    monkeypatch.setattr(Watchdog, "look", lambda *_: None)  # it would wake the keepers
+    monkeypatch.setattr(Watchdog, "check", lambda *_: None)  # it would wake the keepers
     slots = served.local.settings.max_concurrency
     commands = [served.submit(served.session(), "sleep", "600") for _ in range(slots)]
     with ExitStack() as frozen:
