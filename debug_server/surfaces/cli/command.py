@@ -18,14 +18,13 @@ from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Req
 from debug_server.surfaces.cli.output import Column, progress
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
-from debug_server.surfaces.cli.secret_options import Secrets, secret_variables
-from debug_server.surfaces.cli.words import duration, listed, pairs, patch_text
+from debug_server.surfaces.cli.variable_options import Secrets, Variables, given_variables
+from debug_server.surfaces.cli.words import duration, listed, patch_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Commands in sessions.")
 CommandArgument = Annotated[int, typer.Argument(metavar="COMMAND", help="a command's number")]
-Argv = Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]…", help="the program and its arguments")]
+Argv = Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", help="the program and its arguments")]
 Cwd = Annotated[str | None, typer.Option(help="a folder in the workspace")]
-Env = Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")]
 Artifacts = Annotated[list[str] | None, typer.Option("--artifact", help="files to keep afterwards, as a glob")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="stay; its streams and its exit status are ours")]
 COLUMNS: list[Column] = [
@@ -46,7 +45,7 @@ def submit(
     session: Annotated[int, typer.Argument(metavar="SESSION", help="a session's number")],
     argv: Argv,
     cwd: Cwd = None,
-    env: Env = None,
+    env: Variables = None,
     secret: Secrets = None,
     bounds: LimitOptions = NO_LIMITS,
     require: Require = None,
@@ -63,7 +62,7 @@ def submit(
         session,
         argv,
         cwd=cwd,
-        env={**pairs(env, flag="--env"), **secret_variables(secret or [])},
+        env=given_variables(env, secret),
         limits=bounds.limits(),
         require=listed(require),
         secrets=secret or [],
@@ -92,7 +91,7 @@ def run(
     extra: Extras = None,
     group: Groups = None,
     cwd: Cwd = None,
-    env: Env = None,
+    env: Variables = None,
     secret: Secrets = None,
     bounds: LimitOptions = NO_LIMITS,
     require: Require = None,
@@ -112,7 +111,7 @@ def run(
             extras=extra or [],
             groups=group or [],
             cwd=cwd,
-            env={**pairs(env, flag="--env"), **secret_variables(secret or [])},
+            env=given_variables(env, secret),
             limits=bounds.limits(),
             require=listed(require),
             secrets=secret or [],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -10,9 +11,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from debug_server import __version__
 from debug_server.errors import DebugServerError
 from debug_server.surfaces.cli.invocation import Invocation, Programs
-from debug_server.surfaces.cli.output import tell
+from debug_server.surfaces.cli.output import tell, write_line
+from debug_server.surfaces.cli.standard_streams import report_os_error
 from debug_server.surfaces.cli.token_input import TokenFileOption, TokenOption, given_token
 
 # name -> (module, sentence)
@@ -82,6 +85,18 @@ class LazyCommands(TyperGroup):
             raise typer.Exit(INTERRUPTED) from error
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        write_line(f"debug-server {__version__}")
+        raise typer.Exit
+
+
+def _raise_interrupts() -> None:
+    """From here on a KeyboardInterrupt is caught; before, while modules load, SIGINT ends the process at once."""
+    if callable(signal.getsignal(signal.SIGINT)):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def run_cli(programs: Programs, argv: Sequence[str] | None = None, *, name: str = "debug-server") -> None:
     """Parse the command line, do it and exit with its status."""
     app = typer.Typer(
@@ -100,18 +115,23 @@ def run_cli(programs: Programs, argv: Sequence[str] | None = None, *, name: str 
         base_url: Annotated[str | None, typer.Option(help="of the server; left out: as configured, or none")] = None,
         token: TokenOption = None,
         token_file: TokenFileOption = None,
-        insecure: Annotated[
-            bool | None, typer.Option("--insecure/--verify", help="whether any certificate of the server's will do")
-        ] = None,
+        insecure: Annotated[bool | None, typer.Option("--insecure/--verify", help="accept any certificate")] = None,
         as_json: Annotated[bool, typer.Option("--json", help="answer in JSON")] = False,
+        version: Annotated[
+            bool, typer.Option("--version", help="print the version", callback=_show_version, is_eager=True)
+        ] = False,
     ) -> None:
         """Runs commands for people and coding agents, and never loses them."""
+        _raise_interrupts()
         verify = None if insecure is None else not insecure
         flags = {"base_url": base_url, "verify_tls": verify}
         context.obj = Invocation(programs=programs, flags=flags, as_json=as_json)
         context.obj.flags["token"] = given_token(token, token_file)
 
-    app(prog_name=name, args=hoisted(sys.argv[1:] if argv is None else argv))
+    try:
+        app(prog_name=name, args=hoisted(sys.argv[1:] if argv is None else argv))
+    except OSError as error:
+        raise SystemExit(report_os_error(error)) from error
 
 
 def hoisted(argv: Sequence[str]) -> list[str]:
