@@ -41,6 +41,8 @@ from debug_server.workers.workers import Workers
 
 _KEYED = frozenset({"open_session", "submit_command", "start_run"})  # the store knows what they made by their key
 
+_NO_TOKEN = "no token was given: send `Authorization: Bearer TOKEN`, or run `debug-server configure --token -`"
+
 
 class Service:
     """Every verb, for callers that were authenticated: ``service.sessions.open``, ``service.logs.follow``."""
@@ -101,7 +103,7 @@ class Service:
     async def authenticate(self, secret: str | None) -> Caller:
         """Whoever holds this token; AccessError for an unknown, expired or revoked one."""
         if not secret:
-            raise AccessError("no token was given: send `Authorization: Bearer TOKEN`")
+            raise AccessError(_NO_TOKEN)
         token = await self._shared.bridge.read(self._store.tokens.find, secret)
         if token is None:
             raise AccessError("the token is not known, has expired or was revoked")

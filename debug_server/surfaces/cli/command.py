@@ -26,7 +26,7 @@ CommandArgument = Annotated[int, typer.Argument(metavar="COMMAND", help="a comma
 Argv = Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", help="the program and its arguments")]
 Cwd = Annotated[str | None, typer.Option(help="a folder in the workspace")]
 Artifacts = Annotated[list[str] | None, typer.Option("--artifact", help="files to keep afterwards, as a glob")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="stay; its streams and its exit status are ours")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="wait for its end; pass on its output and exit status")]
 COLUMNS: list[Column] = [
     ("id", lambda row: row.id),
     ("seq", lambda row: row.sequence),
@@ -52,7 +52,7 @@ def submit(
     artifact: Artifacts = None,
     tty: Annotated[bool, typer.Option("--tty", help="give the command a terminal")] = False,
     stdin: Annotated[bool, typer.Option("--stdin", help="keep its stdin open for `command stdin`")] = False,
-    priority: Annotated[int, typer.Option(help="more is earlier")] = 0,
+    priority: Annotated[int, typer.Option(help="a higher number runs earlier")] = 0,
     follow: Follow = False,
 ) -> None:
     """Queue a command in a session."""
@@ -84,7 +84,7 @@ def run(
     context: typer.Context,
     argv: Argv,
     commit: Annotated[str, typer.Option(help="branch, tag or commit")] = "HEAD",
-    repository: Annotated[str | None, typer.Option(help="its name; left out: the only one there is")] = None,
+    repository: Annotated[str | None, typer.Option(help="its name; default: the only one there is")] = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply; - is stdin")] = None,
     manifest: Manifests = None,
     python: Python = None,
@@ -97,7 +97,7 @@ def run(
     require: Require = None,
     artifact: Artifacts = None,
 ) -> None:
-    """Open a session, run one command in it and close it; the command's streams and its exit status are ours."""
+    """Open a session, run one command in it and close it. Output and exit status are the command's."""
     call = invocation(context)
     with call.backend() as backend:
         known = chosen_repository(backend, repository)
@@ -170,8 +170,8 @@ def signal(
 def stdin(
     context: typer.Context,
     command: CommandArgument,
-    text: Annotated[str | None, typer.Option(help="what to write; left out: our own stdin, to its end")] = None,
-    close: Annotated[bool, typer.Option("--close", help="nothing more will come")] = False,
+    text: Annotated[str | None, typer.Option(help="what to write; default: our own stdin, to its end")] = None,
+    close: Annotated[bool, typer.Option("--close", help="close it afterwards")] = False,
 ) -> None:
     """Write to the stdin of a command that was submitted with --stdin."""
     call = invocation(context)

@@ -59,7 +59,7 @@ def summary(
         parts.append(f"log {log_path}")
     if session_id is not None:
         parts.append(f"session {session_id}")
-    sentence = f": {harmless(record.message)}" if with_sentence else ""
+    sentence = f": {harmless(record.message)}" if with_sentence else ": see above"
     return f"[debug-server] {record.reason.value}{sentence} ({', '.join(parts)})"
 
 
