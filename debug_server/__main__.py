@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from debug_server.surfaces.cli.dropped import send_dropped_again
+import os
+import signal
+
+_INTERRUPTED = 130
 
 
 def main(name: str = "debug-server") -> None:
     """Entry point."""
+    # Until a command begins there is nothing to end or to tell: modules are being loaded, and an exception raised among
+    # them would show where. The command line sets it back. A shell's background job ignores SIGINT: so does this then.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+    from debug_server.surfaces.cli.dropped import send_dropped_again
+    from debug_server.surfaces.cli.standard_streams import ensure_standard_streams
+
+    ensure_standard_streams()  # before anything opens a file
     send_dropped_again()  # before the rest is loaded: that is when most of them would be dropped
     from debug_server.app.programs import command_line
 
@@ -16,6 +27,10 @@ def main(name: str = "debug-server") -> None:
 def sashi() -> None:
     """The same program under the name that operators of boards know."""
     main("sashi")
+
+
+def _leave(_: int, __: object) -> None:
+    os._exit(_INTERRUPTED)
 
 
 if __name__ == "__main__":

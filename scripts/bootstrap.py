@@ -86,8 +86,15 @@ def install_uv() -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write(stanza)
         file.flush()
-        pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-deps"]
-        run(pip, "--require-hashes", "-r", file.name)
+        with tempfile.TemporaryDirectory() as wheels:
+            # Fetched under the user's settings, for their indexes; installed under none: `user`, `target` and `prefix`
+            # there would put it elsewhere.
+            pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--quiet"]
+            run([*pip, "download"], "--no-deps", "--require-hashes", "--dest", wheels, "-r", file.name)
+            alone = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+            found = [str(path) for path in Path(wheels).iterdir()]
+            install = [*pip, "--isolated", "install", "--no-index", "--no-deps"]
+            run(install, *found, environ={**alone, "PIP_CONFIG_FILE": os.devnull})
 
 
 def stanzas() -> list[str]:

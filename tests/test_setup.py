@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -95,3 +97,33 @@ def test_make_help_lists_every_target() -> None:
         "clean",
         "help",
     }
+
+
+@pytest.mark.parametrize("setting", ["user = true", "target = {elsewhere}", "prefix = {elsewhere}"])
+def test_pip_settings_do_not_move_uv(checkout: Path, tmp_path: Path, setting: str) -> None:
+    """uv comes from the user's index and goes into the environment, whatever their pip is told to do elsewhere."""
+    wheel = tmp_path / "index" / "uv-1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("uv_marker.py", "")
+        file.writestr("uv-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: uv\nVersion: 1.0\n")
+        file.writestr("uv-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr("uv-1.0.dist-info/RECORD", "")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (checkout / "requirements/dev.txt").write_text(f"uv==1.0 \\\n    --hash=sha256:{digest}\n")
+    subprocess.run([sys.executable, "-m", "venv", str(checkout / ".venv")], check=True)
+    pip = tmp_path / "home" / ".config" / "pip" / "pip.conf"
+    pip.parent.mkdir(parents=True)
+    chosen = setting.format(elsewhere=tmp_path / "elsewhere")
+    pip.write_text(f"[global]\nno-index = true\nfind-links = {wheel.parent}\n[install]\n{chosen}\n")
+    code = "import runpy, sys; runpy.run_path(sys.argv[1])['install_uv']()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(checkout / "scripts/bootstrap.py")],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert list((checkout / ".venv").glob("lib/python3*/site-packages/uv_marker.py"))
+    assert not (tmp_path / "elsewhere").exists()

@@ -22,7 +22,14 @@ import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -130,11 +137,11 @@ def _serve(local: Local, options: ServeOptions, say: Callable[[str], None]) -> f
     first = _check_access(local, options)
     # A command passes through four threads; the default of 5 ms would let each wait longer than the command runs.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with _listening(options) as listener, _own_socket(local) as own:
+    with _listening(options) as listener, _reserved_grpc_port(options) as reserved, _own_socket(local) as own:
         local.engine.start()
         try:
-            run = _Run(local, options, listener, own)
-            if first:  # after the port is bound: a start that fails must not use up the message
+            run = _Run(local, options, _Sockets(http=listener, own=own, grpc=reserved))
+            if first:  # after both ports are bound: a start that fails must not use up the message
                 say(f"admin token, shown this once: {local.first_token.make()}")
             return asyncio.run(run.until_signal(say))
         finally:
@@ -213,20 +220,38 @@ def _check_access(local: Local, options: ServeOptions) -> bool:
     return True
 
 
-@contextmanager
-def _listening(options: ServeOptions) -> Iterator[socket.socket]:
-    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sockets:
+    """What the server listens on."""
+
+    http: socket.socket
+    own: list[socket.socket]  # for the server's own user; empty where the file system has no sockets
+    grpc: socket.socket | None  # holds the port until the library binds it; None: no gRPC, or a free port
+
+
+def _listening(options: ServeOptions) -> socket.socket:
+    listener = _listen(options.host, options.port, f"{options.host} port", "choose another --host or --port")
+    # Inherited by the connections: without it, a response in two writes may be delayed by 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
+
+
+def _reserved_grpc_port(options: ServeOptions) -> AbstractContextManager[socket.socket | None]:
+    if not options.grpc_port:
+        return nullcontext()
+    remedy = "choose another --grpc-port, or give --no-grpc"
+    return _listen(options.host, options.grpc_port, f"{options.host} gRPC port", remedy)
+
+
+def _listen(host: str, port: int, what: str, remedy: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((options.host, options.port), family=family, backlog=_BACKLOG)
-        # Inherited by the connections: without it, a response in two writes may be delayed by 40 ms.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "a port is a number from 0 to 65535"
-        raise ConfigurationError(
-            f"cannot listen on {options.host} port {options.port} ({reason}): choose another --host or --port"
-        ) from error
-    with listener:
-        yield listener
+        reason = "a port is a number from 0 to 65535"
+        if isinstance(error, OSError):  # its text ends with the address in brackets
+            reason = (error.strerror or str(error)).partition(" (")[0]
+        raise ConfigurationError(f"cannot listen on {what} {port} ({reason}): {remedy}") from error
 
 
 def _own_socket(local: Local) -> AbstractContextManager[list[socket.socket]]:
@@ -283,14 +308,13 @@ def connection_limits(settings: ServerConfig, *, grpc: bool) -> tuple[int, Conne
 class _Run:
     """One run of the event loop, from start to exit."""
 
-    def __init__(self, local: Local, options: ServeOptions, listener: socket.socket, own: list[socket.socket]) -> None:
+    def __init__(self, local: Local, options: ServeOptions, sockets: _Sockets) -> None:
         from debug_server.surfaces.http.connections import Connections
         from debug_server.surfaces.http.uvicorn_server import HttpServer
 
         self._local = local
         self._options = options
-        self._listener = listener
-        self._own = own
+        self._sockets = sockets
         self._parts = parts_of(local, options.parts)
         self._app = http_app(local, parts=self._parts, api=API in options.parts)
         self._signalled_at = 0.0
@@ -314,7 +338,7 @@ class _Run:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
-        host, port = self._listener.getsockname()[:2]
+        host, port = self._sockets.http.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         say(f"serving on {self._options.scheme}://{shown}:{port}")
         serving = loop.create_task(self._serve())
@@ -340,7 +364,7 @@ class _Run:
     async def _serve(self) -> None:
         async with running(self._app):
             self._live.set()
-            await self._server.serve(sockets=[self._listener, *self._own])
+            await self._server.serve(sockets=[self._sockets.http, *self._sockets.own])
 
     async def _parts_live(self, serving: asyncio.Task[None]) -> bool:
         """Wait until every part runs: events for a repository that is still being created would be skipped."""
@@ -360,6 +384,8 @@ class _Run:
         )
         found = [await asyncio.to_thread(part.grpc_services) for part in self._parts]
         more = {name: handler for services in found for name, handler in services.items()}
+        if self._sockets.grpc is not None:
+            self._sockets.grpc.close()
         server: GrpcServer = module.build_server(
             self._local.service,
             host=self._options.host,

@@ -19,8 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from debug_server.config.cloned import check_cloned
+from debug_server.config.declare import settings_of
 from debug_server.config.load import Loaded, base_of, load
 from debug_server.config.runner import RunnerConfig
+from debug_server.config.variables import misspelt
 from debug_server.disk import check_trusted, owners_of, this_user, why_distrusted
 from debug_server.errors import ConfigurationError
 
@@ -78,6 +80,8 @@ class Placed:
     def notes(self, environ: Mapping[str, str]) -> list[str]:
         """Messages for the user: what the search found, at its first use, and what it ignored."""
         found = [f"{path} is ignored: {reason}" for path, reason in self.place.ignored]
+        declared = [item.variable for item in settings_of(RunnerConfig).values()]
+        found += [f"{name} is ignored: did you mean {ours}?" for name, ours in misspelt(environ, declared)]
         searched = self.place.found is not None and self.place.named is None
         files = [str(path) for name in FILES for path in self.place.files(name)] if searched else []
         if files or (searched and self.loaded.source("paths.artifacts") == "default"):
@@ -193,6 +197,8 @@ def _search(cwd: Path | None) -> tuple[Path | None, tuple[tuple[Path, str], ...]
 
 def _why_unfit(path: Path) -> str | None:
     """Why a data folder or settings file that the search found does not count."""
+    if path.name in FILES and path.is_dir():
+        return "it is a folder, not a file"
     if path.name == DATA_FOLDER and not os.access(path, _ACCESS, effective_ids=True):
         return "this user may not read and write it"
     return why_distrusted(path)
@@ -200,7 +206,7 @@ def _why_unfit(path: Path) -> str | None:
 
 def _is_there(path: Path) -> bool:
     try:
-        return path.is_dir() if path.name == DATA_FOLDER else path.is_file()
+        return path.is_dir() if path.name == DATA_FOLDER else path.is_file() or path.is_dir()
     except OSError:  # a folder that this user cannot read
         return False
 

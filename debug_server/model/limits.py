@@ -56,19 +56,21 @@ class Limit:
 
     def check(self, value: object) -> None:
         """InvalidInputError for a value that cannot be put into force."""
+        if fault := self.fault_of(value):
+            raise InvalidInputError(f"limit {self.name}={value!r} {fault}")
+
+    def fault_of(self, value: object) -> str | None:
+        """What is wrong with a value, as the rest of a sentence that names it; None for a good one."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-            raise InvalidInputError(
-                f"limit {self.name}={value!r} must be a number above zero; leave it out for no limit"
-            )
+            return "must be a number above zero; leave it out for no limit"
         if self.unit.is_whole and not isinstance(value, int):
-            raise InvalidInputError(f"limit {self.name}={value!r} must be a whole number")
+            return "must be a whole number"
         if value > self.most:
-            raise InvalidInputError(
-                f"limit {self.name}={value!r} is more than any machine has: leave it out for no limit"
-            )
+            return "is more than any machine has: leave it out for no limit"
         if self.least is not None and value < self.least:
             least = size_text(int(self.least)) if self.unit is Unit.BYTES else f"{self.least:g}"
-            raise InvalidInputError(f"limit {self.name}={value!r} {self.too_small}: use at least {least}")
+            return f"{self.too_small}: use at least {least}"
+        return None
 
 
 def _limit(

@@ -54,6 +54,11 @@ def enforcers(capabilities: Capabilities) -> dict[str, str | None]:
     return {limit.option: _by(name, capabilities) for name, limit in LIMITS.items()}
 
 
+def controller_of(option: str) -> str:
+    """The cgroup controller that enforces a limit of ``WHOLE_TREE`` on a whole tree."""
+    return _CONTROLLERS[REQUIRE_NAMES[option]]
+
+
 def plan_limits(limits: Limits, capabilities: Capabilities, require: Collection[str] = ()) -> LimitPlan:
     """The mechanism for each requested limit, or None; UnmetRequirementError if a required one is not enforced."""
     plan = {name: _item(name, value, capabilities) for name, value in limits.asked().items()}
@@ -103,6 +108,6 @@ def _check_required(name: str, plan: LimitPlan, capabilities: Capabilities) -> N
     if item["by"] is None or (name in WHOLE_TREE and item["by"] != "cgroup"):
         raise UnmetRequirementError(
             f"--require {name}: only {item['by'] or 'nothing'} could enforce it here "
-            f"(process trees are held by {capabilities.mechanism}); delegate the {name} cgroup controller "
-            "to this user, or leave the requirement out"
+            f"(process trees are held by {capabilities.mechanism}); delegate the {controller_of(name)} cgroup "
+            "controller to this user, or leave the requirement out"
         )

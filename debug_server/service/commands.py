@@ -185,7 +185,7 @@ class CommandVerbs(Verbs):
             command = await self._read(self._store.commands.get, command.id)
             if not command.status.terminal:
                 raise
-            raise ConflictError(f"command {command.id} has ended, it is {command.status.value}") from error
+            raise ConflictError(f"command {command.id} has already ended ({command.status.value})") from error
 
     async def row(self, caller: Caller, command_id: int) -> Command:
         """The row of a command, with its metadata."""

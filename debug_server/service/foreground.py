@@ -64,6 +64,14 @@ class RunReply:
         )
 
 
+def current_folder() -> Path:
+    """The folder that commands run in; CommandExecutionError when it was removed."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise CommandExecutionError("the current folder no longer exists: change to another one") from error
+
+
 class CommandInput:
     """The stdin and the terminal of a running command; KeeperError if it has ended."""
 
@@ -170,7 +178,7 @@ class ForegroundRuns:
     def check(self, request: RunRequest) -> None:
         """Check a request for a workspace before its repository is fetched."""
         check_patterns(request.artifacts)
-        self._engine.check(request.command, Path.cwd())
+        self._engine.check(request.command, current_folder())
 
     def recover(self) -> None:
         """Recover what dead processes left: exit records, artifacts, workspaces."""
@@ -210,7 +218,7 @@ class ForegroundRuns:
         spec = None
         if add is not None:
             spec = CommandSpec(shell_command(self._settings.default_shell, add), limits=self._settings.limits)
-        waiting = self._engine.run_waiting(session, add=spec, elsewhere=Path.cwd(), observers=observers)
+        waiting = self._engine.run_waiting(session, add=spec, elsewhere=current_folder(), observers=observers)
         for row, error in waiting:
             yield RunReply.of(row, None if error is None else str(error))
 

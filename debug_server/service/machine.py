@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from debug_server.engine import SessionWorkspace
-from debug_server.errors import DebugServerError
+from debug_server.errors import DebugServerError, StoreUnavailableError
 from debug_server.model import CommandSpec, SessionPlan
 from debug_server.model.extras import install_command
 from debug_server.runner.environments.builders import CONDA_PROGRAMS
 from debug_server.runner.environments.uv_builder import find_uv
-from debug_server.runner.limits import WHOLE_TREE, Capabilities, enforcers
+from debug_server.runner.limits import WHOLE_TREE, Capabilities, controller_of, enforcers
 from debug_server.runner.settings import RunnerPaths, RunnerSettings, shell_command
 from debug_server.runner.worker import WorkerSupervisor
+from debug_server.service.disk_room import require_room
+from debug_server.service.foreground import current_folder
 from debug_server.store import MetadataStore, open_store
 from debug_server.worktrees.git import run_git
 from debug_server.worktrees.overlay import why_overlay_fails
@@ -71,10 +73,11 @@ class Machine:
         def space() -> str:
             self._settings.paths.prepare()
             root = self._settings.paths.artifacts_root
+            require_room(root)
             return f"{shutil.disk_usage(root).free >> 20} MiB free in {root.resolve()}"
 
         yield _attempt("store", "database", opened, "set DEBUG_SERVER_DB_URL to a database that this user can write")
-        yield _attempt("store", "disk", space, "set paths.artifacts to a folder that this user can write")
+        yield _attempt("store", "disk", space, "free space there, or set paths.artifacts to another writable folder")
         installed = importlib.util.find_spec("psycopg") is not None
         yield _optional_one("store", "postgresql", installed, "psycopg", install_command("postgres"))
 
@@ -87,6 +90,8 @@ class Machine:
         )
         try:
             found = self._capabilities()
+        except StoreUnavailableError:  # said of the database
+            return
         except DebugServerError as error:
             yield Finding(area="commands", name="containment", state="failed", detail=str(error), remedy=_DELEGATE)
             return
@@ -112,6 +117,7 @@ def _attempt(area: str, name: str, probe: Callable[[], str], remedy: str) -> Fin
 
 def _trial_run(settings: RunnerSettings) -> str:
     """Run a command in a temporary folder."""
+    current_folder()  # where users' commands run
     with tempfile.TemporaryDirectory(prefix="debug-server-doctor-") as folder:
         root = Path(folder)
         trial = RunnerSettings(RunnerPaths.from_root(root), settings.default_shell, containment=settings.containment)
@@ -138,7 +144,7 @@ def _limits(found: Capabilities) -> Iterator[Finding]:
             name=name,
             state="degraded" if weak else "ok",
             detail=f"enforced by {scope}",
-            remedy=f"delegate the {name} controller" if weak else None,
+            remedy=f"delegate the {controller_of(name)} controller" if weak else None,
         )
 
 
@@ -165,15 +171,11 @@ def _environments() -> Iterator[Finding]:
     yield _optional_one("environments", "venv", venv, "of the standard library", "install python3-venv")
     rattler = importlib.util.find_spec("rattler") is not None
     yield _optional_one("environments", "conda", rattler, "py-rattler", install_command("conda"))
-    yield _optional_one("environments", "conda program", conda is not None, conda or "", "py-rattler takes its place")
+    instead = "py-rattler takes its place" if rattler else "install micromamba, mamba or conda, or py-rattler instead"
+    yield _optional_one("environments", "conda program", conda is not None, conda or "", instead)
 
 
 def _optional() -> Iterator[Finding]:
-    for program, remedy in {"gdb": "install gdb", "lldb": "install lldb"}.items():
-        path = shutil.which(program)
-        yield _optional_one("debuggers", program, path is not None, path or "", remedy)
-    debugpy = importlib.util.find_spec("debugpy") is not None
-    yield _optional_one("debuggers", "debugpy", debugpy, "installed", "pip install debugpy")
     for area, name, module, extra in (
         ("telemetry", "opentelemetry", "opentelemetry.sdk", "otel"),
         ("runners", "secret scanning", "detect_secrets", "runners"),

@@ -15,6 +15,7 @@ from debug_server.service.verbs import Verbs
 from debug_server.worktrees.mirror import check_remote_url, default_branch
 from debug_server.worktrees.new_repository import make_repository
 from debug_server.worktrees.repository_pool import check_repository_settings
+from debug_server.worktrees.repository_view import check_remote_is_there
 
 _ASK_SECONDS = 20.0  # for a remote's default branch; the caller waits for it
 _BRANCH = "main"  # if the remote does not answer
@@ -33,6 +34,7 @@ class RepositoryVerbs(Verbs):
         bound = check_repository_settings(request.settings).get("fetch_timeout", _ASK_SECONDS)
         if (known := self._known_as(request)) is not None:
             return known
+        check_remote_is_there(remote)
         branch = request.default_branch or self._ask_branch(remote, min(bound, _ASK_SECONDS)) or _BRANCH
         try:
             return self._store.repositories.create(

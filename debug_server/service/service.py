@@ -43,6 +43,8 @@ _KEYED = frozenset(
     {"open_session", "submit_command", "start_run"}
 )  # the store keeps their key with the rows that they add
 
+_NO_TOKEN = "no token was given: send `Authorization: Bearer TOKEN`, or run `debug-server configure --token -`"
+
 
 class Service:
     """Every verb, for authenticated callers: ``service.sessions.open``, ``service.logs.follow``."""
@@ -103,7 +105,7 @@ class Service:
     async def authenticate(self, secret: str | None) -> Caller:
         """The holder of a token; AccessError for an unknown, expired or revoked one."""
         if not secret:
-            raise AccessError("no token was given: send `Authorization: Bearer TOKEN`")
+            raise AccessError(_NO_TOKEN)
         token = await self._shared.blocking.read(self._store.tokens.find, secret)
         if token is None:
             raise AccessError("the token is unknown, has expired or was revoked")

@@ -186,9 +186,7 @@ def run_git(
             pass_fds=() if lock is None else (lock,),
         )
     except OSError as error:
-        raise (
-            ResourcesExhaustedError.of(error) or WorktreePoolError(f"git cannot be started in {cwd}: {error.strerror}")
-        ) from error
+        raise (ResourcesExhaustedError.of(error) or _not_started(error, cwd)) from error
     with process, _killed_by(on_cancel, process):
         return _finish(process, arguments, stdin=stdin, timeout=timeout, max_file_bytes=max_file_bytes)
 
@@ -203,6 +201,12 @@ def _redirection(instead_of: tuple[str, str] | None) -> dict[str, str]:
         f"GIT_CONFIG_KEY_{number}": f"url.{address}.insteadOf",
         f"GIT_CONFIG_VALUE_{number}": shown,
     }
+
+
+def _not_started(error: OSError, cwd: Path) -> WorktreePoolError:
+    if isinstance(error, FileNotFoundError) and cwd.is_dir():
+        return WorktreePoolError("git is not installed, or not in PATH: install git")
+    return WorktreePoolError(f"git cannot be started in {cwd}: {error.strerror}")
 
 
 @contextlib.contextmanager

@@ -59,17 +59,35 @@ def remote_view(url: str, trust: Trust, *, folder: Path) -> Iterator[str]:
     if path is None:
         yield url
         return
-    found = next((item for item in (path, path.with_name(f"{path.name}.git")) if item.exists()), path)
+    found = _found(path)
     if found.is_file():  # a bundle, which has no configuration
         trust.check(found)
         yield url
         return
     try:
-        find_git_dirs(found)
+        _check_repository(found)
     except InvalidInputError as error:
-        raise RemoteUnreachableError(f"{path} does not appear to be a git repository: {error}") from error
+        raise RemoteUnreachableError(str(error)) from error
     with repository_view(found, trust, folder=folder) as view:
         yield str(view.git_dir)
+
+
+def check_remote_is_there(url: str) -> None:
+    """InvalidInputError when the address is a path on this machine without a repository or a bundle."""
+    path = local_path(url)
+    if path is not None and not _found(path).is_file():
+        _check_repository(_found(path))
+
+
+def _found(path: Path) -> Path:
+    """The path, or with ``.git`` behind it, as git takes it."""
+    return next((item for item in (path, path.with_name(f"{path.name}.git")) if item.exists()), path)
+
+
+def _check_repository(path: Path) -> None:
+    if not path.exists():
+        raise InvalidInputError(f"{path} does not exist")
+    find_git_dirs(path)
 
 
 def local_path(url: str) -> Path | None:

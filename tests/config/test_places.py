@@ -230,3 +230,19 @@ def test_a_closed_folder_of_root_is_passed_over() -> None:
             os.seteuid(0)
     assert place.found is None and place.data == Path("/nowhere/.local/share/debug-server")
     assert place.ignored == ((here / ".artifacts", "this user may not read and write it"),)
+
+
+def test_what_would_be_ignored_in_silence_is_reported(tmp_path: Path) -> None:
+    """A misspelt variable with the right name, and a folder where a settings file should be; others' names are not."""
+    (tmp_path / "config" / "runner.toml").mkdir(parents=True)
+    environ = {
+        "HOME": str(tmp_path),
+        "DEBUG_SERVER_LIMIT_MEMORY": "1G",
+        "DEBUG_SERVER_TOKN": "t",
+        "DEBUG_SERVER_X": "1",
+    }
+    notes = load_runner(environ=environ, cwd=tmp_path).notes(environ)
+    assert "DEBUG_SERVER_LIMIT_MEMORY is ignored: did you mean DEBUG_SERVER_LIMITS_MEMORY?" in notes
+    assert "DEBUG_SERVER_TOKN is ignored: did you mean DEBUG_SERVER_TOKEN?" in notes
+    assert f"{tmp_path / 'config' / 'runner.toml'} is ignored: it is a folder, not a file" in notes
+    assert not any("DEBUG_SERVER_X " in note for note in notes)

@@ -187,7 +187,7 @@ def test_what_cannot_be_hidden_is_refused(env: dict[str, str], names: list[str],
 def test_the_command_line_passes_a_secret_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """``run --secret NAME`` gives the command the variable, and a name that is not set is an error."""
     monkeypatch.setenv("API_PASS", SECRET)
-    asked = partial(command_spec, ["true"], limits=Limits(), require=[], secrets=["API_PASS"], tty=False)
+    asked = partial(command_spec, ["true"], limits=Limits(), require=[], variables=[], secrets=["API_PASS"], tty=False)
     spec = asked()
     assert (spec.env, list(spec.secrets)) == ({"API_PASS": SECRET}, ["API_PASS"])
     monkeypatch.delenv("API_PASS")

@@ -134,7 +134,7 @@ class WorkspaceUser:
             CheckoutOptions(
                 repository=str(self._setup.remote),
                 commit=self._commit(),
-                patch=patch,
+                patch=patch.read_bytes(),
                 environment=EnvironmentPlan(manifests=("soak-requirements.txt",)),
                 artifacts=[],
             ),

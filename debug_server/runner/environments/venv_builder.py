@@ -37,7 +37,8 @@ class VenvBuilder:
         root = plan.manifests.root
         context.run([plan.interpreter.path, "-I", "-m", "venv", str(context.target)], cwd=root)
         if arguments := _arguments(plan):
-            pip = [str(context.target / "bin" / "python"), "-m", "pip", "install", "--no-input", "--no-compile"]
+            pip = [str(context.target / "bin" / "python"), "-m", "pip", "install", "--no-user"]
+            pip += ["--no-input", "--no-compile"]
             pip += ["--no-cache-dir"] if context.bypass_cache else []
             ceiling = {"GIT_CEILING_DIRECTORIES": str(root.parent)}  # for build backends that take a version from git
             context.run([*pip, "--disable-pip-version-check", *arguments], cwd=root, env=ceiling)

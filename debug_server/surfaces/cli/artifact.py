@@ -60,7 +60,7 @@ def download(
     context: typer.Context,
     session: SessionArgument,
     artifact: ArtifactArgument,
-    output: Annotated[Path | None, typer.Option(help="the file to write; left out: its own name, here")] = None,
+    output: Annotated[Path | None, typer.Option(help="the file to write; default: its own name, here")] = None,
 ) -> None:
     """Fetch its bytes."""
     call = invocation(context)

@@ -18,16 +18,15 @@ from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Req
 from debug_server.surfaces.cli.output import Column, progress
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
-from debug_server.surfaces.cli.secret_options import Secrets, secret_variables
-from debug_server.surfaces.cli.words import duration, listed, pairs, patch_text
+from debug_server.surfaces.cli.variable_options import Secrets, Variables, given_variables
+from debug_server.surfaces.cli.words import duration, listed, patch_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Commands in sessions.")
 CommandArgument = Annotated[int, typer.Argument(metavar="COMMAND", help="a command's number")]
-Argv = Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]…", help="the program and its arguments")]
+Argv = Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", help="the program and its arguments")]
 Cwd = Annotated[str | None, typer.Option(help="a folder in the workspace")]
-Env = Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")]
 Artifacts = Annotated[list[str] | None, typer.Option("--artifact", help="files to keep afterwards, as a glob")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="stay; its streams and its exit status are ours")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="wait for its end; pass on its output and exit status")]
 COLUMNS: list[Column] = [
     ("id", lambda row: row.id),
     ("seq", lambda row: row.sequence),
@@ -46,14 +45,14 @@ def submit(
     session: Annotated[int, typer.Argument(metavar="SESSION", help="a session's number")],
     argv: Argv,
     cwd: Cwd = None,
-    env: Env = None,
+    env: Variables = None,
     secret: Secrets = None,
     bounds: LimitOptions = NO_LIMITS,
     require: Require = None,
     artifact: Artifacts = None,
     tty: Annotated[bool, typer.Option("--tty", help="give the command a terminal")] = False,
     stdin: Annotated[bool, typer.Option("--stdin", help="keep its stdin open for `command stdin`")] = False,
-    priority: Annotated[int, typer.Option(help="more is earlier")] = 0,
+    priority: Annotated[int, typer.Option(help="a higher number runs earlier")] = 0,
     follow: Follow = False,
 ) -> None:
     """Queue a command in a session."""
@@ -63,7 +62,7 @@ def submit(
         session,
         argv,
         cwd=cwd,
-        env={**pairs(env, flag="--env"), **secret_variables(secret or [])},
+        env=given_variables(env, secret),
         limits=bounds.limits(),
         require=listed(require),
         secrets=secret or [],
@@ -85,20 +84,20 @@ def run(
     context: typer.Context,
     argv: Argv,
     commit: Annotated[str, typer.Option(help="branch, tag or commit")] = "HEAD",
-    repository: Annotated[str | None, typer.Option(help="its name; left out: the only one there is")] = None,
+    repository: Annotated[str | None, typer.Option(help="its name; default: the only one there is")] = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply; - is stdin")] = None,
     manifest: Manifests = None,
     python: Python = None,
     extra: Extras = None,
     group: Groups = None,
     cwd: Cwd = None,
-    env: Env = None,
+    env: Variables = None,
     secret: Secrets = None,
     bounds: LimitOptions = NO_LIMITS,
     require: Require = None,
     artifact: Artifacts = None,
 ) -> None:
-    """Open a session, run one command in it and close it; the command's streams and its exit status are ours."""
+    """Open a session, run one command in it and close it. Output and exit status are the command's."""
     call = invocation(context)
     with call.backend() as backend:
         known = chosen_repository(backend, repository)
@@ -112,7 +111,7 @@ def run(
             extras=extra or [],
             groups=group or [],
             cwd=cwd,
-            env={**pairs(env, flag="--env"), **secret_variables(secret or [])},
+            env=given_variables(env, secret),
             limits=bounds.limits(),
             require=listed(require),
             secrets=secret or [],
@@ -171,8 +170,8 @@ def signal(
 def stdin(
     context: typer.Context,
     command: CommandArgument,
-    text: Annotated[str | None, typer.Option(help="what to write; left out: our own stdin, to its end")] = None,
-    close: Annotated[bool, typer.Option("--close", help="nothing more will come")] = False,
+    text: Annotated[str | None, typer.Option(help="what to write; default: our own stdin, to its end")] = None,
+    close: Annotated[bool, typer.Option("--close", help="close it afterwards")] = False,
 ) -> None:
     """Write to the stdin of a command that was submitted with --stdin."""
     call = invocation(context)

@@ -26,9 +26,7 @@ def configure(
     server_user: Annotated[
         str | None, typer.Option(help="whose server on this machine it is, if not yours or root's: a name or a number")
     ] = None,
-    insecure: Annotated[
-        bool | None, typer.Option("--insecure/--verify", help="whether any certificate of the server's will do")
-    ] = None,
+    insecure: Annotated[bool | None, typer.Option("--insecure/--verify", help="accept any certificate")] = None,
 ) -> None:
     """Remember a server, in a file that only you can read; without one, commands run on this machine."""
     call = invocation(context)

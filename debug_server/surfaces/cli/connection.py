@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -133,6 +134,8 @@ def save_connection(changes: Mapping[str, Any], environ: Mapping[str, str] = os.
     path = config_file(environ)
     saved = _read(path)
     url = changes.get("base_url")
+    if url is not None:
+        address(url)
     is_grpc = url is not None and url.startswith(GRPC_SCHEME)
     kept = load(Connection, tables=saved.tables, flags={**changes, "base_url": None} if is_grpc else changes).value
     base_url = kept.base_url or DEFAULT_BASE_URL
@@ -153,7 +156,9 @@ def save_connection(changes: Mapping[str, Any], environ: Mapping[str, str] = os.
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write(path, "".join(lines))
     except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
+        raise ConfigurationError(
+            f"{path} cannot be written: {error.strerror}: set {HOME_VARIABLE} to a folder of yours"
+        ) from error
     return path
 
 
@@ -164,6 +169,8 @@ def address(url: str) -> str:
         port = parts.port or _PORTS.get(parts.scheme)
     except ValueError as error:
         raise ConfigurationError(f"the server's address {url!r} is no URL: {error}") from error
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise ConfigurationError(f"the server's address {url!r} must be such as http://127.0.0.1:8000 or https://HOST")
     host = (parts.hostname or "").lower()
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -183,7 +190,15 @@ class _Saved:
 
 
 def _read(path: Path) -> _Saved:
-    table = dict(read_table(path, owners_of(path))) if path.is_file() else {}
+    try:
+        is_there = stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        is_there = False
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path} cannot be read: {error.strerror}: set {HOME_VARIABLE} to a folder of yours"
+        ) from error
+    table = dict(read_table(path, owners_of(path))) if is_there else {}
     others = table.pop("tokens", {})
     if not isinstance(others, Mapping) or not all(isinstance(token, str) for token in others.values()):
         raise ConfigurationError(f'{path}: tokens must be texts by address: "http://host:8000" = "TOKEN"')

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from debug_server.surfaces.cli.invocation import invocation
@@ -17,11 +20,14 @@ COLUMNS: list[Column] = [
 
 
 @app.command()
-def doctor(context: typer.Context) -> None:
+def doctor(
+    context: typer.Context,
+    config: Annotated[Path | None, typer.Option(help="a settings file; if not given, config/runner.toml")] = None,
+) -> None:
     """Try everything that commands need on this machine; the exit status is 0 when commands can run."""
     call = invocation(context)
     output = call.output()
-    with call.programs.open_local() as local:
+    with call.programs.open_local(config=config) as local:
         found = list(local.machine.examine())
     able = all(item.state != "failed" for item in found)
     if call.as_json:

@@ -26,7 +26,7 @@ def emit(
     field: Annotated[str, typer.Option(help="which field of the card")] = "",
     payload: Annotated[str, typer.Option(help="JSON text; - reads it from stdin")] = "",
     paths: Annotated[str | None, typer.Option(help="changed paths by line, for push and pr; - is stdin")] = None,
-    target: Annotated[str | None, typer.Option(help="host:port of the governor; left out: the one here")] = None,
+    target: Annotated[str | None, typer.Option(help="host:port of the governor; default: the one here")] = None,
 ) -> None:
     """Tell the governor; answers as soon as the runners are queued. Status 1: it was told, and no runner acts on it."""
     from debug_server.kanban import kanban_pb2, kanban_pb2_grpc

@@ -35,9 +35,9 @@ def list_all(context: typer.Context) -> None:
 @app.command()
 def verify(
     context: typer.Context,
-    which: Annotated[list[str] | None, typer.Argument(help="keys or names; left out: all of them")] = None,
+    which: Annotated[list[str] | None, typer.Argument(help="keys or names; default: all of them")] = None,
 ) -> None:
-    """Check every file; a damaged environment is served no more and built anew when it is needed."""
+    """Check every file; a damaged environment is no longer used, and is rebuilt when it is needed."""
     call = invocation(context)
     with call.programs.open_local() as local:
         damaged = False
@@ -52,8 +52,8 @@ def verify(
 @app.command()
 def gc(
     context: typer.Context,
-    idle: Annotated[str | None, typer.Option(help="such as 7d; left out: environments.idle_seconds")] = None,
-    budget: Annotated[str | None, typer.Option(help="such as 10G; left out: environments.budget")] = None,
+    idle: Annotated[str | None, typer.Option(help="such as 7d; default: environments.idle_seconds")] = None,
+    budget: Annotated[str | None, typer.Option(help="such as 10G; default: environments.budget")] = None,
 ) -> None:
     """Remove environments by last use and size, never one that is in use."""
     call = invocation(context)

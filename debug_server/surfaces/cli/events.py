@@ -21,10 +21,10 @@ _PAGE = 100
 @app.command()
 def events(
     context: typer.Context,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="those to come, too, until Ctrl-C")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="print new events until Ctrl-C")] = False,
     after: Annotated[int, typer.Option(min=0, help="an event's number: those that follow it")] = 0,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="how many at most; left out: 100, with --follow or --repo all")
+        int | None, typer.Option(min=1, help="how many at most; default: 100, with --follow or --repo all")
     ] = None,
     session: Annotated[int | None, typer.Option(help="of this session only")] = None,
     command: Annotated[int | None, typer.Option(help="of this command only")] = None,

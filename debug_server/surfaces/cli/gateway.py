@@ -20,14 +20,14 @@ def group() -> None:
 @app.command()
 def serve(
     context: typer.Context,
-    host: Annotated[str | None, typer.Option(help="the address to listen on; left out: PROXY_HOST")] = None,
+    host: Annotated[str | None, typer.Option(help="the address to listen on; default: PROXY_HOST")] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="0 takes a free one; left out: PORT, else 11435")
+        int | None, typer.Option(min=0, max=65535, help="0 takes a free one; default: PORT, else 11435")
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,
     grace: Annotated[float, typer.Option(help="seconds from SIGTERM to the exit")] = 10.0,
-    config: Annotated[Path | None, typer.Option(help="a settings file; left out: config/runner.toml")] = None,
+    config: Annotated[Path | None, typer.Option(help="a settings file; default: config/runner.toml")] = None,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
 ) -> None:
     """Serve `/v1` and the probes until SIGTERM, with a worker of its own."""

@@ -9,10 +9,11 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from debug_server.errors import InvalidInputError
 from debug_server.model import LIMITS, Limit, Limits, Unit, parse_size
 
 R = TypeVar("R")
-Require = Annotated[list[str] | None, typer.Option(help="a limit that must really be enforced")]
+Require = Annotated[list[str] | None, typer.Option(help="refuse to start unless this limit can be enforced")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,16 @@ def _help(limit: Limit) -> str:
 
 
 def _value(limit: Limit, given: Any) -> Any:
-    if limit.unit is Unit.BYTES:
-        return parse_size(given) if given else None
-    return given
+    """The value of an option; an error names the option and what was typed."""
+    if given is None or given == "":
+        return None
+    typed = given if isinstance(given, str) else f"{given:g}"
+    try:
+        value = parse_size(given) if limit.unit is Unit.BYTES else given
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"--{limit.option} {typed!r} must be a number of bytes such as 4096, 64M or 1.5G"
+        ) from error
+    if fault := limit.fault_of(value):
+        raise InvalidInputError(f"--{limit.option} {typed} {fault}")
+    return value

@@ -3,6 +3,7 @@
 | status | meaning |
 |---|---|
 | the command's own | it ended by itself |
+| 2 | the command line is wrong: nothing was done |
 | 123 | it went over a limit other than time or memory |
 | 124 | it ran, or was silent, for too long |
 | 125 | a failure of ours: environment, patch, lease, folders or keeper |
@@ -18,6 +19,7 @@ from pathlib import Path
 from debug_server.model import ExitReason, ExitRecord
 from debug_server.surfaces.cli.output import harmless
 
+WRONG_USE = 2
 FAILURE = 125
 CANCELLED = 130
 BROKEN_PIPE = 141
@@ -57,7 +59,7 @@ def summary(
         parts.append(f"log {log_path}")
     if session_id is not None:
         parts.append(f"session {session_id}")
-    sentence = f": {harmless(record.message)}" if with_sentence else ""
+    sentence = f": {harmless(record.message)}" if with_sentence else ": see above"
     return f"[debug-server] {record.reason.value}{sentence} ({', '.join(parts)})"
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from debug_server.surfaces.cli.standard_streams import tell_plainly, write_stdout
+
 _GOOD = ("succeeded", "completed", "running", "ok", "idle", "ready")
 _BAD = ("failed", "cancelled", "missing", "degraded", "not ready")
 _PAINT = {"good": "\x1b[32m", "bad": "\x1b[31m", "head": "\x1b[1m"}
@@ -69,16 +71,13 @@ class Output:
 
 
 def write_line(text: str) -> None:
-    """To stdout, at once: somebody may be waiting for it; what no terminal can show is replaced."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding) + "\n")
-    sys.stdout.flush()
+    """To stdout, at once; what no terminal can show is replaced."""
+    write_stdout(f"{text}\n")
 
 
 def tell(text: str) -> None:
     """Something beside the answer, to stderr."""
-    sys.stderr.write(f"[debug-server] {harmless(text)}\n")
-    sys.stderr.flush()
+    tell_plainly(f"[debug-server] {harmless(text)}")
 
 
 def progress(text: str) -> None:

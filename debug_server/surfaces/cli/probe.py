@@ -51,7 +51,7 @@ def _target() -> str:
 def changelog(
     context: typer.Context,
     entries: Annotated[int, typer.Option(help="how many of the newest")] = 1,
-    target: Annotated[str | None, typer.Option(help="host:port of the governor; left out: the one here")] = None,
+    target: Annotated[str | None, typer.Option(help="host:port of the governor; default: the one here")] = None,
 ) -> None:
     """The governor's newest changes."""
     from debug_server.kanban import kanban_pb2, kanban_pb2_grpc

@@ -22,7 +22,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def purge(
     context: typer.Context,
-    folder: Annotated[Path | None, typer.Argument(help="the data folder; left out: as configured")] = None,
+    folder: Annotated[Path | None, typer.Argument(help="the data folder; default: as configured")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
 ) -> None:
     """End all servers, commands and workers of a data folder, unmount its workspaces and remove it.

@@ -27,8 +27,8 @@ COLUMNS: list[Column] = [
 def add(
     context: typer.Context,
     remote: Annotated[str, typer.Argument(help="a git URL, or a path on the server's machine")],
-    name: Annotated[str | None, typer.Option(help="the name to use; left out: from the remote")] = None,
-    default_branch: Annotated[str | None, typer.Option(help="left out: the remote's own, or main")] = None,
+    name: Annotated[str | None, typer.Option(help="the name to use; default: from the remote")] = None,
+    default_branch: Annotated[str | None, typer.Option(help="default: the remote's own, or main")] = None,
     description: Annotated[str | None, typer.Option(help="for people")] = None,
     setting: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")] = None,
 ) -> None:

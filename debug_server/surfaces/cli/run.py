@@ -8,18 +8,20 @@ import os
 import shlex
 import signal
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
-from debug_server.errors import DebugServerError
+from debug_server.errors import ConfigurationError, DebugServerError, InvalidInputError, UnmetRequirementError
 from debug_server.model import CommandSpec, EnvironmentPlan, Limits, without_credentials
-from debug_server.service.foreground import ForegroundRun, ForegroundRuns, RunReply, RunRequest
-from debug_server.surfaces.cli.outcome import BROKEN_PIPE, CANCELLED, FAILURE, exit_status, summary
+from debug_server.service.foreground import ForegroundRun, ForegroundRuns, RunReply, RunRequest, current_folder
+from debug_server.surfaces.cli.outcome import BROKEN_PIPE, CANCELLED, FAILURE, WRONG_USE, exit_status, summary
+from debug_server.surfaces.cli.output import harmless
 from debug_server.surfaces.cli.parts import OpenLocal
 from debug_server.surfaces.cli.passthrough import Printer, forwarded_stdin, terminal_size, wants_stdin
-from debug_server.surfaces.cli.secret_options import secret_variables
 from debug_server.surfaces.cli.stages import say, stage, timed_stage
-from debug_server.surfaces.cli.words import patch_bytes
+from debug_server.surfaces.cli.variable_options import given_variables
+
+# The command line is right; what is configured, or what this machine can do, does not fit it.
+_OF_THIS_MACHINE = (ConfigurationError, UnmetRequirementError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +30,18 @@ class CheckoutOptions:
 
     repository: str
     commit: str
-    patch: Path | None
+    patch: bytes | None
     environment: EnvironmentPlan | None
     artifacts: list[str]
 
 
-def command_spec(argv: list[str], *, limits: Limits, require: list[str], secrets: list[str], tty: bool) -> CommandSpec:
-    """The command of a command line; ``secrets`` are names of our variables."""
+def command_spec(
+    argv: list[str], *, limits: Limits, require: list[str], variables: list[str], secrets: list[str], tty: bool
+) -> CommandSpec:
+    """The command of a command line; ``variables`` and ``secrets`` are what --env and --secret say."""
     return CommandSpec(
         argv,
-        secret_variables(secrets),
+        given_variables(variables, secrets),
         log_name="run",
         limits=limits,
         require=require,
@@ -49,14 +53,13 @@ def command_spec(argv: list[str], *, limits: Limits, require: list[str], secrets
 
 def run_here(foreground: ForegroundRuns, command: CommandSpec, *, quiet: bool) -> int:
     """Run in the current directory with our streams; returns the exit status."""
-    with foreground.in_directory(RunRequest(command=command), Path.cwd()) as run:
+    with foreground.in_directory(RunRequest(command=command), current_folder()) as run:
         return _run(run, command, quiet=quiet)
 
 
 def run_checkout(foreground: ForegroundRuns, command: CommandSpec, checkout: CheckoutOptions, *, quiet: bool) -> int:
     """Run in a fresh workspace of a commit and a patch; the workspace is given back at the end."""
-    patch = None if checkout.patch is None else patch_bytes(checkout.patch)
-    request = RunRequest(command=command, patch=patch, artifacts=checkout.artifacts)
+    request = RunRequest(command=command, patch=checkout.patch, artifacts=checkout.artifacts)
     foreground.check(request)
     foreground.recover()
     with timed_stage("mirror", without_credentials(checkout.repository)) as done:
@@ -73,7 +76,7 @@ def run_checkout(foreground: ForegroundRuns, command: CommandSpec, checkout: Che
             )
             run = stack.enter_context(opened)
             done((run.session.commit_sha or "")[:12])
-        if checkout.environment is None and patch is None:  # else its log says it
+        if checkout.environment is None and checkout.patch is None:  # else its log says it
             stage("run", shlex.join(command.argv))
         return _run(run, command, system=True, artifacts=checkout.artifacts, quiet=quiet)
 
@@ -105,7 +108,7 @@ def _run(
 def _unread(error: OSError) -> int:
     if error.errno == errno.EPIPE:
         return BROKEN_PIPE
-    say(f"debug-server: our own output cannot be written: {error.strerror}")
+    say(f"debug-server: cannot write to stdout: {error.strerror}")
     return FAILURE
 
 
@@ -141,7 +144,7 @@ def _interrupt(_: int, __: FrameType | None) -> None:
 def run_command_line(
     open_local: OpenLocal, command: CommandSpec, checkout: CheckoutOptions | None, *, quiet: bool
 ) -> int:
-    """Errors of ours end with status 125 and one line; SIGTERM and a closed terminal do what Ctrl-C does."""
+    """An error is one line and the status of ``report``; SIGTERM and a closed terminal do what Ctrl-C does."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
@@ -150,5 +153,11 @@ def run_command_line(
                 return run_here(local.foreground, command, quiet=quiet)
             return run_checkout(local.foreground, command, checkout, quiet=quiet)
     except DebugServerError as error:
-        say(f"debug-server: {error}")
-        return FAILURE
+        return report(error)
+
+
+def report(error: DebugServerError) -> int:
+    """One line; returns the exit status: 2 when the command line is wrong, else 125."""
+    say(harmless(f"debug-server: {error}"))
+    is_callers = isinstance(error, InvalidInputError) and not isinstance(error, _OF_THIS_MACHINE)
+    return WRONG_USE if is_callers else FAILURE

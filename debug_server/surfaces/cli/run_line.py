@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +13,9 @@ from debug_server.model import EnvironmentPlan
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python, wanted_environment
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
-from debug_server.surfaces.cli.outcome import FAILURE
-from debug_server.surfaces.cli.output import harmless
-from debug_server.surfaces.cli.run import CheckoutOptions, command_spec, run_command_line
-from debug_server.surfaces.cli.secret_options import Secrets
-from debug_server.surfaces.cli.words import listed
+from debug_server.surfaces.cli.run import CheckoutOptions, command_spec, report, run_command_line
+from debug_server.surfaces.cli.variable_options import Secrets, Variables
+from debug_server.surfaces.cli.words import listed, patch_bytes
 
 app = typer.Typer(add_completion=False)
 
@@ -25,9 +24,10 @@ app = typer.Typer(add_completion=False)
 @with_limits
 def run(
     context: typer.Context,
-    argv: Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]…", help="the program and its arguments")],
+    argv: Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", help="the program and its arguments")],
     bounds: LimitOptions = NO_LIMITS,
     require: Require = None,
+    env: Variables = None,
     secret: Secrets = None,
     repo: Annotated[str | None, typer.Option(help="a git URL or path: run in a workspace of it")] = None,
     commit: Annotated[str | None, typer.Option(help="branch, tag or commit of --repo; HEAD if not given")] = None,
@@ -38,16 +38,23 @@ def run(
     group: Groups = None,
     artifact: Annotated[list[str] | None, typer.Option(help="files to keep afterwards, as a glob")] = None,
     tty: Annotated[bool, typer.Option("--tty", help="give the command a terminal")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="say nothing about the end")] = False,
+    config: Annotated[Path | None, typer.Option(help="a settings file; if not given, config/runner.toml")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="do not print how it ended")] = False,
 ) -> None:
-    """Run one command here and now, server or not: its streams are ours, and so is its exit status."""
+    """Run a command on this machine. Output and exit status are the command's."""
     try:
-        command = command_spec(argv, limits=bounds.limits(), require=listed(require), secrets=secret or [], tty=tty)
+        command = command_spec(
+            argv,
+            limits=bounds.limits(),
+            require=listed(require),
+            variables=env or [],
+            secrets=secret or [],
+            tty=tty,
+        )
         checkout = _checkout(repo, commit, patch, wanted_environment(manifest, python, extra, group), artifact or [])
     except DebugServerError as error:
-        typer.echo(harmless(f"debug-server: {error}"), err=True)
-        raise typer.Exit(FAILURE) from error
-    open_local = invocation(context).programs.open_local
+        raise typer.Exit(report(error)) from error
+    open_local = partial(invocation(context).programs.open_local, config=config)
     raise typer.Exit(run_command_line(open_local, command, checkout, quiet=quiet))
 
 
@@ -62,7 +69,7 @@ def _checkout(
         return CheckoutOptions(
             repository=repo,
             commit=commit or "HEAD",
-            patch=patch,
+            patch=None if patch is None else patch_bytes(patch),
             environment=environment,
             artifacts=artifacts,
         )
@@ -78,5 +85,5 @@ def _checkout(
     }
     for name, value in given.items():
         if value:
-            raise InvalidInputError(f"{name} needs --repo: without it the command runs in this very directory")
+            raise InvalidInputError(f"{name} needs --repo: without --repo there is no workspace")
     return None

@@ -22,7 +22,7 @@ def serve(
     tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,
     grace: Annotated[float, typer.Option(min=0, help="seconds from SIGTERM to the exit")] = 10.0,
-    config: Annotated[Path | None, typer.Option(help="a settings file; left out: config/runner.toml")] = None,
+    config: Annotated[Path | None, typer.Option(help="a settings file; default: config/runner.toml")] = None,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
 ) -> None:
     """Serve HTTP, WebSockets and gRPC until SIGTERM; commands carry on under their keepers afterwards."""

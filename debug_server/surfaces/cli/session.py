@@ -38,7 +38,7 @@ COLUMNS: list[Column] = [
 def create(
     context: typer.Context,
     commit: Annotated[str, typer.Option(help="branch, tag or commit")],
-    repository: Annotated[str | None, typer.Option(help="its name; left out: the only one there is")] = None,
+    repository: Annotated[str | None, typer.Option(help="its name; default: the only one there is")] = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply; - is stdin")] = None,
     command: Annotated[list[str] | None, typer.Option(help="a command for runner.default_shell, repeatable")] = None,
     metadata: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")] = None,
@@ -47,7 +47,7 @@ def create(
     extra: Extras = None,
     group: Groups = None,
     expires_in: Annotated[str | None, typer.Option(help="how long it may live, such as 2h")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="stay, and show what the commands say")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait, and print the output of the commands")] = False,
 ) -> None:
     """Open a session, and run commands in it; with --follow the exit status is theirs."""
     call = invocation(context)
@@ -118,13 +118,13 @@ def show_one(context: typer.Context, session: SessionArgument) -> None:
 def logs(
     context: typer.Context,
     session: SessionArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="until all of its commands have ended")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait for the end of all of its commands")] = False,
     format_: Annotated[
         LogFormat, typer.Option("--format", help="lines with time and stream, or JSON")
     ] = LogFormat.TEXT,
     raw: Annotated[bool, typer.Option("--raw", help="the bytes as they are")] = False,
 ) -> None:
-    """What its commands said, one after the other."""
+    """The output of its commands, one after the other."""
     call = invocation(context)
     log = log_for(LogFormat.JSON if call.as_json else format_, raw=raw)
     with call.backend() as backend:
@@ -139,7 +139,7 @@ def debug(
     action: Annotated[str, typer.Option(help="what the debugger is to do")] = "open",
     payload: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")] = None,
 ) -> None:
-    """Speak to the session's debugger."""
+    """Send a request to the session's debugger."""
     call = invocation(context)
     with call.backend() as backend:
         reply = backend.send(calls.debug_session(session, action=action, payload=values(payload, flag="--payload")))

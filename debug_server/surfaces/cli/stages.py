@@ -23,7 +23,7 @@ _BACK = "\r\x1b[K"  # to the beginning of the line, which is emptied
 
 def say(line: str, *, end: str = "\n") -> None:
     """One line to stderr; where that is closed the exit status says it."""
-    with contextlib.suppress(OSError, AttributeError):
+    with contextlib.suppress(OSError):
         sys.stderr.write(f"{line}{end}")
         sys.stderr.flush()
 
@@ -36,7 +36,7 @@ def stage(name: str, text: str) -> None:
 @contextlib.contextmanager
 def timed_stage(name: str, beginning: str) -> Iterator[Callable[[str], None]]:
     """A stage that takes a while; give what it yields the words for its end. On a terminal it is seen to begin."""
-    live = sys.stderr is not None and sys.stderr.isatty()
+    live = sys.stderr.isatty()
     beginning = harmless(beginning)
     begun, words = time.monotonic(), [beginning]
     if live:

@@ -36,7 +36,7 @@ def status(
     leases: Annotated[bool, typer.Option("--leases", help="each workspace and who holds it")] = False,
     workers: Annotated[bool, typer.Option("--workers", help="each supervised process")] = False,
 ) -> None:
-    """Whether the server is well, and who you are to it; the exit status is 1 when it is not well."""
+    """Whether the server is healthy, and who you are there; the exit status is 1 when it is not healthy."""
     call = invocation(context)
     with call.backend() as backend:
         found = Status(

@@ -36,7 +36,7 @@ def print_plan(planned: PlannedRun) -> int:
         f"cwd          {planned.cwd}",
         f"log          {planned.log_path}",
     ]
-    lines += [f"process tree {planned.mechanism} ({', '.join(planned.controllers) or 'no limits'})"]
+    lines += [f"process tree {planned.mechanism} ({', '.join(planned.controllers) or 'no controllers'})"]
     lines += [f"limit        {name} = {item['asked']} by {item['by']}" for name, item in planned.limits.items()]
     lines += [] if planned.limits else ["limits       none asked"]
     lines += [f"env          {name}={value}" for name, value in sorted(planned.env.items())]

@@ -44,7 +44,7 @@ def serve(
     tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,
     grace: Annotated[float, typer.Option(help="seconds from SIGTERM to the exit")] = 10.0,
-    config: Annotated[Path | None, typer.Option(help="a settings file; left out: config/runner.toml")] = None,
+    config: Annotated[Path | None, typer.Option(help="a settings file; default: config/runner.toml")] = None,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
 ) -> None:
     """Serve host tasks alone until SIGTERM; what runs carries on under its keepers. HOST_RUNNER_* choose how."""
@@ -75,7 +75,9 @@ def submit(
     worktree: Annotated[Path | None, typer.Option(help="where its worktree goes")] = None,
     branch: Annotated[str | None, typer.Option(help="the worktree's branch")] = None,
     key: Annotated[str | None, typer.Option(help="an idempotency key: a repetition is the same task")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="stay, show what it says, end as it ends")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="wait; print its output, exit with its status")
+    ] = False,
 ) -> None:
     """Queue a task; with --follow the exit status is the task's."""
     call = invocation(context)
@@ -103,7 +105,7 @@ def submit(
 @app.command("list")
 def list_all(
     context: typer.Context,
-    status: Annotated[str | None, typer.Option(help="only those that are queued, running, success, …")] = None,
+    status: Annotated[str | None, typer.Option(help="only those that are queued, running, success and so on")] = None,
     after: Annotated[int, typer.Option(help="the cursor that the page before gave")] = 0,
     limit: Annotated[int, typer.Option(help="how many at most")] = 100,
 ) -> None:
@@ -150,9 +152,9 @@ def cancel(context: typer.Context, task: TaskArgument) -> None:
 def logs(
     context: typer.Context,
     task: TaskArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="until it is over")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait for its end")] = False,
 ) -> None:
-    """What it said, byte for byte; with --json a line of JSON for each chunk."""
+    """Its output, byte for byte; with --json a line of JSON for each chunk."""
     call = invocation(context)
     with _client(call) as client:
         if follow:

@@ -32,7 +32,7 @@ def create(
         list[str] | None,
         typer.Option(help="admin, sessions:read, sessions:write, commands:write, artifacts:read; any number of times"),
     ] = None,
-    expires_in: Annotated[str | None, typer.Option(help="how long it is good for, such as 30d")] = None,
+    expires_in: Annotated[str | None, typer.Option(help="how long it is valid, such as 30d")] = None,
     quota: Annotated[
         list[str] | None, typer.Option(help="sessions=N, commands=N or requests_per_second=N; any number of times")
     ] = None,
@@ -64,7 +64,7 @@ def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LI
 def revoke(
     context: typer.Context, token: Annotated[int, typer.Argument(metavar="TOKEN", help="a token's number")]
 ) -> None:
-    """End a token's life."""
+    """Revoke a token."""
     call = invocation(context)
     with call.backend() as backend:
         reply = backend.send(calls.revoke_token(token))

@@ -17,7 +17,7 @@ TokenOption = Annotated[
     str | None,
     typer.Option(
         metavar="-",
-        help="- asks for it, or reads a line of stdin; the token itself works, but other users see it in `ps`",
+        help="`-`: ask for the token, or read it from stdin; other users can see a token on the command line",
     ),
 ]
 TokenFileOption = Annotated[Path | None, typer.Option(help="a file that holds the token")]
@@ -26,15 +26,15 @@ TokenFileOption = Annotated[Path | None, typer.Option(help="a file that holds th
 def given_token(token: str | None, file: Path | None) -> str | None:
     """The token that the two options mean; None when neither was given."""
     if token is not None and file is not None:
-        raise InvalidInputError("--token and --token-file are two ways to say the same: leave one out")
+        raise InvalidInputError("--token and --token-file cannot be given together: leave one out")
     if file is not None:
         return _checked(_read(file), f"--token-file {file}")
-    return _checked(_asked(), "--token -") if token == "-" else token
+    return _checked(_asked() if token == "-" else token, "--token") if token is not None else None
 
 
 def _checked(token: str, source: str) -> str:
     if not token.strip():
-        raise InvalidInputError(f"{source} holds no token")
+        raise InvalidInputError(f"{source}: no token was entered")
     return token.strip()
 
 

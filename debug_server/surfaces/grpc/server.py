@@ -110,7 +110,9 @@ def _bind(server: aio.Server, host: str, port: int, tls: Tls | None) -> int:
     try:  # the library would say it in its own words on stderr first
         socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except (OSError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "a port is a number from 0 to 65535"
+        reason = "a port is a number from 0 to 65535"
+        if isinstance(error, OSError):  # its text ends with the address in brackets
+            reason = (error.strerror or str(error)).partition(" (")[0]
         raise ConfigurationError(f"gRPC cannot listen on {address} ({reason}): choose another host or port") from error
     try:
         if tls is None:

@@ -133,3 +133,27 @@ def test_whose_server_it_is(alone: Terminal) -> None:
     assert "20001" in (alone.folder / "home/config.toml").read_text()
     refused = alone("configure", "--server-user", "no such user")
     assert (refused.status, "no such user" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize("url", ["http://", "foo", "ftp://host", "http://:80", "//host"])
+def test_an_address_that_is_none_is_refused(home: dict[str, str], url: str) -> None:
+    """Saved, in a variable or as a flag; the error names it, and nothing is saved."""
+    for refused in (
+        lambda: save_connection({"base_url": url}, home),
+        lambda: find_connection({}, {**home, "DEBUG_SERVER_URL": url}),
+        lambda: find_connection({"base_url": url}, home),
+    ):
+        with pytest.raises(ConfigurationError, match="the server's address"):
+            refused()
+    assert not config_file(home).exists()
+
+
+@pytest.mark.parametrize("words", [("status",), ("mcp",), ("configure", "--base-url", "http://127.0.0.1:1")])
+def test_a_home_that_cannot_be_read_is_one_line(alone: Terminal, words: tuple[str, ...]) -> None:
+    """The line names the file and the variable that chooses another folder."""
+    looped = alone.folder / "loop"
+    looped.symlink_to(looped)  # root may read every folder, but not this one
+    done = Terminal(folder=alone.folder, variables={"DEBUG_SERVER_HOME": str(looped)})(*words)
+    assert done.status == 2
+    assert len(done.err.splitlines()) == 1
+    assert str(looped / "config.toml") in done.err and "set DEBUG_SERVER_HOME" in done.err

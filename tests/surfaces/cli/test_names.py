@@ -12,6 +12,7 @@ import pytest
 from debug_server.errors import InvalidInputError
 from debug_server.surfaces.cli.artifact import target_of
 from tests.running import ROOT
+from tests.surfaces.cli.conftest import Terminal
 
 
 @pytest.mark.parametrize("name", ["out/.bashrc", "there", "..", ""])
@@ -35,3 +36,12 @@ def test_the_name_of_a_folder_does_not_steer_the_terminal(tmp_path: Path) -> Non
     argv = [sys.executable, "-m", "debug_server", "run", "--quiet", "--", "true"]
     done = subprocess.run(argv, cwd=folder, env=environ, capture_output=True, text=True, timeout=100, check=False)
     assert "using the data folder" in done.stderr and "\x1b" not in done.stderr
+
+
+def test_a_path_without_a_repository_is_not_registered(alone: Terminal) -> None:
+    """Neither one that does not exist nor one that is no repository; the error names it."""
+    (alone.folder / "plain").mkdir()
+    for remote, reason in (("nosuch", "does not exist"), ("plain", "is not the root of a git repository")):
+        done = alone("repo", "add", remote)
+        assert (done.status, done.err) == (2, f"debug-server: {alone.folder / remote} {reason}\n")
+    assert alone("--json", "repo", "list").json == []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from debug_server import __version__
 from debug_server.messages import OPERATIONS
 from debug_server.service.errors_table import ERRORS
 from debug_server.surfaces import cli
@@ -161,3 +162,19 @@ def test_a_queue_is_worked_off_without_a_server(alone: Terminal, tmp_path: Path)
     assert [alone("command", "wait", number).status for number in numbers] == [0, 0, 0]
     assert "+0\n+1\n+2\n" in alone("session", "diff", session).out
     alone("session", "close", session)
+
+
+def test_version(alone: Terminal) -> None:
+    """``--version`` prints name and version."""
+    assert alone("--version").out == f"debug-server {__version__}\n"
+
+
+def test_doctor_names_a_database_once_and_real_controllers(alone: Terminal) -> None:
+    """A database that cannot be used is one failure with its own remedy; no remedy names a limit as a controller."""
+    broken = Terminal(folder=alone.folder, variables={"DEBUG_SERVER_DB_URL": "sqlite:////proc/none/metadata.db"})
+    found = broken("--json", "doctor").json["findings"]
+    assert [item["name"] for item in found if item["state"] == "failed"] == ["database"]
+    remedies = [item["remedy"] for item in found if item["area"] == "limits" and item["remedy"]]
+    assert {word for remedy in remedies for word in remedy.split()} <= {
+        *("delegate", "the", "controller", "memory", "cpu", "cpuacct", "pids")
+    }

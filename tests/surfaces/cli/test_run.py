@@ -30,14 +30,14 @@ def _env() -> dict[str, str]:
 
 
 def _run(place: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
+    given = options if "input" in options else {"stdin": subprocess.DEVNULL, **options}
     return subprocess.run(  # type: ignore[call-overload, no-any-return]
         [*RUN, *arguments],
         cwd=place,
-        env=_env(),
         capture_output=True,
         timeout=SECONDS,
         check=False,
-        **{"stdin": subprocess.DEVNULL, **options} if "input" not in options else options,
+        **{"env": _env(), **given},
     )
 
 
@@ -81,9 +81,13 @@ def test_status_and_reason(tmp_path: Path, options: list[str], argv: list[str], 
 NOT_UNDERSTOOD = [
     (["--time-out", "5", "--", "true"], 2, "--time-out"),
     (["--bogus=1", "true"], 2, "--bogus"),
-    (["--commit", "main", "--", "true"], 125, "--commit needs --repo"),
-    (["--repo", ".", "--patch", "/dev/zero", "--", "true"], 125, "more than 16 MiB"),
-    (["--cpus", "0.000001", "--", "true"], 125, "at least 0.01"),
+    (["--commit", "main", "--", "true"], 2, "--commit needs --repo"),
+    (["--repo", ".", "--patch", "/dev/zero", "--", "true"], 2, "more than 16 MiB"),
+    (["--cpus", "0.000001", "--", "true"], 2, "at least 0.01"),
+    (["--repo", ".", "--patch", "no.patch", "--", "true"], 2, "patch 'no.patch' cannot be read"),
+    (["--memory", "1", "--", "true"], 2, "--memory 1 is too small to start any program: use at least 4M"),
+    (["--env", "=1", "--", "true"], 2, "--env '=1' must be NAME or NAME=VALUE"),
+    (["--env", "NOT_SET_HERE", "--", "true"], 2, "--env NOT_SET_HERE: this variable is not set"),
 ]
 
 
@@ -103,6 +107,24 @@ def test_what_follows_the_program_is_the_programs(tmp_path: Path) -> None:
     assert told == f"{cores} -- {cores}\n".encode()
 
 
+def test_a_command_gets_the_variables_that_are_named(tmp_path: Path) -> None:
+    """--env with a value sets one, without a value it passes ours on; others of ours are not seen."""
+    ours = {**_env(), "PASSED": "a=b c", "HIDDEN": "1"}
+    done = _run(tmp_path, "--env", "PASSED", "--env", "SET=x=y", "--env", "EMPTY=", "--", "env", env=ours)
+    found = dict(line.split("=", 1) for line in done.stdout.decode().splitlines())
+    assert (found["PASSED"], found["SET"], found["EMPTY"]) == ("a=b c", "x=y", "")
+    assert "HIDDEN" not in found
+
+
+def test_a_settings_file_can_be_named(tmp_path: Path) -> None:
+    """--config: the command runs as that file says."""
+    (tmp_path / "own.toml").write_text("[limits]\n\n[paths]\nartifacts = 'elsewhere'\n")
+    environ = {name: value for name, value in _env().items() if not name.startswith("DEBUG_SERVER_PATHS")}
+    done = _run(tmp_path, "--config", "own.toml", "--", "true", env=environ)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "elsewhere" / "logs").is_dir()
+
+
 def test_out_of_memory_is_137(tmp_path: Path) -> None:
     """With a memory cgroup; --require makes sure of it."""
     if reason := missing_mechanism("cgroup"):
@@ -115,16 +137,16 @@ def test_out_of_memory_is_137(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--memory", "many", "--", "true"], "many"),
-        (["--timeout", "-1", "--", "true"], "-1"),
+        (["--memory", "many", "--", "true"], "--memory 'many'"),
+        (["--timeout", "-1", "--", "true"], "--timeout -1 must be"),
         (["--require", "wings", "--", "true"], "wings"),
         (["--require", "pids", "--", "true"], "pids"),
     ],
 )
-def test_a_wrong_request_is_one_line_and_125(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_a_wrong_request_is_one_line_and_2(tmp_path: Path, arguments: list[str], said: str) -> None:
     """It names the value; nothing was run and nothing recorded."""
     done = _run(tmp_path, *arguments)
-    assert done.returncode == 125
+    assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1 and said in done.stderr.decode()
     assert done.stdout == b""
 
@@ -314,6 +336,6 @@ def test_a_folder_in_the_way_is_a_failure_of_ours(tmp_path: Path, folder: str) -
 def test_a_refused_request_leaves_no_session(tmp_path: Path) -> None:
     """A requirement that cannot be met is said before anything is stored."""
     done = _run(tmp_path, "--require", "pids", "--", "true")
-    assert (done.returncode, b"no pids limit was given" in done.stderr) == (125, True)
+    assert (done.returncode, b"no pids limit was given" in done.stderr) == (2, True)
     with open_store(f"sqlite:///{tmp_path}/.artifacts/data/metadata.db") as store:
         assert store.sessions.page() == []

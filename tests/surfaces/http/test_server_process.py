@@ -174,6 +174,7 @@ def test_options_that_cannot_be_served_are_refused(base: Path) -> None:
     """Without a token or TLS only loopback is served; a taken port and bad TLS files are named, and
     no token is made for a server that did not start."""
     (base / "no.pem").write_text("nothing")
+    said: list[str] = []
     with sockets.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
         for options, message in (
@@ -182,12 +183,21 @@ def test_options_that_cannot_be_served_are_refused(base: Path) -> None:
             ({"tls_cert": base / "no.pem"}, "both --tls-cert and --tls-key"),
             ({"tls_cert": base / "none", "tls_key": base / "none"}, "none does not exist"),
             ({"tls_cert": base / "no.pem", "tls_key": base / "no.pem"}, "no.pem cannot be used"),
-            ({"port": number}, f"cannot listen on 127.0.0.1 port {number}"),
+            (
+                {"port": number},
+                f"cannot listen on 127.0.0.1 port {number} (Address already in use): choose another --host or --port",
+            ),
+            (
+                {"grpc_port": number},
+                f"cannot listen on 127.0.0.1 gRPC port {number} (Address already in use): "
+                "choose another --grpc-port, or give --no-grpc",
+            ),
             ({"port": 65536}, "cannot listen on 127.0.0.1 port 65536 (a port is a number from 0 to 65535)"),
         ):
             fields: dict[str, Any] = {"port": 0, "grpc_port": None, **options}
             with open_local(base) as local, pytest.raises(ConfigurationError, match=re.escape(message)):
-                serve(local, ServeOptions(**fields), announce=lambda text: None)
+                serve(local, ServeOptions(**fields), announce=said.append)
+    assert said == []
     with open_local(base) as local:
         assert local.store.tokens.page() == []
     assert gc.isenabled()

@@ -1,0 +1,79 @@
+"""Our own stdin, stdout and stderr, which may be closed, full, or unable to show every character."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+
+_FAILED = 1
+_STDOUT = "stdout"  # as the file name of an error
+
+
+def ensure_standard_streams() -> None:
+    """Open what the caller has closed, before a file or a pipe of ours takes its number.
+
+    A closed stdin is empty, a closed stderr takes everything, a closed stdout refuses to be written.
+    """
+    for descriptor, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, mode)  # takes the lowest free number, which is this one
+            os.set_inheritable(descriptor, True)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for as long as the process lives
+    sys.stdout = sys.stdout or _writer(1)
+    sys.stderr = sys.stderr or _writer(2)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # in an ASCII locale
+
+
+def _writer(descriptor: int) -> io.TextIOWrapper:
+    raw = io.FileIO(descriptor, "w", closefd=False)
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors="replace", line_buffering=True)
+
+
+def write_stdout(text: str) -> None:
+    """At once: somebody may be waiting for it. An OSError names stdout."""
+    encoding = sys.stdout.encoding or "utf-8"
+    try:
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, _STDOUT) from error
+
+
+def report_os_error(error: OSError) -> int:
+    """One line on stderr for an error of the system that nothing else has explained; returns the exit status."""
+    what = "cannot write to stdout: " if _drops_output() or error.filename == _STDOUT else ""
+    if not what and error.filename is not None:
+        what = f"{os.fsdecode(error.filename)}: "
+    reason = error.strerror or str(error)
+    if not what and isinstance(error, FileNotFoundError):  # of getcwd, which has no name to tell
+        reason = "the current folder no longer exists: change to another one"
+    tell_plainly(f"debug-server: {what}{reason}")
+    return _FAILED
+
+
+def _drops_output() -> bool:
+    """Whether stdout still holds what cannot be written; it goes nowhere.
+
+    Python would try again at its exit, say so in its own words and change the exit status.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
+        return True
+    return False
+
+
+def tell_plainly(line: str) -> None:
+    """A line on stderr; where that cannot be written, the exit status alone says it."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
