@@ -22,6 +22,7 @@ from debug_server.service.commands import CommandVerbs
 from debug_server.service.events import EventVerbs
 from debug_server.service.health import HealthVerbs
 from debug_server.service.idempotency import Attempt, KeyedReplies
+from debug_server.service.known_peers import KnownPeers
 from debug_server.service.leases import LeaseVerbs
 from debug_server.service.logs import LogVerbs
 from debug_server.service.outbox import OutboxVerbs
@@ -64,6 +65,7 @@ class Service:
         )
         self.audience = shared.audience
         self.own_user = OwnUser(shared.bridge.call_peers)
+        self.known_peers = KnownPeers()  # of gRPC, whose connections no object of ours stands for
         self.grpc_address: tuple[str, int] | None = None  # host and port of the server around it, once it listens
 
         self.repositories = RepositoryVerbs(shared)

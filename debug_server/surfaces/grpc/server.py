@@ -9,14 +9,14 @@ from typing import Any
 
 import grpc
 from grpc import aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from debug_server.errors import ConfigurationError
 from debug_server.service import Service
 from debug_server.surfaces.grpc.handlers import handlers
 from debug_server.surfaces.grpc.schema import SERVICE
-from debug_server.surfaces.grpc.serving import Serving
+from debug_server.surfaces.grpc.serving import HEALTH, Reflection, Serving
+from debug_server.surfaces.grpc.strangers import Strangers
 
 DEFAULT_PORT = 50051
 MAX_REQUEST_BYTES = 20 << 20  # a patch of 16 MiB and what comes with it
@@ -93,13 +93,15 @@ def build_server(
     ``more`` are generic handlers of further services by their full names.
     """
     server = aio.server(options=(*_OPTIONS, *(bounds or ConnectionBounds()).options()))
-    ours = grpc.method_handlers_generic_handler(SERVICE.full_name, handlers(service))
+    strangers = Strangers()
+    ours = grpc.method_handlers_generic_handler(SERVICE.full_name, handlers(service, strangers))
     services = {SERVICE.full_name: ours, **(more or {})}
     server.add_generic_rpc_handlers(tuple(services.values()))
-    serving = Serving(service)
-    health_pb2_grpc.add_HealthServicer_to_server(serving, server)
-    names = (*services, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
-    reflection.enable_server_reflection(names, server)
+    serving = Serving(service, strangers)
+    names = (*services, HEALTH, reflection.SERVICE_NAME)
+    standard = {HEALTH: serving, reflection.SERVICE_NAME: Reflection(service, strangers, names)}
+    for name, open_to_all in standard.items():
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, open_to_all.handlers()),))
     bound = _bind(server, host, port, tls)
     service.grpc_address = (host, bound)
     return GrpcServer(server, serving, host=host, port=bound)
