@@ -13,7 +13,7 @@ class KnownPeers:
     def __init__(self) -> None:
         self._known: set[Address] = set()
 
-    def __contains__(self, peer: Address) -> bool:
+    def __contains__(self, peer: Address | None) -> bool:
         return peer in self._known
 
     def add(self, peer: Address) -> None:

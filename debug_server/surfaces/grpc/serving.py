@@ -128,8 +128,9 @@ class Reflection:
 
 async def _next(strangers: Strangers, requests: Requests, *, known: bool) -> bytes | None:
     data = await (anext(requests, None) if known else strangers.read(requests))
-    if data is not None and len(data) > _MAX_REQUEST_BYTES:
-        raise InvalidInputError(f"a request of {len(data)} bytes: at most {_MAX_REQUEST_BYTES} are taken here")
+    if data is not None and (size := len(data)) > _MAX_REQUEST_BYTES:
+        del data  # the error's traceback would keep it until the next full collection
+        raise InvalidInputError(f"a request of {size} bytes: at most {_MAX_REQUEST_BYTES} are taken here")
     return data
 
 
