@@ -380,7 +380,10 @@ class _Run:
         tls = module.Tls(certificate=cert.read_bytes(), key=key.read_bytes()) if cert and key else None
         settings = self._local.settings.server
         bounds = module.ConnectionBounds(
-            most=self._grpc_connections, handshake_seconds=settings.head_timeout, idle_seconds=settings.keep_alive
+            most=self._grpc_connections,
+            handshake_seconds=settings.head_timeout,
+            idle_seconds=settings.keep_alive,
+            stranger_seconds=settings.keep_alive,
         )
         found = [await asyncio.to_thread(part.grpc_services) for part in self._parts]
         more = {name: handler for services in found for name, handler in services.items()}

@@ -8,10 +8,11 @@ from __future__ import annotations
 from debug_server.disk.folders import Folder, open_folder
 from debug_server.disk.mounts import Mount, detach, detach_below, is_mounted, list_mounts
 from debug_server.disk.private import make_private, tighten
-from debug_server.disk.removal import Leftover, empty_folder, release_entry, remove_tree
+from debug_server.disk.removal import Leftover, empty_folder, release_entry, remove_entry, remove_tree
 from debug_server.disk.trusted import (
     check_trusted,
     is_shared,
+    open_trusted,
     owners_of,
     read_trusted,
     this_user,
@@ -32,9 +33,11 @@ __all__ = [
     "list_mounts",
     "make_private",
     "open_folder",
+    "open_trusted",
     "owners_of",
     "read_trusted",
     "release_entry",
+    "remove_entry",
     "remove_tree",
     "this_user",
     "tighten",

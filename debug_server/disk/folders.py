@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +36,35 @@ class Folder:
             descriptor = kernel.open_folder_below(self.descriptor, path)
         try:
             yield Folder(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def open_file(self, path: str, flags: int = os.O_RDONLY) -> int:
+        """A descriptor of a regular file in it on the same mount; OSError if a part of ``path`` is a link.
+
+        Anything else is refused too, and not waited for: a FIFO without a writer would block.
+        """
+        descriptor = kernel.open_folder_below(
+            self.descriptor, path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "it is not a regular file", path)
+        return descriptor
+
+    def read(self, path: str, most: int) -> bytes:
+        """The first ``most`` bytes of such a file."""
+        with os.fdopen(self.open_file(path), "rb") as file:
+            return file.read(most)
+
+    def names(self, path: str = ".") -> list[str]:
+        """What is in it, or in a folder in it; empty if that cannot be opened without following a link."""
+        try:
+            descriptor = kernel.open_folder_below(self.descriptor, path)
+        except OSError:
+            return []
+        try:
+            return sorted(os.listdir(descriptor))  # noqa: PTH208  by descriptor
         finally:
             os.close(descriptor)
 

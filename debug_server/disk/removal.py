@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from debug_server.disk import kernel
+from debug_server.disk.folders import Folder
 from debug_server.disk.mounts import detach_in
 
 _ROUNDS = 5  # limit in case a process keeps writing or mounting there
@@ -42,6 +43,12 @@ def remove_tree(path: Path, *, real: bool = False) -> list[Leftover]:
     link.
     """
     return _in_folder_of(path, real=real, act=lambda folder: _remove(folder, path, keep_top=False))
+
+
+def remove_entry(folder: Folder, name: str) -> list[Leftover]:
+    """The same for a name in an open folder, wherever that is by now."""
+    path = Path(os.readlink(folder.path), name)  # noqa: PTH115  the text as the kernel gives it
+    return _remove(folder.descriptor, path, keep_top=False)
 
 
 def empty_folder(path: Path, *, real: bool = False) -> list[Leftover]:

@@ -21,11 +21,12 @@ import os
 import pwd
 import shlex
 import stat
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
 
+from debug_server.disk.folders import Folder
 from debug_server.errors import ConfigurationError
 
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -69,6 +70,16 @@ def read_trusted(path: Path, owners: Collection[int] | None = None) -> bytes:
 def check_trusted(path: Path, owners: Collection[int] | None = None) -> None:
     """ConfigurationError when a file or folder is not trusted, OSError when it cannot be reached."""
     os.close(_open(path, owners))
+
+
+@contextmanager
+def open_trusted(path: Path, owners: Collection[int] | None = None) -> Iterator[Folder]:
+    """The folder itself, as it was checked: what replaces it later has no effect; errors as of ``check_trusted``."""
+    descriptor = _open(path, owners)
+    try:
+        yield Folder(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def why_distrusted(path: Path, owners: Collection[int] | None = None) -> str | None:

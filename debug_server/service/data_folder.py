@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import select
+import shlex
 import signal
 import time
 from collections.abc import Iterator
@@ -20,14 +21,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.disk import Leftover, list_mounts, remove_tree
+from debug_server.config import load_runner
+from debug_server.disk import Folder, Leftover, list_mounts, open_trusted, remove_entry
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.runner.environments.build_processes import kill_build
-from debug_server.runner.live_commands import LiveCommand, end_commands, live_commands
+from debug_server.runner.live_commands import LiveCommand, damaged_handles, end_commands, live_commands, user_of
 from debug_server.worktrees.trash import disk_bytes
 
-_IDENTITY = Path("owners/identity")
-_DATABASE = Path("data/metadata.db")
+_IDENTITY, _DATABASE = "owners/identity", "data/metadata.db"
+_SERVER_LOCKS = "data/server.lock", "server.lock"
+_KEEPERS, _BUILD_LOCKS, _TOLD = "keepers", "envs/.locks", "told"
+_MAX_NUMBER, _MAX_BUILD_LOCK = 32, 1 << 16
 _SQLITE = b"SQLite format 3\0"
 _WORKSPACES = "worktrees"
 _STOP_SECONDS = 15.0
@@ -54,6 +58,7 @@ _OURS = frozenset(
             "folder",
             "server.lock",
             "server.log",
+            "told",
             "server.json",
             "server.start.lock",
         ),
@@ -67,7 +72,7 @@ class Holder:
     """A process that holds a lock in the folder: a server, or one that runs commands itself."""
 
     pid: int
-    lock: Path
+    lock: str  # in the folder
     command_line: str
 
 
@@ -84,9 +89,11 @@ class Survey:
     """What a purge would end and remove."""
 
     root: Path
+    identity: tuple[int, int]  # of the folder that was looked at
     processes: list[Holder]
     commands: list[LiveCommand]
     workers: list[LiveCommand]
+    damaged: list[str]  # run directories that tell nothing that can be believed: nothing is ended for them
     mounts: list[Path]
     parts: list[Part]
     foreign: list[str]  # entries that are not ours: they stay
@@ -97,63 +104,110 @@ class Survey:
         return sum(part.size for part in self.parts)
 
 
+def configured() -> tuple[Path, str | None]:
+    """The data folder that applies here; and if that is the user's own for want of another one, why."""
+    placed = load_runner()
+    if placed.place.found is not None or placed.loaded.source("paths.artifacts") != "default":
+        return placed.data, None
+    ignored = [f"{path} is ignored ({reason})" for path, reason in placed.place.ignored]
+    return placed.data, ", ".join(["there is no data folder here or above", *ignored])
+
+
 def survey(root: Path) -> Survey:
     """Look, and change nothing; InvalidInputError when ``root`` is not a data folder that may be removed."""
-    root = _checked(root)
-    _refuse_foreign_mounts(root)
-    names = sorted(path.name for path in root.iterdir())
-    running = live_commands(root / "keepers")
-    workers = [command for command in running if _is_worker(root, command)]
-    return Survey(
-        root=root,
-        processes=_holders(root),
-        commands=[command for command in running if command not in workers],
-        workers=workers,
-        mounts=[mount.target for mount in list_mounts(root / _WORKSPACES)],
-        parts=[Part(name=name, size=_size(root / name)) for name in names if name in _OURS],
-        foreign=[name for name in names if name not in _OURS],
-    )
+    with _opened(root) as folder:
+        real = _real(folder)
+        _refuse_foreign_mounts(real)
+        names = folder.names()
+        running = live_commands(folder.path / _KEEPERS)
+        workers = [command for command in running if _is_worker(folder, command)]
+        return Survey(
+            root=real,
+            identity=_identity(folder),
+            processes=_holders(folder),
+            commands=[command for command in running if command not in workers],
+            workers=workers,
+            damaged=[f"{_KEEPERS}/{item.name}: {item.reason}" for item in damaged_handles(folder.path / _KEEPERS)],
+            mounts=[mount.target for mount in list_mounts(real / _WORKSPACES)],
+            parts=[Part(name=name, size=_size(folder.path / name)) for name in names if name in _OURS],
+            foreign=[name for name in names if name not in _OURS],
+        )
 
 
 def purge(found: Survey, *, seconds: float = _STOP_SECONDS) -> list[Leftover]:
     """End and remove what a survey found, and what has begun since; returns what could not be removed."""
-    root = _checked(found.root)
-    deadline = time.monotonic() + 4 * seconds
-    while holders := _holders(root):
-        if time.monotonic() > deadline:
-            raise DebugServerError(f"process {holders[0].pid} keeps using {root}: end it, then purge again")
-        for holder in holders:
-            _end(holder, seconds)
-    with _no_server(root):
-        if survivors := end_commands(live_commands(root / "keepers"), seconds=seconds):
-            raise DebugServerError(f"processes {survivors} of commands cannot be ended: nothing was removed")
-        _end_builds(root)
-        _refuse_foreign_mounts(root)
-        left = [item for path in sorted(root.iterdir()) if path.name in _OURS for item in remove_tree(path)]
+    with _opened(found.root) as folder:
+        if _identity(folder) != found.identity:
+            raise DebugServerError(f"{found.root} was replaced meanwhile: nothing was removed")
+        left = _purge(folder, found.root, seconds)
     with contextlib.suppress(OSError):  # something that is not ours is in it
-        root.rmdir()
+        found.root.rmdir()
     return left
 
 
-def _checked(root: Path) -> Path:
-    """A real path of a folder of ours."""
+def _purge(folder: Folder, root: Path, seconds: float) -> list[Leftover]:
+    deadline = time.monotonic() + 4 * seconds
+    while holders := _holders(folder):
+        if time.monotonic() > deadline:
+            raise DebugServerError(f"process {holders[0].pid} keeps using {root}: end it, then purge again")
+        for holder in holders:
+            _end(folder, holder, seconds)
+    with _no_server(folder, root):
+        if survivors := end_commands(live_commands(folder.path / _KEEPERS), seconds=seconds):
+            raise DebugServerError(f"processes {survivors} of commands cannot be ended: nothing was removed")
+        _end_builds(folder)
+        _refuse_foreign_mounts(_real(folder))
+        return [item for name in folder.names() if name in _OURS for item in remove_entry(folder, name)]
+
+
+@contextmanager
+def _opened(root: Path) -> Iterator[Folder]:
+    """A folder of ours, held open: whatever its path leads to later, this one is treated."""
     if not root.is_dir():
         raise InvalidInputError(f"there is no data folder at {root}")
     root = root.resolve()
-    owner = root.stat().st_uid
-    if os.geteuid() not in (0, owner):
-        raise InvalidInputError(f"{root} belongs to user {owner}: purge it as that user or as root")
-    if not ((root / _IDENTITY).is_file() or _is_database(root / _DATABASE)):
+    owner = root.stat()
+    if owner.st_uid != os.geteuid():
         raise InvalidInputError(
-            f"{root} is not a data folder of debug-server: it has neither {_IDENTITY} nor {_DATABASE}"
+            f"{root} belongs to user {owner.st_uid}: purge it as that user: {_as_user(owner)} "
+            f"debug-server purge {shlex.quote(str(root))}"
         )
-    return root
+    with open_trusted(root) as folder:
+        if not _is_data_folder(folder):
+            raise InvalidInputError(
+                f"{root} is not a data folder of debug-server: it has neither {_IDENTITY} nor {_DATABASE}"
+            )
+        yield folder
 
 
-def _is_database(path: Path) -> bool:
+def _as_user(owner: os.stat_result) -> str:
+    """What runs a program as that user; root needs no sudo, which small images do not have."""
+    if os.geteuid() != 0:
+        return f"sudo -H -u '#{owner.st_uid}'"
+    return f"setpriv --reuid {owner.st_uid} --regid {owner.st_gid} --clear-groups"
+
+
+def _real(folder: Folder) -> Path:
+    return Path(os.readlink(folder.path))  # noqa: PTH115  the text as the kernel gives it
+
+
+def _identity(folder: Folder) -> tuple[int, int]:
+    found = os.fstat(folder.descriptor)
+    return found.st_dev, found.st_ino
+
+
+def _is_data_folder(folder: Folder) -> bool:
+    """By what a store leaves; of the user's folder perhaps nothing but the notes that were shown."""
+    if _reads(folder, _IDENTITY, b"") or _reads(folder, _DATABASE, _SQLITE):
+        return True
+    names = set(folder.names())
+    return _TOLD in names and names <= _OURS
+
+
+def _reads(folder: Folder, path: str, start: bytes) -> bool:
+    """Whether it is a file that starts so."""
     try:
-        with path.open("rb") as file:
-            return file.read(len(_SQLITE)) == _SQLITE
+        return folder.read(path, len(start)) == start
     except OSError:
         return False
 
@@ -165,37 +219,41 @@ def _refuse_foreign_mounts(root: Path) -> None:
             raise InvalidInputError(f"{mount.target} is a mount point that is not a workspace: unmount it, then purge")
 
 
-def _is_worker(root: Path, command: LiveCommand) -> bool:
-    name = command.log_path.name.rpartition("-")[0]
-    return bool(name) and any((root / "workers").glob(f"{name}-*"))
+def _is_worker(folder: Folder, command: LiveCommand) -> bool:
+    name = command.log_name.rpartition("-")[0]
+    return bool(name) and any(found.startswith(f"{name}-") for found in folder.names("workers"))
 
 
 def _size(path: Path) -> int:
     return disk_bytes(path) if path.is_dir() and not path.is_symlink() else path.lstat().st_blocks * 512
 
 
-def _holders(root: Path) -> list[Holder]:
+def _holders(folder: Folder) -> list[Holder]:
     """The live processes behind the locks of servers and owners."""
-    locks = [(path, _first_number(path)) for path in (root / "data/server.lock", root / "server.lock")]
-    locks += [(path, path.stem.partition(".")[2].partition("-")[0]) for path in (root / "owners").glob("*.lock")]
+    locks = [(path, _first_number(folder, path)) for path in _SERVER_LOCKS]
+    owners = [name for name in folder.names("owners") if name.endswith(".lock")]
+    locks += [(f"owners/{name}", Path(name).stem.partition(".")[2].partition("-")[0]) for name in owners]
     found: dict[int, Holder] = {}
-    for path, number in locks:
-        if number.isdigit() and int(number) != os.getpid() and _holds(int(number), path):
-            found.setdefault(int(number), Holder(pid=int(number), lock=path, command_line=_command_line(int(number))))
+    for lock, number in locks:
+        if number.isdigit() and int(number) != os.getpid() and _holds(folder, int(number), lock):
+            found.setdefault(int(number), Holder(pid=int(number), lock=lock, command_line=_command_line(int(number))))
     return list(found.values())
 
 
-def _first_number(path: Path) -> str:
+def _first_number(folder: Folder, path: str) -> str:
     try:
-        return path.read_text("ascii", "replace").strip()
+        return folder.read(path, _MAX_NUMBER).decode("ascii", "replace").strip()
     except OSError:
         return ""
 
 
-def _holds(pid: int, lock: Path) -> bool:
-    """Whether the lock is taken and that very process has its file open: a pid alone may be anybody's by now."""
+def _holds(folder: Folder, pid: int, lock: str) -> bool:
+    """Whether the lock is taken and that very process, of the folder's owner, has its file open.
+
+    A pid alone may be anybody's by now.
+    """
     try:
-        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = folder.open_file(lock)
     except OSError:
         return False
     try:
@@ -203,6 +261,8 @@ def _holds(pid: int, lock: Path) -> bool:
     except BlockingIOError:
         mine = os.fstat(descriptor)
         with contextlib.suppress(OSError):
+            if user_of(pid) != os.fstat(folder.descriptor).st_uid:
+                return False
             for entry in Path(f"/proc/{pid}/fd").iterdir():
                 with contextlib.suppress(OSError):
                     if os.path.samestat(entry.stat(), mine):
@@ -218,14 +278,14 @@ def _command_line(pid: int) -> str:
     return ""
 
 
-def _end(holder: Holder, seconds: float) -> None:
+def _end(folder: Folder, holder: Holder, seconds: float) -> None:
     """TERM, and after a while KILL, to the process that holds the lock."""
     try:
         process = os.pidfd_open(holder.pid)
     except ProcessLookupError:
         return
     try:
-        if not _holds(holder.pid, holder.lock):  # it left meanwhile, and the descriptor may be another process's
+        if not _holds(folder, holder.pid, holder.lock):  # it left, and the descriptor may be another process's
             return
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
@@ -237,25 +297,29 @@ def _end(holder: Holder, seconds: float) -> None:
 
 
 @contextmanager
-def _no_server(root: Path) -> Iterator[None]:
+def _no_server(folder: Folder, root: Path) -> Iterator[None]:
     """Keep servers from starting here for the block."""
-    descriptors = []
-    try:
-        for path in (root / "data/server.lock", root / "server.lock"):
-            with contextlib.suppress(FileNotFoundError):
-                descriptors.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
-                fcntl.flock(descriptors[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with contextlib.ExitStack() as stack:
+        for lock in _SERVER_LOCKS:
+            try:
+                descriptor = folder.open_file(lock, os.O_RDWR)
+                stack.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except FileNotFoundError:
+                continue
+            except BlockingIOError as error:
+                raise DebugServerError(f"a server was started in {root} meanwhile: purge again") from error
+            except OSError as error:
+                raise DebugServerError(
+                    f"{root / lock} cannot be locked ({error.strerror}), nothing was removed: remove that file first"
+                ) from error
         yield
-    except BlockingIOError as error:
-        raise DebugServerError(f"a server was started in {root} meanwhile: purge again") from error
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
 
 
-def _end_builds(root: Path) -> None:
+def _end_builds(folder: Folder) -> None:
     """End the build tools of environments that a killed process left running."""
-    for path in (root / "envs/.locks").glob("*"):
+    for name in folder.names(_BUILD_LOCKS):
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            if isinstance(target := json.loads(path.read_text() or "{}").get("target"), str):
+            text = folder.read(f"{_BUILD_LOCKS}/{name}", _MAX_BUILD_LOCK)
+            if isinstance(target := json.loads(text or b"{}").get("target"), str):
                 kill_build(target)

@@ -20,8 +20,8 @@ from debug_server.runner.environments.uv_builder import find_uv
 from debug_server.runner.limits import WHOLE_TREE, Capabilities, controller_of, enforcers
 from debug_server.runner.settings import RunnerPaths, RunnerSettings, shell_command
 from debug_server.runner.worker import WorkerSupervisor
-from debug_server.service.disk_room import require_room
 from debug_server.service.foreground import current_folder
+from debug_server.service.free_space import require_free_space
 from debug_server.store import MetadataStore, open_store
 from debug_server.worktrees.git import run_git
 from debug_server.worktrees.overlay import why_overlay_fails
@@ -73,7 +73,7 @@ class Machine:
         def space() -> str:
             self._settings.paths.prepare()
             root = self._settings.paths.artifacts_root
-            require_room(root)
+            require_free_space(root)
             return f"{shutil.disk_usage(root).free >> 20} MiB free in {root.resolve()}"
 
         yield _attempt("store", "database", opened, "set DEBUG_SERVER_DB_URL to a database that this user can write")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,15 +31,21 @@ def purge(
     Shows first what would be ended and removed. A PostgreSQL database, and folders that are configured to lie
     outside the data folder, stay.
     """
+    from debug_server.service.data_folder import configured, survey
     from debug_server.service.data_folder import purge as remove
-    from debug_server.service.data_folder import survey
 
     call = invocation(context)
     if folder is None:
-        with call.programs.open_local() as local:
-            folder = local.data_folder
+        folder, why_own = configured()
+        if yes and why_own:
+            raise InvalidInputError(
+                f"nothing was removed: {why_own}; if you mean the one of this user, name it: "
+                f"debug-server purge --yes {shlex.quote(str(folder))}"
+            )
     found = survey(folder)
     if not call.as_json:
+        if folder.is_symlink():
+            write_line(harmless(f"{folder} is a link, which stays; it leads to"))
         for line in _lines(found):
             write_line(harmless(line))
     if not yes and not sys.stdin.isatty():
@@ -56,6 +63,7 @@ def _lines(found: Survey) -> list[str]:
     lines += [f"  end process {item.pid}: {item.command_line}" for item in found.processes]
     for word, commands in (("command", found.commands), ("worker", found.workers)):
         lines += [f"  end {word} {item.command_id}: {item.command_line()}" for item in commands]
+    lines += [f"  damaged, nothing is ended for it: {item}" for item in found.damaged]
     lines += [f"  unmount {path}" for path in found.mounts]
     lines += [f"  remove {part.name} ({size_text(part.size)})" for part in found.parts]
     lines += [f"  keep {name}, which is not debug-server's" for name in found.foreign]
@@ -69,6 +77,7 @@ def _summary(found: Survey) -> dict[str, object]:
         "processes": [item.pid for item in found.processes],
         "commands": [item.command_id for item in found.commands],
         "workers": [item.command_id for item in found.workers],
+        "damaged": found.damaged,
         "mounts": [str(path) for path in found.mounts],
         "removed": [part.name for part in found.parts],
         "kept": found.foreign,

@@ -15,6 +15,7 @@ from debug_server.service import Service
 from debug_server.surfaces.grpc.calls import admitted
 from debug_server.surfaces.grpc.decoding import parse, request_of
 from debug_server.surfaces.grpc.schema import rpc
+from debug_server.surfaces.grpc.strangers import Requests, first
 from debug_server.surfaces.grpc.v1.debug_server_pb2 import (
     Chunk,
     FetchArtifactRequest,
@@ -24,16 +25,16 @@ from debug_server.surfaces.grpc.v1.debug_server_pb2 import (
 
 CHUNK_BYTES = 1 << 18
 
-Stream = Callable[[bytes, ServicerContext], Awaitable[None]]
+Stream = Callable[[Requests, ServicerContext], Awaitable[None]]
 
 
 def fetch_artifact(service: Service) -> Stream:
     """The bytes of an artifact from an offset; past the end there are none."""
     path, scopes = rpc("FetchArtifact").path, OPERATIONS["get_artifact"].scopes
 
-    async def fetch(data: bytes, context: ServicerContext) -> None:
+    async def fetch(requests: Requests, context: ServicerContext) -> None:
         async with admitted(service, context, path, scopes) as caller:
-            asked = parse(FetchArtifactRequest, data)
+            asked = parse(FetchArtifactRequest, await first(requests))
             if asked.offset < 0:
                 raise InvalidInputError(f"offset {asked.offset} is negative: start at 0")
             wanted = GetArtifactRequest(session_id=asked.session_id, artifact_id=asked.artifact_id)
@@ -64,9 +65,10 @@ def fetch_diff(service: Service) -> Stream:
     """A session's diff, byte for byte."""
     path, scopes = rpc("FetchDiff").path, OPERATIONS["diff_session"].scopes
 
-    async def fetch(data: bytes, context: ServicerContext) -> None:
+    async def fetch(requests: Requests, context: ServicerContext) -> None:
         async with admitted(service, context, path, scopes) as caller:
-            patch = await service.sessions.diff_bytes(caller, request_of(SessionId, parse(FetchDiffRequest, data)))
+            asked = request_of(SessionId, parse(FetchDiffRequest, await first(requests)))
+            patch = await service.sessions.diff_bytes(caller, asked)
             for offset in range(0, len(patch), CHUNK_BYTES):
                 await context.write(Chunk(offset=offset, data=patch[offset : offset + CHUNK_BYTES]))
 

@@ -13,6 +13,7 @@ from grpc.aio import ServicerContext
 from debug_server.errors import AccessError, DebugServerError
 from debug_server.service import LOCAL, Caller, Service, audit
 from debug_server.service.caller import ANONYMOUS, bearer_token
+from debug_server.service.known_peers import Address
 from debug_server.service.own_user import Peer, TcpPeer, without_token
 from debug_server.service.request_origin import is_loopback, is_proxied
 from debug_server.surfaces.grpc.refusal import refuse, status_of
@@ -32,9 +33,10 @@ async def admitted(
     audit.begin(record)
     try:
         if scopes is None:
-            caller = ANONYMOUS if await _stranger(service, context) else LOCAL
+            caller = LOCAL if await is_own_user(service, context) else ANONYMOUS
         else:
             caller = record.caller = await _identify(service, context, local=local)
+            _note_known(service, context)
             caller.require(scopes)
         yield caller
     except DebugServerError as error:
@@ -60,6 +62,38 @@ def bearer(context: ServicerContext) -> str | None:
     return bearer_token(metadata(context, "authorization"))
 
 
+async def is_own_user(service: Service, context: ServicerContext) -> bool:
+    """Whether the kernel says that the caller is the server's own user."""
+    if await _stranger(service, context):
+        return False
+    _note_known(service, context)
+    return True
+
+
+async def is_known(service: Service, context: ServicerContext) -> bool:
+    """Whether anybody on this connection has shown who it is, perhaps with this call."""
+    if address_of(context) in service.known_peers or await is_own_user(service, context):
+        return True
+    try:
+        await service.authenticate(bearer(context))
+    except DebugServerError:
+        return False
+    _note_known(service, context)
+    return True
+
+
+def address_of(context: ServicerContext) -> Address | None:
+    """The peer's ``ipv4:127.0.0.1:5`` or ``ipv6:[::1]:5``."""
+    kind, _, rest = unquote(context.peer()).partition(":")
+    host, _, port = rest.rpartition(":")
+    return (host.strip("[]"), int(port)) if kind in ("ipv4", "ipv6") else None
+
+
+def _note_known(service: Service, context: ServicerContext) -> None:
+    if (address := address_of(context)) is not None:
+        service.known_peers.add(address)
+
+
 async def _identify(service: Service, context: ServicerContext, *, local: bool) -> Caller:
     secret = bearer(context)
     if secret is not None or not local:
@@ -79,15 +113,13 @@ async def _stranger(service: Service, context: ServicerContext) -> str | None:
 
 
 def _peer(service: Service, context: ServicerContext) -> Peer | None:
-    """``ipv4:127.0.0.1:5`` or ``ipv6:[::1]:5``."""
-    kind, _, rest = unquote(context.peer()).partition(":")
-    host, _, port = rest.rpartition(":")
-    if kind not in ("ipv4", "ipv6") or service.grpc_address is None:
+    address = address_of(context)
+    if address is None or service.grpc_address is None:
         return None
     ours, our_port = service.grpc_address
     # The library does not say which of our addresses was called; it is certain only if we listen on a single one.
     single = ours if is_loopback(ours) and ours != "localhost" else None
-    return TcpPeer(host=host.strip("[]"), port=int(port), server_host=single, server_port=our_port)
+    return TcpPeer(host=address[0], port=address[1], server_host=single, server_port=our_port)
 
 
 def metadata(context: ServicerContext, name: str) -> str | None:

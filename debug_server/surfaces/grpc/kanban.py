@@ -23,10 +23,11 @@ from debug_server.errors import DebugServerError, InvalidInputError, NotFoundErr
 from debug_server.kanban import kanban_pb2 as pb
 from debug_server.surfaces.grpc.calls import admitted
 from debug_server.surfaces.grpc.decoding import parse
+from debug_server.surfaces.grpc.strangers import Requests, first
 
 READ, WRITE, ADMIN = ("sessions:read",), ("commands:write", "sessions:write"), ("admin",)
 M = TypeVar("M", bound=Message)
-Answer = Callable[[bytes, ServicerContext], Awaitable[Message]]
+Answer = Callable[[Requests, ServicerContext], Awaitable[Message]]
 Behaviour = Callable[[Any], Awaitable[Message]]
 
 
@@ -53,7 +54,7 @@ class KanbanServices:
             },
             "kanban.IssueEvent": {
                 "Emit": self._unary(pb.IssueEventRequest, WRITE, self._emit),
-                "Stream": grpc.unary_stream_rpc_method_handler(
+                "Stream": grpc.stream_stream_rpc_method_handler(
                     self._stream, response_serializer=pb.IssueEventRequest.SerializeToString
                 ),
             },
@@ -67,11 +68,11 @@ class KanbanServices:
     def _unary(self, kind: type[Message], scopes: tuple[str, ...], behaviour: Behaviour) -> grpc.RpcMethodHandler:
         path = f"/kanban/{behaviour.__name__.strip('_')}"
 
-        async def answer(data: bytes, context: ServicerContext) -> Message:
+        async def answer(requests: Requests, context: ServicerContext) -> Message:
             async with admitted(self._service, context, path, scopes, local=True):
-                return await behaviour(parse(kind, data))
+                return await behaviour(parse(kind, await first(requests)))
 
-        return grpc.unary_unary_rpc_method_handler(
+        return grpc.stream_unary_rpc_method_handler(
             answer, response_serializer=lambda message: message.SerializeToString()
         )
 
@@ -92,9 +93,9 @@ class KanbanServices:
             return pb.StatusResponse(ok=False, error=str(error))
         return pb.StatusResponse(ok=True, message=sentence(outcomes))
 
-    async def _stream(self, data: bytes, context: ServicerContext) -> None:
+    async def _stream(self, requests: Requests, context: ServicerContext) -> None:
         async with admitted(self._service, context, "/kanban/stream", READ, local=True) as caller:
-            asked = parse(pb.StreamRequest, data)
+            asked = parse(pb.StreamRequest, await first(requests))
             stream_filter = StreamFilter(
                 repo_name=asked.repo_filter,
                 task_id=asked.task_filter,

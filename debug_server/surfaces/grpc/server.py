@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,14 +10,15 @@ from typing import Any
 
 import grpc
 from grpc import aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from debug_server.errors import ConfigurationError
 from debug_server.service import Service
+from debug_server.surfaces.grpc.connections import Connections
 from debug_server.surfaces.grpc.handlers import handlers
 from debug_server.surfaces.grpc.schema import SERVICE
-from debug_server.surfaces.grpc.serving import Serving
+from debug_server.surfaces.grpc.serving import HEALTH, Reflection, Serving
+from debug_server.surfaces.grpc.strangers import Strangers
 
 DEFAULT_PORT = 50051
 MAX_REQUEST_BYTES = 20 << 20  # a patch of 16 MiB and what comes with it
@@ -44,12 +46,18 @@ class Tls:
 class ConnectionBounds:
     """How many connections there may be, and how long one may do nothing.
 
-    There is no greatest age: it would cut off whoever follows a long command.
+    Only strangers' have a greatest age: it would cut off whoever follows a long command.
     """
 
     most: int = 1024
     handshake_seconds: float = 20.0
     idle_seconds: float = 75.0
+    stranger_seconds: float = 75.0  # until a connection has shown a token, or that it is the server's own user's
+
+    @property
+    def strangers(self) -> int:
+        """How many of them strangers may have: half, so that the others always find a place."""
+        return self.most // 2
 
     def options(self) -> tuple[tuple[str, int], ...]:
         """The same as the library's options."""
@@ -63,20 +71,25 @@ class ConnectionBounds:
 class GrpcServer:
     """Every service on one port; made by ``build_server``."""
 
-    def __init__(self, server: aio.Server, serving: Serving, *, host: str, port: int) -> None:
+    def __init__(self, server: aio.Server, serving: Serving, connections: Connections, *, host: str, port: int) -> None:
         self._server = server
         self._serving = serving
+        self._connections = connections
+        self._watching: asyncio.Task[None] | None = None
         self.host = host
         self.port = port
 
     async def start(self) -> None:
         """Answer from now on."""
         await self._server.start()
+        self._watching = asyncio.create_task(self._connections.watch())
 
     async def stop(self, grace: float) -> None:
         """Take no new calls; those that still run after ``grace`` seconds are cancelled."""
         await self._serving.leave()
         await self._server.stop(grace)
+        if self._watching is not None:
+            self._watching.cancel()
 
 
 def build_server(
@@ -92,17 +105,24 @@ def build_server(
 
     ``more`` are generic handlers of further services by their full names.
     """
-    server = aio.server(options=(*_OPTIONS, *(bounds or ConnectionBounds()).options()))
-    ours = grpc.method_handlers_generic_handler(SERVICE.full_name, handlers(service))
+    bounds = bounds or ConnectionBounds()
+    server = aio.server(options=(*_OPTIONS, *bounds.options()))
+    strangers = Strangers()
+    ours = grpc.method_handlers_generic_handler(SERVICE.full_name, handlers(service, strangers))
     services = {SERVICE.full_name: ours, **(more or {})}
     server.add_generic_rpc_handlers(tuple(services.values()))
-    serving = Serving(service)
-    health_pb2_grpc.add_HealthServicer_to_server(serving, server)
-    names = (*services, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
-    reflection.enable_server_reflection(names, server)
+    serving = Serving(service, strangers)
+    names = (*services, HEALTH, reflection.SERVICE_NAME)
+    reflecting = Reflection(service, strangers, names)
+    standard = {HEALTH: serving.handlers(), reflection.SERVICE_NAME: reflecting.handlers()}
+    for name, methods in standard.items():
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, methods),))
     bound = _bind(server, host, port, tls)
     service.grpc_address = (host, bound)
-    return GrpcServer(server, serving, host=host, port=bound)
+    connections = Connections(
+        service.known_peers, port=bound, strangers=bounds.strangers, seconds=bounds.stranger_seconds
+    )
+    return GrpcServer(server, serving, connections, host=host, port=bound)
 
 
 def _bind(server: aio.Server, host: str, port: int, tls: Tls | None) -> int:

@@ -1,44 +1,85 @@
-"""The standard health service, answered from what the service finds when it is asked."""
+"""The standard services that anybody may call: health, answered from what the service finds when it is asked, and
+reflection. Strangers hold their streams for a while only.
+"""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import grpc
 from grpc.aio import ServicerContext
 from grpc_health.v1.health import aio
 from grpc_health.v1.health_pb2 import (
+    DESCRIPTOR,
     HealthCheckRequest,
     HealthCheckResponse,
-    HealthListRequest,
     HealthListResponse,
 )
+from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
 
+from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
 from debug_server.messages import Nothing
 from debug_server.service import Service
+from debug_server.surfaces.grpc.calls import is_known
+from debug_server.surfaces.grpc.decoding import parse
+from debug_server.surfaces.grpc.refusal import refuse
 from debug_server.surfaces.grpc.schema import SERVICE
+from debug_server.surfaces.grpc.strangers import Requests, Strangers, whole
 
+HEALTH = DESCRIPTOR.services_by_name["Health"].full_name
 _NAMES = ("", SERVICE.full_name)
+_MAX_REQUEST_BYTES = 1024  # the name of a service, or of a file of its description
 
 
 class Serving:
     """``grpc.health.v1.Health``: a check looks anew, and watchers learn what it found."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, strangers: Strangers) -> None:
         self._service = service
+        self._strangers = strangers
         self._told = aio.HealthServicer()
 
-    async def Check(self, request: HealthCheckRequest, context: ServicerContext) -> HealthCheckResponse:
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler]:
+        """By name; requests stay bytes until their length is known to be small."""
+        unary, streaming = grpc.stream_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
+        return {
+            "Check": unary(self._check, response_serializer=HealthCheckResponse.SerializeToString),
+            "List": unary(self._list, response_serializer=HealthListResponse.SerializeToString),
+            "Watch": streaming(self._watch, response_serializer=HealthCheckResponse.SerializeToString),
+        }
+
+    async def _check(self, requests: Requests, context: ServicerContext) -> HealthCheckResponse:
         """The state now."""
-        await self._look()
-        return await self._told.Check(request, context)
+        async with _refusing(context):
+            await self._asked(requests, known=await is_known(self._service, context))
+            return HealthCheckResponse(status=await self._look())
 
-    async def List(self, request: HealthListRequest, context: ServicerContext) -> HealthListResponse:
+    async def _list(self, requests: Requests, context: ServicerContext) -> HealthListResponse:
         """The state of everything here."""
-        status = HealthCheckResponse(status=await self._look())
-        return HealthListResponse(statuses=dict.fromkeys(_NAMES, status))
+        async with _refusing(context):
+            await self._asked(requests, known=await is_known(self._service, context))
+            status = HealthCheckResponse(status=await self._look())
+            return HealthListResponse(statuses=dict.fromkeys(_NAMES, status))
 
-    async def Watch(self, request: HealthCheckRequest, context: ServicerContext) -> None:
+    async def _watch(self, requests: Requests, context: ServicerContext) -> None:
         """The state now, and each change that somebody's check or our shutdown brings."""
-        await self._look()
-        await self._told.Watch(request, context)
+        async with _refusing(context):
+            known = await is_known(self._service, context)
+            request = await self._asked(requests, known=known)
+            await self._look()
+            if known:
+                await self._told.Watch(request, context)
+            else:
+                async with self._strangers.stream(context):
+                    await self._told.Watch(request, context)
+
+    async def _asked(self, requests: Requests, *, known: bool) -> HealthCheckRequest:
+        request = parse(HealthCheckRequest, await _small(self._strangers, requests, known=known))
+        if request.service not in _NAMES:
+            raise NotFoundError(f"no such service here: ask for one of {', '.join(map(repr, _NAMES))}")
+        return request
 
     async def leave(self) -> None:
         """Tell everybody that this server is on its way out."""
@@ -50,3 +91,56 @@ class Serving:
         for name in _NAMES:
             await self._told.set(name, status)
         return status
+
+
+class Reflection:
+    """``grpc.reflection.v1alpha.ServerReflection``."""
+
+    def __init__(self, service: Service, strangers: Strangers, names: Sequence[str]) -> None:
+        self._service = service
+        self._strangers = strangers
+        self._servicer = reflection.aio.ReflectionServicer(names)
+
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler]:
+        """By name."""
+        answer = grpc.stream_stream_rpc_method_handler(
+            self._reflect, response_serializer=ServerReflectionResponse.SerializeToString
+        )
+        return {"ServerReflectionInfo": answer}
+
+    async def _reflect(self, requests: Requests, context: ServicerContext) -> None:
+        async with _refusing(context):
+            if await is_known(self._service, context):
+                await self._answer(requests, context, known=True)
+            else:
+                async with self._strangers.stream(context):
+                    await self._answer(requests, context, known=False)
+
+    async def _answer(self, requests: Requests, context: ServicerContext, *, known: bool) -> None:
+        asked = self._parsed(requests, known=known)
+        async for reply in self._servicer.ServerReflectionInfo(asked, context):
+            await context.write(reply)
+
+    async def _parsed(self, requests: Requests, *, known: bool) -> AsyncIterator[ServerReflectionRequest]:
+        while (data := await _next(self._strangers, requests, known=known)) is not None:
+            yield parse(ServerReflectionRequest, data)
+
+
+async def _next(strangers: Strangers, requests: Requests, *, known: bool) -> bytes | None:
+    data = await (anext(requests, None) if known else strangers.read(requests))
+    if data is not None and (size := len(data)) > _MAX_REQUEST_BYTES:
+        del data  # the error's traceback would keep it until the next full collection
+        raise InvalidInputError(f"a request of {size} bytes: at most {_MAX_REQUEST_BYTES} are taken here")
+    return data
+
+
+async def _small(strangers: Strangers, requests: Requests, *, known: bool) -> bytes:
+    return whole(await _next(strangers, requests, known=known))
+
+
+@asynccontextmanager
+async def _refusing(context: ServicerContext) -> AsyncIterator[None]:
+    try:
+        yield
+    except DebugServerError as error:
+        await refuse(context, error)

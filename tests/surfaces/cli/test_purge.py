@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from debug_server.config.places import DATA_VARIABLE
 from debug_server.disk import list_mounts
 from debug_server.errors import InvalidInputError
 from debug_server.service.data_folder import survey
@@ -31,9 +32,10 @@ def program(tmp_path: Path) -> Iterator[Program]:
 
     def start(*arguments: str) -> subprocess.Popen[str]:
         environ = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != DATA_VARIABLE},
             "PYTHONPATH": str(ROOT),
             "DEBUG_SERVER_HOME": str(tmp_path / "none"),
+            "XDG_DATA_HOME": str(tmp_path / "data-home"),
             "UV_FIND_LINKS": str(tmp_path / "wheels"),
             "UV_OFFLINE": "1",
         }
@@ -135,3 +137,54 @@ def test_a_server_that_stops_says_what_carries_on(tmp_path: Path, program: Progr
     assert said(process)[1].splitlines()[-1] == "1 command carries on; the next `debug-server serve` adopts it"
     assert said(program("purge", "--yes"))[0] == 0
     assert carrying(mark) == []
+
+
+def test_a_second_purge_does_not_reach_for_another_folder(tmp_path: Path, program: Program) -> None:
+    """With --yes and no folder, the user's own data folder is never the next best: it must be named."""
+    home = tmp_path / "data-home/debug-server"
+    assert said(program("run", "--", "true"))[0] == 0
+    (home / "owners").mkdir(parents=True, exist_ok=True)
+    (home / "owners/identity").write_text("x")
+    assert said(program("purge", "--yes"))[0] == 0
+    assert not (tmp_path / ".artifacts").exists()
+    status, out, errors = said(program("purge", "--yes"))
+    assert status == 2 and out == "" and errors.count("\n") == 1
+    assert "nothing was removed" in errors and f"debug-server purge --yes {home}" in errors
+    assert (home / "owners/identity").exists()
+    status, out, errors = said(program("purge", "--yes", str(home)))
+    assert status == 0, errors
+    assert "keep" not in out and not home.exists()
+
+
+def test_a_link_says_what_it_leads_to(tmp_path: Path, program: Program) -> None:
+    """The folder behind a linked .artifacts is named before it is removed; the link and what lies beside it stay."""
+    real = tmp_path / "disk/data"
+    real.parent.mkdir()
+    (tmp_path / ".artifacts").rename(real)
+    (tmp_path / ".artifacts").symlink_to(real)
+    assert said(program("run", "--", "true"))[0] == 0
+    for arguments in ((), (".artifacts",)):
+        status, out, _ = said(program("purge", *arguments))
+        assert (
+            status == 2
+            and f".artifacts is a link, which stays; it leads to\ndata folder {real} (" in out
+            and real.exists()
+        )
+    status, out, errors = said(program("purge", "--yes"))
+    assert status == 0, errors
+    assert f"it leads to\ndata folder {real} (" in out
+    assert not real.exists() and real.parent.exists() and (tmp_path / ".artifacts").is_symlink()
+
+
+def test_a_damaged_handle_is_one_line(tmp_path: Path, program: Program) -> None:
+    """A handle without its keeper is told in one line, on a terminal and as JSON, and removed with the rest."""
+    assert said(program("run", "--", "true"))[0] == 0
+    run_dir = tmp_path / ".artifacts/keepers/7-1"
+    run_dir.mkdir(parents=True)
+    (run_dir / "handle.json").write_text("{}")
+    status, out, errors = said(program("purge"))
+    assert status == 2 and errors.count("\n") == 1
+    assert "  damaged, nothing is ended for it: keepers/7-1: handle.json has no 'keeper'\n" in out
+    status, out, errors = said(program("--json", "purge", "--yes"))
+    assert status == 0, errors
+    assert json.loads(out)["damaged"] == ["keepers/7-1: handle.json has no 'keeper'"]

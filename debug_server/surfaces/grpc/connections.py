@@ -1,0 +1,112 @@
+"""Cuts connections to the gRPC port that never showed whose they are: after a while, or when they take too many places.
+
+The library counts every connection alike and tells nothing about them. They are therefore found among the descriptors
+of this process, and cut by a shutdown of the socket, which the library sees as a peer that left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import logging
+import os
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from debug_server.service.known_peers import Address, KnownPeers
+
+_LOG = logging.getLogger(__name__)
+_SWEEP_SECONDS, _CROWDED_SECONDS = 1.0, 0.1
+_DESCRIPTORS = Path("/proc/self/fd")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Connection:
+    address: Address | None  # None: a socket that is none of the port's connections
+    descriptor: int
+    since: float
+    cut: bool = False
+
+
+class Connections:
+    """The accepted connections of one port of this process."""
+
+    def __init__(self, known: KnownPeers, *, port: int, strangers: int, seconds: float) -> None:
+        self._known = known
+        self._port = port
+        self._strangers = strangers  # how many of them there may be
+        self._seconds = seconds  # how long each may stay
+        self._found: dict[str, _Connection] = {}  # by the kernel's name of the socket
+
+    async def watch(self) -> None:
+        """Sweep again and again; ends when it is cancelled."""
+        while True:
+            crowded = self.sweep()
+            await asyncio.sleep(_CROWDED_SECONDS if crowded else _SWEEP_SECONDS)
+
+    def sweep(self) -> bool:
+        """Cut what must go; returns whether strangers took all of their places."""
+        self._look()
+        connected = {item.address for item in self._found.values() if item.address is not None}
+        self._known.keep(connected)
+        now = time.monotonic()
+        strangers = [
+            (name, item)
+            for name, item in self._found.items()
+            if item.address is not None and item.address not in self._known and not item.cut
+        ]
+        strangers.sort(key=lambda pair: pair[1].since)
+        excess = max(0, len(strangers) - self._strangers)
+        late = sum(now - item.since > self._seconds for _, item in strangers)
+        for name, item in strangers[: max(excess, late)]:
+            self._cut(name, item)
+        if excess:
+            _LOG.warning("grpc_strangers_cut", extra={"cut": excess, "most": self._strangers})
+        return bool(excess)
+
+    def _look(self) -> None:
+        """Note new sockets and forget those that are gone."""
+        present = {}
+        for entry in os.listdir(_DESCRIPTORS):  # noqa: PTH208  names, not paths
+            with contextlib.suppress(OSError):
+                name = os.readlink(f"/proc/self/fd/{entry}")  # noqa: PTH115  the text as the kernel gives it
+                if name.startswith("socket:"):
+                    present[name] = int(entry)
+        for name in self._found.keys() - present.keys():
+            del self._found[name]
+        for name, descriptor in present.items():
+            if name not in self._found:
+                address = self._address(name, descriptor)
+                self._found[name] = _Connection(address=address, descriptor=descriptor, since=time.monotonic())
+
+    def _address(self, name: str, descriptor: int) -> Address | None:
+        with contextlib.suppress(OSError, ValueError), _duplicate(name, descriptor) as ours:
+            if ours.family in (socket.AF_INET, socket.AF_INET6) and ours.getsockname()[1] == self._port:
+                host, port = ours.getpeername()[:2]
+                return _plain(host), port
+        return None
+
+    def _cut(self, name: str, item: _Connection) -> None:
+        item.cut = True
+        with contextlib.suppress(OSError), _duplicate(name, item.descriptor) as ours:
+            ours.shutdown(socket.SHUT_RDWR)
+
+
+def _duplicate(name: str, descriptor: int) -> socket.socket:
+    """The socket of that name on a descriptor of its own; OSError if the number is another file's by now."""
+    copy = os.dup(descriptor)
+    if os.readlink(f"/proc/self/fd/{copy}") != name:  # noqa: PTH115  the text as the kernel gives it
+        os.close(copy)
+        raise OSError(errno.EBADF, "the number is another file's by now", name)
+    return socket.socket(fileno=copy)
+
+
+def _plain(host: str) -> str:
+    """As the library writes it: an IPv4 address in IPv6 is an IPv4 address."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
