@@ -25,9 +25,9 @@ def create_app(context: Local | None = None) -> HttpApp:
                 yield
         finally:
             local.service.drain()
-            for part in served.state.parts:
+            for part in served.parts:
                 part.drain()
-            served.state.streams.leave()
+            served.streams.leave()
             await asyncio.to_thread(local.engine.stop)
             if context is None:
                 local.close()

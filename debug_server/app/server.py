@@ -101,7 +101,7 @@ def http_app(
     app = create_http_app(
         local.service, metrics=local.telemetry.render, settings=settings, lifespan=lifespan, parts=parts
     )
-    app.state.parts = local.service.health.parts = parts
+    local.service.health.parts = parts
     app.state.mcp = McpHttp(local.service)
     if api:
         app.router.routes.append(app.state.mcp.route())
@@ -113,7 +113,7 @@ async def running(app: HttpApp) -> AsyncGenerator[None, None]:
     """Run the parts of an application during the block."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(app.state.mcp.running())
-        for part in app.state.parts:
+        for part in app.parts:
             await stack.enter_async_context(part.running())
         yield
 
@@ -424,9 +424,9 @@ class _Run:
         return max(self._signalled_at + self._options.grace_seconds, time.monotonic() + _LEAST_SECONDS)
 
     def _end_streams(self) -> None:
-        self._app.state.followers.leave()
         self._server.config.timeout_graceful_shutdown = math.ceil(self._deadline() - time.monotonic())
-        self._server.should_exit = True
+        self._server.should_exit = True  # first: whatever fails, the server ends
+        self._app.streams.leave()
 
 
 def _leave_threads(deadline: float) -> None:

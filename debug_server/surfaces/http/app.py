@@ -27,23 +27,6 @@ from debug_server.surfaces.http.streaming import OpenStreams
 TITLE = "debug-server"
 
 
-class HttpApp(Starlette):
-    """An application with an OpenAPI document."""
-
-    def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document, created on first use."""
-        found: dict[str, Any] | None = getattr(self.state, "document", None)
-        if found is None:
-            from debug_server.surfaces.http.openapi import document
-
-            settings: HttpSettings = self.state.settings
-            found = self.state.document = document(TITLE, settings.version, self.routes, api=settings.api)
-        return found
-
-
-Lifespan = Callable[[HttpApp], AbstractAsyncContextManager[None]]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
     """The settings of the application."""
@@ -51,6 +34,30 @@ class HttpSettings:
     version: str = "0"
     heartbeat_seconds: float = 15.0  # of silence on an event stream
     api: bool = True  # False: only the probes and the routes of parts
+
+
+class HttpApp(Starlette):
+    """An application with its open streams, its parts and an OpenAPI document."""
+
+    def __init__(
+        self, *, settings: HttpSettings, streams: OpenStreams, parts: Sequence[Part], lifespan: Lifespan | None
+    ) -> None:
+        super().__init__(lifespan=lifespan, exception_handlers={HTTPException: unrouted})
+        self.streams = streams
+        self.parts = parts
+        self._settings = settings
+        self._document: dict[str, Any] | None = None
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, created on first use."""
+        if self._document is None:
+            from debug_server.surfaces.http.openapi import document
+
+            self._document = document(TITLE, self._settings.version, self.routes, api=self._settings.api)
+        return self._document
+
+
+Lifespan = Callable[[HttpApp], AbstractAsyncContextManager[None]]
 
 
 def create_http_app(
@@ -61,11 +68,9 @@ def create_http_app(
     lifespan: Lifespan | None = None,
     parts: Sequence[Part] = (),
 ) -> HttpApp:
-    """Create the application; ``app.state.streams.leave()`` ends its open streams."""
+    """Create the application; ``app.streams.leave()`` ends its open streams."""
     settings = settings or HttpSettings()
-    app = HttpApp(lifespan=lifespan, exception_handlers={HTTPException: unrouted})
-    app.state.settings = settings
-    app.state.streams = OpenStreams(service.followers)
+    app = HttpApp(settings=settings, streams=OpenStreams(service.followers), parts=parts, lifespan=lifespan)
     app.add_middleware(RequestMiddleware, draining=lambda: service.draining)
     probing: dict[str, Endpoint] = {
         "/health": probes.health,
@@ -85,7 +90,7 @@ def create_http_app(
 
 
 def _add_api(app: HttpApp, service: Service, heartbeat_seconds: float, probing: Collection[str]) -> None:
-    streams = app.state.streams
+    streams = app.streams
     logs = LogEndpoints(service=service, streams=streams, heartbeat_seconds=heartbeat_seconds)
     specials: dict[str, Endpoint] = {
         "start_run": started_run(service),

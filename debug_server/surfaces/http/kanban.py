@@ -105,7 +105,7 @@ def _stream(governor: Governor) -> Endpoint:
             from_now=asked.from_now,
         )
         pieces = with_heartbeats(_frames(governor.stream(stream_filter)), _HEARTBEAT_SECONDS)
-        return Stream(pieces, request.app.state.streams, media_type="text/event-stream", headers={})
+        return Stream(pieces, request.app.streams, media_type="text/event-stream", headers={})
 
     return handle
 

@@ -174,5 +174,5 @@ async def _named(task_id: str, records: AsyncGenerator[Record, None]) -> AsyncGe
 
 
 def _streams(connection: HTTPConnection) -> OpenStreams:
-    found: OpenStreams = connection.app.state.streams
+    found: OpenStreams = connection.app.streams
     return found

@@ -101,7 +101,7 @@ class Served:
     @property
     def followers(self) -> int:
         """How many streams are open."""
-        return len(self.app.state.streams)
+        return len(self.app.streams)
 
     def close(self) -> None:
         """Stop serving; every session is closed."""
