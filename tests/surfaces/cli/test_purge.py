@@ -129,12 +129,12 @@ def test_a_server_that_stops_says_what_carries_on(tmp_path: Path, program: Progr
     """Its last line has the number of commands that the next server adopts; without any, there is no such line."""
     process = server(program)
     process.send_signal(signal.SIGTERM)
-    assert "carr" not in said(process)[1]
+    assert "continue" not in said(process)[1]
     process = server(program)
     mark = new_mark("carry")
     killed_run(program, mark)
     process.send_signal(signal.SIGTERM)
-    assert said(process)[1].splitlines()[-1] == "1 command carries on; the next `debug-server serve` adopts it"
+    assert said(process)[1].splitlines()[-1] == "1 command continues; the next `debug-server serve` adopts it"
     assert said(program("purge", "--yes"))[0] == 0
     assert carrying(mark) == []
 

@@ -56,7 +56,7 @@ def test_it_is_bounded(shared: Served) -> None:
     """A thousand sessions fit on a page: what one may say of itself has a bound."""
     body = {"repository": "repo", "commit_sha": "main", "metadata": {"note": "x" * 70_000}}
     told = refused(shared.admin.post("/sessions", json=body), 422, "invalid_input")
-    assert told["field"] == "metadata" and "at most 65536" in told["message"]
+    assert told["field"] == "metadata" and "the limit is 65536" in told["message"]
     refused(shared.admin.post("/runs", json={**body, "argv": ["true"]}), 422, "invalid_input")
 
 

@@ -43,13 +43,13 @@ def test_repositories(served: Served) -> None:
 
 
 def test_the_default_branch_is_the_remotes_own(served: Served) -> None:
-    """Without one given it is what the remote's HEAD names; main where the remote cannot be asked."""
+    """Without one given it is what the remote's HEAD names; main where the remote cannot be reached."""
     old = small_remote(served.root / "old")
     git("branch", "-m", "main", "master", cwd=old.path)
     for remote, given, branch in (
         (str(old.path), None, "master"),
         (str(old.path), "other", "other"),
-        (str(served.root / "nowhere"), None, "main"),
+        ("https://127.0.0.1:9/nowhere.git", None, "main"),
     ):
         body = {"name": f"named-{given}-{branch}", "remote_url": remote, "default_branch": given}
         made = answered(served.admin.post("/repository/init", json=body), 201)
