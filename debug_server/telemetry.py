@@ -106,12 +106,19 @@ class NullTelemetry:
         """Do nothing around the section."""
         return nullcontext()
 
+    def render(self) -> str:
+        """No metrics."""
+        return ""
+
+    def close(self) -> None:
+        """Do nothing."""
+
 
 class PrometheusTelemetry:
     """Keeps the declared metrics in its own registry; spans go to OpenTelemetry if configured."""
 
     def __init__(self, *, tracing: TracerProvider | None = None) -> None:
-        import prometheus_client  # imported late: costs 50 ms, and few commands serve metrics
+        import prometheus_client  # imported late: it is a quarter of the start of `debug-server run`
 
         self._client = prometheus_client
         self._registry = prometheus_client.CollectorRegistry()
@@ -172,13 +179,14 @@ def _span_attributes(attributes: Mapping[str, Any]) -> dict[str, str | bool | in
     return {name: value if isinstance(value, str | bool | int | float) else str(value) for name, value in shown.items()}
 
 
-def open_telemetry() -> PrometheusTelemetry:
-    """Metrics, and traces if the environment enables them.
+def open_telemetry(*, metrics: bool = True) -> PrometheusTelemetry | NullTelemetry:
+    """Metrics, unless they are not served, and traces if the environment enables them.
 
     OTEL_EXPORTER_OTLP_ENDPOINT or DEBUG_SERVER_OTEL=on enables traces; DEBUG_SERVER_OTEL=off overrides. The gateway's
     names for them are PROXY_ENABLE_OTEL and PROXY_OTEL_EXPORTER_URL.
     """
-    return PrometheusTelemetry(tracing=_open_tracing() if _tracing_asked() else None)
+    tracing = _open_tracing() if _tracing_asked() else None
+    return PrometheusTelemetry(tracing=tracing) if metrics or tracing else NullTelemetry()
 
 
 def _tracing_asked() -> bool:

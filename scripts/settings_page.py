@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from debug_server.config import env_example, settings_page, with_limits
+from debug_server.config.page import env_example, settings_page, with_limits
 
 ROOT = Path(__file__).resolve().parent.parent
 

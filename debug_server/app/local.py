@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from debug_server.config import GatewayConfig, Loaded, Place, find_place, load, load_runner, load_workers
+from debug_server.config import Loaded, Place, find_place, load, load_runner
 from debug_server.disk import check_trusted
 from debug_server.engine.foreground import ForegroundEngine
 from debug_server.engine.sessions import Sessions
@@ -23,6 +23,7 @@ from debug_server.surfaces.cli.output import harmless
 from debug_server.telemetry import configure_logging, open_telemetry
 
 if TYPE_CHECKING:
+    from debug_server.config.gateway import GatewayConfig
     from debug_server.engine.local import LocalEngine
     from debug_server.service import Service
     from debug_server.service.dry_runs import DryRuns
@@ -44,13 +45,14 @@ class Local:
         environ: Mapping[str, str] = os.environ,
         worker_specs: Callable[[], list[WorkerSpec]] = list,
         place: Place | None = None,
+        metrics: bool = True,
     ) -> None:
         self.settings = settings
         self.place = place or find_place(environ=environ)
         self.environ = environ
         self._worker_specs = worker_specs
         self._database_url = database_url
-        self.telemetry = open_telemetry()
+        self.telemetry = open_telemetry(metrics=metrics)
 
     @classmethod
     def open(
@@ -60,8 +62,12 @@ class Local:
         database_url: str | None = None,
         environ: Mapping[str, str] = os.environ,
         log_level: str = "WARNING",
+        metrics: bool = True,
     ) -> Local:
-        """From a settings file and the environment; without ``config`` the file is searched from this directory up."""
+        """From a settings file and the environment; without ``config`` the file is searched from this directory up.
+
+        ``metrics`` is for processes that serve them.
+        """
         configure_logging(log_level)
         placed = load_runner(config, environ=environ)
         for note in placed.notes(environ):
@@ -72,6 +78,7 @@ class Local:
             environ=environ,
             worker_specs=lambda: _declared_workers(placed.place, environ),
             place=placed.place,
+            metrics=metrics,
         )
 
     @cached_property
@@ -174,6 +181,8 @@ class Local:
     @cached_property
     def gateway_config(self) -> Loaded[GatewayConfig]:
         """The gateway's settings, from ``gateway.toml`` beside ``runner.toml`` and the environment."""
+        from debug_server.config.gateway import GatewayConfig
+
         files = self.place.files("gateway.toml")
         return load(GatewayConfig, files=files, environ=self.environ, base=self.place.base, owners=self.place.owners)
 
@@ -210,6 +219,7 @@ class Local:
 
 
 def _declared_workers(place: Place, environ: Mapping[str, str]) -> list[WorkerSpec]:
+    from debug_server.config.workers import load_workers
     from debug_server.workers.spec import WorkerSpec
 
     files = place.files("workers.toml")

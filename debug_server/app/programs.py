@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from debug_server.app.local import Local
 
 
-def open_local(**options: Any) -> Local:
-    """The parts of this machine."""
+def open_local(*, metrics: bool = False, **options: Any) -> Local:
+    """The parts of this machine; ``metrics`` if the process serves them."""
     from debug_server.app.local import Local
 
-    return Local.open(**options)
+    return Local.open(metrics=metrics, **options)
 
 
 def serve(*, config: Path | None, log_level: str, **options: Any) -> int:
@@ -22,7 +22,7 @@ def serve(*, config: Path | None, log_level: str, **options: Any) -> int:
     from debug_server.app.server import ServeOptions
     from debug_server.app.server import serve as run
 
-    with open_local(config=config, log_level=log_level) as local:
+    with open_local(config=config, log_level=log_level, metrics=True) as local:
         return run(local, ServeOptions(**options))
 
 
@@ -34,7 +34,7 @@ def serve_gateway(*, host: str | None, port: int | None, config: Path | None, lo
 
     # The worker of a gateway that is started by name need not be enabled too.
     environ = {"PROXY_USE_APP_SERVER": "true", **os.environ}
-    with open_local(config=config, log_level=log_level, environ=environ) as local:
+    with open_local(config=config, log_level=log_level, environ=environ, metrics=True) as local:
         place = local.gateway_config.value.access
         host, port = host or place.host, place.port if port is None else port
         parts = frozenset({GATEWAY})

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from debug_server.config import load_worker
 from debug_server.config.gateway import CodexConfig, GatewayConfig
+from debug_server.config.workers import load_worker
 from debug_server.disk import check_trusted
 from debug_server.errors import ConfigurationError
 from debug_server.workers import (

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from debug_server.config import WorkerConfig
+from debug_server.config.workers import WorkerConfig
 from debug_server.errors import ConfigurationError
 from debug_server.model import Limits, check_name
 

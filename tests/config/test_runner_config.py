@@ -7,7 +7,9 @@ import sys
 import tomllib
 from pathlib import Path
 
-from debug_server.config import GatewayConfig, RunnerConfig, env_example, load, settings_of, settings_page, with_limits
+from debug_server.config import RunnerConfig, load, settings_of
+from debug_server.config.gateway import GatewayConfig
+from debug_server.config.page import env_example, settings_page, with_limits
 from debug_server.model import Limits
 
 ROOT = Path(__file__).resolve().parents[2]

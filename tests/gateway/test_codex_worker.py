@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from debug_server.config import GatewayConfig, load
+from debug_server.config import load
+from debug_server.config.gateway import GatewayConfig
 from debug_server.errors import ConfigurationError
 from debug_server.gateway.codex_worker import prepare_folders
 
