@@ -66,22 +66,22 @@ class LimitsRequest(_LimitFields):  # type: ignore[misc]  # its fields are made 
     def _by_known_names(cls, given: object) -> object:
         """Refuse an unknown name; the error has the right name, or all names."""
         if isinstance(given, Mapping):
-            for name, value in given.items():
+            for name in given:
                 if fault := _fault_of(str(name), given, sorted(cls.model_fields)):
                     error = PydanticCustomError("limit_name", "{fault}", {"fault": fault})
-                    found = InitErrorDetails(type=error, loc=(str(name),), input=value)
+                    found = InitErrorDetails(type=error, loc=(str(name),), input=None)
                     raise ValidationError.from_exception_data(cls.__name__, [found])
         return given
 
 
 def _fault_of(name: str, given: Mapping[Any, Any], known: list[str]) -> str | None:
     if name == "timeout" and "wall_seconds" in given:
-        return "it is another name for wall_seconds: give one of them"
+        return "timeout is another name for wall_seconds: give one of them"
     if name in known or name == "timeout":
         return None
     if meant := _SETTINGS_NAMES.get(name):
-        return f"the name is {meant.name} here, a number of {meant.unit.value}"
-    return f"no limit has this name: use some of {', '.join(known)}"
+        return f"the name in requests is {meant.name}, a number of {meant.unit.value}"
+    return f"unknown limit: use one of {', '.join(known)}"
 
 
 class CommandRequest(Request):

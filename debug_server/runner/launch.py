@@ -42,7 +42,7 @@ class LaunchOrder:
     orphan_seconds: float | None = None
     pre_kill: Sequence[str] = ()
     secrets: Sequence[str] = ()  # names of variables whose values must not reach the log
-    containers: bool = False  # it creates containers: control groups stay writable
+    containers: bool = False  # the command creates containers: control groups stay writable
     owner: Path | None = None  # a file that exists while the owner of the claim is alive; None: no owner
 
     def to_json(self, run_dir: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The way of one claimed command: patch, environment, log, keeper, exit record, terminal state."""
+"""Runs one claimed command: patch, environment, log, keeper, exit record, terminal state."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _LOG = logging.getLogger(__name__)
-# A command that is over by then has its start and its end in one commit: a second one, and all who hear of it, would
-# cost a third of what a short command takes.
+# The start and the end of a command that ends within this time are one commit: a second commit and its notifications
+# would add a third to the time of a short command.
 _BRIEF_SECONDS = 0.005
 CANCELLED = "cancelled on request"
 
@@ -88,14 +88,15 @@ class Pipeline:
         """From a claimed command to its terminal state.
 
         PatchApplicationError, EnvironmentBuildError and CommandExecutionError are raised after the row has ended;
-        UnrecordedEndError when the store was away for longer than the job waits: ``record_ends`` records it later.
+        UnrecordedEndError if the store is unavailable for longer than ``job.store_seconds``; ``record_ends`` records it
+        later.
         """
         log_path = self.log_path(job.command)
         began = time.monotonic()
-        # The row has its end before the stack is unwound: a slow observer must not keep a command running.
-        with defer_signals(), ExitStack() as stack, self._announced(job.command.id) as cancellation:
+        # The end is recorded before the stack is unwound: a slow observer must not keep the row running.
+        with defer_signals(), ExitStack() as stack, self._cancellable(job.command.id) as cancellation:
             try:
-                self._make_room(job.command, log_path)
+                self._prepare_log_path(job.command, log_path)
                 stack.enter_context(self._span(job.command))
                 running = self._start(job, log_path, stack, cancellation)
             except StartCancelledError as error:
@@ -107,7 +108,7 @@ class Pipeline:
             except (DebugServerError, KeyboardInterrupt) as error:
                 self._fail(job.command, log_path, error, job.store_seconds)
                 raise
-            record, interrupted = self._attend(job, running, log_path)
+            record, interrupted = self._wait_for_end(job, running, log_path)
             handle = None if running.recorded else running.handle
             end = End(command=job.command, record=record, log_path=log_path, handle=handle, running=running)
             result = self._finish(end, job.store_seconds)
@@ -121,18 +122,18 @@ class Pipeline:
         return result
 
     def refuse(self, command: Command, error: Exception, *, store_seconds: float = STORE_SECONDS) -> None:
-        """End a claimed command that cannot even be prepared."""
+        """End a claimed command that cannot be prepared."""
         if not isinstance(error, DebugServerError):
             error = start_failure(command, error)
         log_path = self.log_path(command)
-        with contextlib.suppress(OSError, CommandExecutionError):  # the row says it even where no log can be written
-            self._make_room(command, log_path)
+        with contextlib.suppress(OSError, CommandExecutionError):  # the row has the error even if no log can be written
+            self._prepare_log_path(command, log_path)
         self._fail(command, log_path, error, store_seconds)
 
     def follow_adopted(
         self, command: Command, running: RunningCommand, log_path: Path, *, store_seconds: float = STORE_SECONDS
     ) -> CommandResult:
-        """Wait for a command that another process had started; UnrecordedEndError as ``run`` says."""
+        """Wait for a command that another process started; UnrecordedEndError as in ``run``."""
         with self._registered(command.id, running):
             self._watchdog.ensure_running()
             record = running.wait()
@@ -141,18 +142,18 @@ class Pipeline:
 
     @property
     def unrecorded(self) -> list[int]:
-        """The commands that have ended here, and of whose end the store does not know."""
+        """The commands that ended in this process and whose end is not in the store yet."""
         return self._endings.kept
 
     def record_ends(self, commands: Collection[int]) -> list[Command]:
-        """Record the ends of these ``unrecorded`` commands; returns those that the store has now.
+        """Record the ends of these ``unrecorded`` commands; returns the recorded ones.
 
-        StoreUnavailableError when it could take none.
+        StoreUnavailableError if none could be recorded.
         """
         recorded: list[Command] = []
         try:
             for end in self._endings.retry(commands):
-                self._conclude(end)
+                self._after_recording(end)
                 recorded.append(end.command)
         except StoreUnavailableError:
             if not recorded:
@@ -160,7 +161,7 @@ class Pipeline:
         return recorded
 
     def cancel(self, command_id: int, message: str = CANCELLED) -> bool:
-        """Ask for the end of a command that this process runs or is about to run; False when it does neither."""
+        """Cancel a command that this process starts or runs; False if it does neither. Does not wait."""
         with self._lock:
             running = self._running.get(command_id)
             if running is None and command_id in self._starting:
@@ -172,20 +173,20 @@ class Pipeline:
         return True
 
     def cancel_all(self, message: str = CANCELLED) -> None:
-        """Ask for the end of everything that this process runs or is about to run."""
+        """Cancel every command that this process starts or runs. Does not wait."""
         with self._lock:
             numbers = [*self._running, *self._starting]
         for number in numbers:
             self.cancel(number, message)
 
     def close(self) -> None:
-        """Let what was begun in the background come to its end."""
+        """Leave unrecorded ends to other processes, wait for background work and stop the watchdog."""
         self._endings.leave()
         self._preparation.close()
         self._watchdog.close()
 
     def detach_all(self) -> None:
-        """Let go of everything that runs here or has ended unrecorded; another process can adopt it."""
+        """Disconnect from all running and unrecorded commands; another process can adopt them."""
         self._endings.leave()
         with self._lock:
             for running in self._running.values():
@@ -197,16 +198,16 @@ class Pipeline:
 
     @property
     def running(self) -> list[int]:
-        """The commands under way here."""
+        """The commands that this process runs."""
         with self._lock:
             return sorted(self._running)
 
     def log_path(self, command: Command) -> Path:
-        """Where a command's log lies."""
+        """The path of a command's log."""
         return self._planner.log_path(command)
 
-    def _make_room(self, command: Command, path: Path) -> None:
-        """For a new log at ``path``; CommandExecutionError where a command of another store that runs writes there."""
+    def _prepare_log_path(self, command: Command, path: Path) -> None:
+        """Create the folder and set an older log aside; CommandExecutionError if a running command writes there."""
         if path.parent not in self._log_dirs:
             if not self._log_dirs:
                 self._paths.logs_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -217,7 +218,7 @@ class Pipeline:
             if writer_of(self._paths.keepers_dir, command.id, path) is not None:
                 raise CommandExecutionError(
                     f"command {command.id} could not be started: {path} is the log of a running command of another "
-                    "store over this folder: give each store a folder of its own (paths.artifacts)"
+                    "store that uses this folder: give each store its own folder (paths.artifacts)"
                 )
             set_log_aside(path)
 
@@ -228,7 +229,7 @@ class Pipeline:
         stack.callback(log.close)
         if job.observers:
             observed = observe_log(log_path, job.observers)
-            stack.callback(_interruptibly, observed.finish, job.observer_seconds)
+            stack.callback(_finish_observers, observed.finish, job.observer_seconds)
         with unexpected_as_start_failure(job.command):
             with interruptible():
                 cancellation.check()
@@ -246,24 +247,24 @@ class Pipeline:
             running = launch(self._pool, self._paths.keepers_dir, order)
         except (KeeperError, ResourcesExhaustedError) as error:
             raise CommandExecutionError(f"command {job.command.id} could not be started: {error}") from error
-        if environment is not None:  # the keeper may outlive us, and needs it until its end
+        if environment is not None:  # the keeper may outlive this process and needs it until the end
             try:
                 environment.assign(running.handle["keeper"]["pid"])
-            except OSError as error:  # it runs, and is held from here
+            except OSError as error:  # the command runs, and this process holds the environment
                 _LOG.warning("environment_not_assigned", extra={"command_id": job.command.id, "error": str(error)})
         self._count("debug_server_commands_started_total")
         return running
 
     def _check_cancelled(self, command: Command, cancellation: Cancellation) -> None:
-        """Here, or by the mark in the row of a queued command: another process may have put it there."""
+        """StartCancelledError after a request here, or in the row of a queued command by another process."""
         cancellation.check()
         if not command.plan.inline:
-            with contextlib.suppress(StoreUnavailableError):  # the start is recorded later, and reads the mark then
+            with contextlib.suppress(StoreUnavailableError):  # checked again when the start is recorded
                 if self._store.commands.get(command.id).cancel_requested:
                     raise StartCancelledError(CANCELLED)
 
     def _record_start(self, job: Job, running: RunningCommand, log_path: Path) -> None:
-        """ConflictError when the row is another owner's by now; StoreUnavailableError: try again."""
+        """ConflictError if another owner has the row now; after StoreUnavailableError it can be repeated."""
         command = job.command
         try:
             row = self._store.commands.start(
@@ -273,7 +274,7 @@ class Pipeline:
                 handle=running.handle,
                 log_path=str(log_path),
             )
-        except ConflictError:  # or an earlier try was recorded, although its answer was lost
+        except ConflictError:  # or an earlier attempt was committed, but its answer was lost
             row = self._store.commands.get(command.id)
             if not (is_claim_of(row, command) and row.status is CommandStatus.RUNNING):
                 raise
@@ -285,24 +286,24 @@ class Pipeline:
 
     # -- the end --------------------------------------------------------------------------------------------------
 
-    def _attend(self, job: Job, running: RunningCommand, log_path: Path) -> tuple[ExitRecord, bool]:
-        """The record, and whether the caller was interrupted meanwhile; whatever happens, the command did start."""
+    def _wait_for_end(self, job: Job, running: RunningCommand, log_path: Path) -> tuple[ExitRecord, bool]:
+        """Wait for a started command; returns its exit record and whether the caller was interrupted."""
         with self._registered(job.command.id, running):
             try:
-                return self._await_end(job, running, log_path)
+                return self._record_start_and_wait(job, running, log_path)
             except ConflictError:
-                # Another owner has the row and may have given the command to another keeper: two must not go on.
+                # Another owner has the row and may have started the command under another keeper: end this one.
                 running.end("its row belongs to another owner")
                 running.clean()
                 raise
-            except OSError as error:  # a full disk under the log of a keeper that died, no more descriptors
+            except OSError as error:  # the keeper died and its disk is full, or no file descriptor is left
                 return ExitRecord(reason=ExitReason.LOST, message=f"its end could not be read: {error}"), False
 
-    def _await_end(self, job: Job, running: RunningCommand, log_path: Path) -> tuple[ExitRecord, bool]:
-        """Its start is recorded while it runs, or with its end, if the store is away for so long."""
+    def _record_start_and_wait(self, job: Job, running: RunningCommand, log_path: Path) -> tuple[ExitRecord, bool]:
+        """If the store stays unavailable until the command ends, the start is recorded with the end."""
         record, interrupted = None, False
         if job.on_start is None:
-            record, interrupted = _interruptible(running, lambda: running.ends_within(_BRIEF_SECONDS))
+            record, interrupted = _cancel_on_interrupt(running, lambda: running.ends_within(_BRIEF_SECONDS))
         if record is None:
             self._watchdog.ensure_running()
         while record is None and not running.recorded:
@@ -311,16 +312,16 @@ class Pipeline:
             except StoreUnavailableError as error:
                 _LOG.warning("start_postponed", extra={"command_id": job.command.id, "error": str(error)})
                 again = time.monotonic() + STORE_RETRY
-                record, interrupted = _interruptible(running, lambda: running.ends_within(STORE_RETRY))
-                if record is None:  # at once, if its keeper hung up
+                record, interrupted = _cancel_on_interrupt(running, lambda: running.ends_within(STORE_RETRY))
+                if record is None:  # returns at once if the keeper disconnected
                     time.sleep(max(0.0, again - time.monotonic()))
         if record is None:
-            return _interruptible(running, running.wait)
+            return _cancel_on_interrupt(running, running.wait)
         return record, interrupted
 
     @contextmanager
-    def _announced(self, command_id: int) -> Iterator[Cancellation]:
-        """Whoever reads its first words may ask for its end before its keeper has answered."""
+    def _cancellable(self, command_id: int) -> Iterator[Cancellation]:
+        """Register a command that starts: an observer may cancel it before ``launch`` returns."""
         cancellation = Cancellation()
         with self._lock:
             self._starting[command_id] = cancellation
@@ -345,11 +346,11 @@ class Pipeline:
 
     def _finish(self, end: End, store_seconds: float) -> CommandResult:
         self._endings.record(end, seconds=store_seconds)
-        self._conclude(end)
+        self._after_recording(end)
         return end.result
 
-    def _conclude(self, end: End) -> None:
-        """What follows once the store has the end."""
+    def _after_recording(self, end: End) -> None:
+        """Count and log an end that is in the store, and remove the run directory."""
         record = end.record
         self._count("debug_server_commands_ended_total", reason=record.reason.value)
         if self._telemetry is not None:
@@ -363,11 +364,11 @@ class Pipeline:
     def _fail(
         self, command: Command, log_path: Path, error: DebugServerError | KeyboardInterrupt, store_seconds: float
     ) -> CommandResult:
-        """End the row of a command that never started, with the error's words in its log."""
+        """End a command that never started, and write the error to its log."""
         if writer_of(self._paths.keepers_dir, command.id, log_path) is not None:
             log_path = log_path.with_suffix(f".{time.time_ns()}.log")
         log = StageLog(log_path)
-        with contextlib.suppress(OSError):  # a full disk: the row still says it
+        with contextlib.suppress(OSError):  # a full disk: the row still has the error
             log.write(f"[debug-server] {reason_of(error).value}: {text_without_tool_output(error)}\n")
             log.close()
             seal_log(log_path)
@@ -384,14 +385,14 @@ class Pipeline:
             self._telemetry.count(name, 1, **labels)
 
 
-def _interruptible(running: RunningCommand, wait: Callable[[], R]) -> tuple[R | ExitRecord, bool]:
-    """What ``wait`` gives, and False; or, once the command of an interrupted caller is cancelled, its end and True."""
+def _cancel_on_interrupt(running: RunningCommand, wait: Callable[[], R]) -> tuple[R | ExitRecord, bool]:
+    """Return the result of ``wait`` and False; after KeyboardInterrupt, cancel and return the exit record and True."""
     try:
         return wait(), False
     except KeyboardInterrupt:
         return running.end("interrupted"), True
 
 
-def _interruptibly(wait: Callable[[float], object], seconds: float) -> None:
+def _finish_observers(finish: Callable[[float], object], seconds: float) -> None:
     with interruptible():
-        wait(seconds)
+        finish(seconds)

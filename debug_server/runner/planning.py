@@ -1,4 +1,4 @@
-"""From a claimed command to the order that its keeper gets: where its log lies, its variables, its limits."""
+"""Makes the keeper's order from a claimed command: its log path, variables and limits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TERMINAL_SIZE = {"rows": 24, "cols": 80}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One claimed command and everything around it."""
+    """The plan of one claimed command: its row, what to run, and where."""
 
     command: Command
     spec: CommandSpec
@@ -42,15 +42,15 @@ class Job:
     env_request: EnvironmentRequest | None = None
     patch: SessionPatch | None = None
     observers: Sequence[ChunkCallback] = ()
-    observer_seconds: float = OBSERVER_SECONDS  # how long after the end a slow one is waited for
+    observer_seconds: float = OBSERVER_SECONDS  # how long to wait for a slow observer after the end
     terminal_size: Mapping[str, int] | None = None
-    cwd: Path | None = None  # checked already
-    on_start: Callable[[RunningCommand], None] | None = None  # called once the row says that it runs
-    store_seconds: float = STORE_SECONDS  # how long the caller waits for a store that cannot take the end
+    cwd: Path | None = None  # checked by the caller
+    on_start: Callable[[RunningCommand], None] | None = None  # called when the row says ``running``
+    store_seconds: float = STORE_SECONDS  # how long to retry when the store is unavailable at the end
 
 
 class Planner:
-    """Knows the settings and the machine; writes nothing and starts nothing but the probe of this machine."""
+    """Plans from the settings and the capabilities of this machine; writes nothing."""
 
     def __init__(self, settings: RunnerSettings, pool: KeeperPool, base_env: Mapping[str, str] | None = None) -> None:
         self._settings = settings
@@ -59,15 +59,15 @@ class Planner:
 
     @property
     def keeper_patience(self) -> float:
-        """How long a silent keeper is waited for."""
+        """How long a keeper may be silent before it is killed."""
         return self._settings.keeper_patience
 
     def log_path(self, command: Command) -> Path:
-        """Where a command's log lies."""
+        """The path of a command's log."""
         return log_path_of(self._settings.paths, command)
 
     def order(self, job: Job, environment: Mapping[str, str]) -> LaunchOrder:
-        """Everything that the keeper must know; ``environment`` holds the variables of the command's environment."""
+        """The order for the keeper; ``environment`` has the variables of the command's environment."""
         spec, limits, settings = job.spec, job.spec.bounds, self._settings
         return LaunchOrder(
             command_id=job.command.id,
@@ -100,7 +100,7 @@ def resolve_cwd(workspace: Path, cwd: Path | None) -> Path:
         raise InvalidInputError(f"workspace {str(workspace)!r} is not a directory")
     if cwd is None:
         return root
-    place = Path(os.path.realpath(root / cwd))  # not ``resolve``, for which a link to itself is no answer
+    place = Path(os.path.realpath(root / cwd))  # not ``resolve``, which raises for a link to itself
     if not place.is_relative_to(root):
         raise InvalidInputError(f"cwd {str(cwd)!r} is outside the workspace {str(root)!r}: use a path inside it")
     if not place.is_dir():
@@ -109,13 +109,13 @@ def resolve_cwd(workspace: Path, cwd: Path | None) -> Path:
 
 
 def log_path_of(paths: RunnerPaths, command: Command) -> Path:
-    """Where the log of a command lies, or would lie; absolute, as whoever reads it may be in another directory."""
+    """The absolute path of a command's log, which its readers open from any directory."""
     folder = paths.logs_dir.absolute() / check_name(str(command.session_id), what="session")
     return folder / f"{command.log_name}-{command.id}.log"
 
 
 def set_log_aside(log_path: Path) -> None:
-    """A log of that name belongs to a command of an earlier store: it is kept, under another name."""
+    """Rename the log of a command of an earlier store, which has the same path."""
     suffix = f".{time.time_ns()}.old"
     log_path.rename(f"{log_path}{suffix}")
     with contextlib.suppress(FileNotFoundError):

@@ -1,9 +1,9 @@
-"""Carrying on the commands of a server that died.
+"""Recovers the commands of a server that died.
 
 For each command with a dead owner: take it over, then look at its run directory.
 
-    no handle             fence it: it never started      -> back to the queue (or lost, when its caller was inline)
-    handle, exit record   it ended while nobody looked    -> finish
+    no handle             fence it: it never started      -> back to the queue (or lost, if its caller waited inline)
+    handle, exit record   it ended without a server       -> finish
     handle, live keeper   it runs                         -> adopt: connect and wait
     handle, dead keeper   its tree is removed             -> lost
     running, no handle    its directory was removed: the row's copy says where its tree is -> lost
@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """A command that goes on, now under this owner."""
+    """A command that still runs, now owned by this process."""
 
     command: Command
     running: RunningCommand
@@ -52,10 +52,10 @@ def recover(
     ended_only: bool = False,
     orphaned: Collection[int] = (),
 ) -> list[Adopted]:
-    """Settle every command (or every worker's life) of a dead owner; returns those that are to be waited for.
+    """Recover every command (or, with ``workers``, every worker run) of a dead owner; returns those to wait for.
 
-    With ``ended_only`` what still runs is left to somebody who has the time to wait for it. ``orphaned`` commands of
-    this very owner are settled too: nothing in this process works on them.
+    With ``ended_only`` running commands are left to a process that can wait for them. ``orphaned`` commands of this
+    owner are recovered too: no thread of this process runs them.
     """
     adopted = []
     ownership.remove_dead(paths.owners_dir)
@@ -69,28 +69,28 @@ def recover(
         is_orphaned = command.owner == owner and command.id in orphaned
         if not is_orphaned and ownership.is_alive(paths.owners_dir, command.owner):
             continue
-        if ended_only and _goes_on(paths, command):
+        if ended_only and _still_runs(paths, command):
             continue
         if store.queue.take_over(command.id, attempt=command.attempt, owner=command.owner, new_owner=owner):
             found = _resume_or_give_back(store, paths, owner, command)
             if found is not None:
                 adopted.append(found)
-    _sweep(store, paths)
+    _remove_leftovers(store, paths)
     return adopted
 
 
-def _goes_on(paths: RunnerPaths, command: Command) -> bool:
+def _still_runs(paths: RunnerPaths, command: Command) -> bool:
     run_dir = run_dir_for(paths.keepers_dir, command.id, command.attempt)
     try:
         handle = read_json(run_dir / HANDLE)
-    except ValueError:  # damaged: whoever takes it over has to find out
+    except ValueError:  # damaged: the process that takes it over finds out
         return True
     alive = handle is not None and not handle.get("fenced") and keeper_alive(handle)
     return alive and not (run_dir / EXIT).exists()
 
 
 def _resume_or_give_back(store: CommandStore, paths: RunnerPaths, owner: str, command: Command) -> Adopted | None:
-    """One command's trouble is not the others': it goes back to its dead owner, for the next round to try again."""
+    """Resume one command; after an error it goes back to its dead owner, and the next recovery tries again."""
     try:
         return _resume(store, paths, owner, store.commands.get(command.id))
     except (DebugServerError, OSError, ValueError) as error:
@@ -99,8 +99,8 @@ def _resume_or_give_back(store: CommandStore, paths: RunnerPaths, owner: str, co
         return None
 
 
-def _sweep(store: CommandStore, paths: RunnerPaths) -> None:
-    """Remove run directories that a server did not live to remove; those of another store are left alone."""
+def _remove_leftovers(store: CommandStore, paths: RunnerPaths) -> None:
+    """Remove run directories of ended commands; those of another store are left alone."""
     for run_dir in paths.keepers_dir.glob("[0-9]*-[0-9]*"):
         number, _, attempt = run_dir.name.partition("-")
         with contextlib.suppress(NotFoundError, ValueError):
@@ -117,10 +117,10 @@ def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Comman
     patience = RECONNECT_SECONDS
     try:
         handle = fence(run_dir)
-    except ValueError:  # damaged on the disk: the row has a copy
+    except ValueError:  # damaged: the row has a copy
         handle = store.commands.handle(command.id)
     if handle is None and command.status == "running":
-        handle, patience = store.commands.handle(command.id), 0.0  # its directory is gone, and with it its socket
+        handle, patience = store.commands.handle(command.id), 0.0  # its directory and socket are gone
     if handle is None:
         _never_started(store, owner, command)
         remove_run_dir(run_dir)
@@ -138,7 +138,7 @@ def _resume(store: CommandStore, paths: RunnerPaths, owner: str, command: Comman
 
 
 def _discard_log(store: CommandStore, paths: RunnerPaths, command: Command) -> None:
-    """A command that ends without a start has no log: of one that may yet begin, the next keeper needs it."""
+    """Remove the empty log of a command that ended without a start; a requeued one needs its log."""
     if store.commands.get(command.id).status.terminal:
         path = log_path_of(paths, command)
         with contextlib.suppress(FileNotFoundError):

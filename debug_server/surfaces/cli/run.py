@@ -20,13 +20,13 @@ from debug_server.surfaces.cli.passthrough import Printer, forwarded_stdin, term
 from debug_server.surfaces.cli.stages import say, stage, timed_stage
 from debug_server.surfaces.cli.variable_options import given_variables
 
-# The command line is right; what is configured, or what this machine can do, does not fit it.
-_OF_THIS_MACHINE = (ConfigurationError, UnmetRequirementError)
+# The command line is correct, but the configuration or this machine does not fit it.
+_NOT_USAGE_ERRORS = (ConfigurationError, UnmetRequirementError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutOptions:
-    """What the command line said of the workspace."""
+    """The options of the workspace."""
 
     repository: str
     commit: str
@@ -38,7 +38,7 @@ class CheckoutOptions:
 def command_spec(
     argv: list[str], *, limits: Limits, require: list[str], variables: list[str], secrets: list[str], tty: bool
 ) -> CommandSpec:
-    """The command of a command line; ``variables`` and ``secrets`` are what --env and --secret say."""
+    """The command of a command line; ``variables`` and ``secrets`` are the values of --env and --secret."""
     return CommandSpec(
         argv,
         given_variables(variables, secrets),
@@ -52,13 +52,13 @@ def command_spec(
 
 
 def run_here(foreground: ForegroundRuns, command: CommandSpec, *, quiet: bool) -> int:
-    """Run in the current directory with our streams; returns the exit status."""
+    """Run in the current directory; returns the exit status."""
     with foreground.in_directory(RunRequest(command=command), current_folder()) as run:
         return _run(run, command, quiet=quiet)
 
 
 def run_checkout(foreground: ForegroundRuns, command: CommandSpec, checkout: CheckoutOptions, *, quiet: bool) -> int:
-    """Run in a fresh workspace of a commit and a patch; the workspace is given back at the end."""
+    """Run in a new workspace of a commit and a patch, which is released at the end; returns the exit status."""
     request = RunRequest(command=command, patch=checkout.patch, artifacts=checkout.artifacts)
     foreground.check(request)
     foreground.recover()
@@ -76,7 +76,7 @@ def run_checkout(foreground: ForegroundRuns, command: CommandSpec, checkout: Che
             )
             run = stack.enter_context(opened)
             done((run.session.commit_sha or "")[:12])
-        if checkout.environment is None and checkout.patch is None:  # else its log says it
+        if checkout.environment is None and checkout.patch is None:  # otherwise the log shows it
             stage("run", shlex.join(command.argv))
         return _run(run, command, system=True, artifacts=checkout.artifacts, quiet=quiet)
 
@@ -84,8 +84,8 @@ def run_checkout(foreground: ForegroundRuns, command: CommandSpec, checkout: Che
 def _run(
     run: ForegroundRun, command: CommandSpec, *, quiet: bool, system: bool = False, artifacts: list[str] | None = None
 ) -> int:
-    """With ``system`` what the log says of the command is repeated, too."""
-    printer = Printer(system=system, on_broken=lambda: run.cancel("nobody reads its output any more"))
+    """Run and report; with ``system`` the log's stream ``system`` is printed too."""
+    printer = Printer(system=system, on_broken=lambda: run.cancel("its output is no longer read"))
     stdin = forwarded_stdin(run.connect, tty_mode=command.tty) if command.stdin else contextlib.nullcontext()
     try:
         with stdin:
@@ -93,11 +93,11 @@ def _run(
     except KeyboardInterrupt:
         reply = run.interrupted()
     if reply.error is not None:
-        return _tell_failure(run, reply, printer)
+        return _report_failure(run, reply, printer)
     if printer.broken is not None:
-        return _unread(printer.broken)
+        return _output_failed(printer.broken)
     if artifacts and reply.command_id is not None:
-        _keep(run, artifacts, reply.command_id)
+        _copy_artifacts(run, artifacts, reply.command_id)
     if reply.exit is None:
         return FAILURE
     if not quiet:
@@ -105,14 +105,14 @@ def _run(
     return exit_status(reply.exit)
 
 
-def _unread(error: OSError) -> int:
+def _output_failed(error: OSError) -> int:
     if error.errno == errno.EPIPE:
         return BROKEN_PIPE
     say(f"debug-server: cannot write to stdout: {error.strerror}")
     return FAILURE
 
 
-def _keep(run: ForegroundRun, patterns: list[str], command_id: int) -> None:
+def _copy_artifacts(run: ForegroundRun, patterns: list[str], command_id: int) -> None:
     kept, refused = run.keep_artifacts(command_id)
     for artifact in kept:
         stage("artifact", f"{artifact.name} ({artifact.kind.value}, {artifact.size} bytes) at {artifact.path}")
@@ -122,16 +122,16 @@ def _keep(run: ForegroundRun, patterns: list[str], command_id: int) -> None:
         stage("artifact", f"nothing matches {', '.join(patterns)}")
 
 
-def _tell_failure(run: ForegroundRun, reply: RunReply, printer: Printer) -> int:
-    """The end of a command that did not start, or that was interrupted, perhaps before there was a row of it.
+def _report_failure(run: ForegroundRun, reply: RunReply, printer: Printer) -> int:
+    """Report a command that did not start or was interrupted, perhaps before its row was added.
 
-    What its log said of it, and ``printer`` repeated, is not said again.
+    What ``printer`` has printed from the log is not repeated.
     """
     if reply.command_id is None:
         return CANCELLED
     if reply.exit is None:
         return FAILURE
-    # Its first line is enough: what a build tool said stands above it, not in it.
+    # Compare the first line only: the others are the output of a build tool, which the log has elsewhere.
     sentence = not printer.has_said((reply.exit.message or "").partition("\n")[0])
     say(summary(reply.exit, reply.log_path, run.session.id, with_sentence=sentence))
     return exit_status(reply.exit)
@@ -144,7 +144,7 @@ def _interrupt(_: int, __: FrameType | None) -> None:
 def run_command_line(
     open_local: OpenLocal, command: CommandSpec, checkout: CheckoutOptions | None, *, quiet: bool
 ) -> int:
-    """An error is one line and the status of ``report``; SIGTERM and a closed terminal do what Ctrl-C does."""
+    """Run; SIGTERM and a closed terminal act like Ctrl-C. An error is printed as one line; returns the exit status."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
@@ -157,7 +157,7 @@ def run_command_line(
 
 
 def report(error: DebugServerError) -> int:
-    """One line; returns the exit status: 2 when the command line is wrong, else 125."""
+    """Print an error as one line; returns the exit status: 2 if the command line is wrong, else 125."""
     say(harmless(f"debug-server: {error}"))
-    is_callers = isinstance(error, InvalidInputError) and not isinstance(error, _OF_THIS_MACHINE)
-    return WRONG_USE if is_callers else FAILURE
+    is_usage_error = isinstance(error, InvalidInputError) and not isinstance(error, _NOT_USAGE_ERRORS)
+    return WRONG_USE if is_usage_error else FAILURE

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from websockets.exceptions import ConnectionClosedError
 
+from debug_server.model import LIMITS
 from debug_server.surfaces.http.middleware import MAX_BODY
 from tests.running import eventually
 from tests.surfaces.http.serving import SECONDS, Served, answered, refused
@@ -376,11 +377,11 @@ def test_a_limit_by_another_name(shared: Served) -> None:
     """A name of the settings' is answered with the one that is meant here, an unknown one with all that there are."""
     body = {"repository": "repo", "commit": "HEAD", "argv": ["true"]}
     for given, said in {
-        "memory": "the name is memory_bytes here",
-        "output": "the name is output_bytes here",
-        "file_size": "the name is file_size_bytes here",
-        "idle_timeout": "the name is idle_seconds here",
-        "nonsense": "cpu_seconds, cpus, file_size_bytes, idle_seconds, memory_bytes, open_files, output_bytes, pids",
+        "memory": "the name in requests is memory_bytes,",
+        "output": "the name in requests is output_bytes,",
+        "file_size": "the name in requests is file_size_bytes,",
+        "idle_timeout": "the name in requests is idle_seconds,",
+        "nonsense": f"use one of {', '.join(sorted(LIMITS))}",
     }.items():
         error = refused(shared.admin.post("/runs", json={**body, "limits": {given: "64M"}}), 422, "invalid_input")
         assert error["field"] == f"limits.{given}" and said in error["message"], error
