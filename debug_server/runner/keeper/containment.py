@@ -89,7 +89,7 @@ class Version1Containment(Containment):
         self.name, self.controllers = self.groups.name, self.groups.controllers
 
     def prepare(self, stdio: prefork.Stdio) -> Slot:
-        return Version1Slot(Version1Tree(self.groups.make(_group_name())), self.groups.parents, self.mounts)
+        return Version1Slot(self.groups.make(_group_name()), self.groups.parents, self.mounts)
 
     def trees_of_dead_keeper(self, pid: int, started: int) -> list[Tree]:
         names = {name for parent in self.groups.parents.values() for name in _groups_of(parent, pid, started)}

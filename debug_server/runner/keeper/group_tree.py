@@ -135,9 +135,12 @@ class Version1Tree(GroupTree):
     mechanism = "cgroup-v1"
     hierarchy = "pids"
 
-    def __init__(self, groups: dict[str, str]) -> None:
+    def __init__(self, groups: dict[str, str], files: cgroup.ControlFiles | None = None) -> None:
+        """With ``files`` the groups serve many commands, until they are removed."""
         super().__init__()
         self.groups = groups
+        self._files = files
+        self.read, self.write = (files.read, files.write) if files else (cgroup.read, cgroup.write)
 
     def members(self) -> list[int]:
         return _members(self.groups["pids"])
@@ -150,7 +153,7 @@ class Version1Tree(GroupTree):
 
     def kill_group(self) -> None:
         try:
-            cgroup.write(self.groups["pids"] + "/pids.max", "0")
+            self.write(self.groups["pids"] + "/pids.max", "0")
         except FileNotFoundError:
             return
         for pid in self.members():
@@ -166,16 +169,18 @@ class Version1Tree(GroupTree):
             if any(os.stat(path).st_nlink > _NO_GROUP_BELOW for path in self.groups.values()):
                 return False
             if "memory" in self.groups:
-                if int(cgroup.read(self.groups["memory"] + "/memory.usage_in_bytes")) > _LEFT_BYTES:
+                if int(self.read(self.groups["memory"] + "/memory.usage_in_bytes")) > _LEFT_BYTES:
                     return False
-                cgroup.write(self.groups["memory"] + "/memory.max_usage_in_bytes", "0")
+                self.write(self.groups["memory"] + "/memory.max_usage_in_bytes", "0")
             if "cpuacct" in self.groups:
-                cgroup.write(self.groups["cpuacct"] + "/cpuacct.usage", "0")
+                self.write(self.groups["cpuacct"] + "/cpuacct.usage", "0")
         except (OSError, ValueError):
             return False
         return True
 
     def remove(self) -> bool:
+        if self._files is not None:
+            self._files.close()
         removed = [_remove_below(path) for path in self.groups.values()]
         return all(removed)
 
@@ -193,7 +198,10 @@ def rebuild(description: dict[str, Any]) -> Tree:
 
 
 def _members(path: str) -> list[int]:
-    """Processes in a group and in the groups that the command created below it."""
+    """Processes in a group and in the groups that the command created below it.
+
+    The list is opened each time: version 1 goes on to return the same one through an open file.
+    """
     found: list[int] = []
     for directory in _groups_below(path):
         try:

@@ -47,36 +47,38 @@ def apply(tree: Tree, plan: Plan) -> None:
     """Write the cgroup's limits before the command is released."""
     wanted = {name: item["asked"] for name, item in plan.items() if item["by"] == "cgroup"}
     if isinstance(tree, Version1Tree):
-        _apply_version1(tree.groups, wanted)
+        _apply_version1(tree, wanted)
     elif isinstance(tree, Version2Tree):
         _apply_version2(tree.path, wanted)
 
 
-def _apply_version1(groups: dict[str, str], wanted: dict[str, Any]) -> None:
+def _apply_version1(tree: Version1Tree, wanted: dict[str, Any]) -> None:
+    groups = tree.groups
     if "memory_bytes" in wanted:
-        cgroup.write(groups["memory"] + "/memory.limit_in_bytes", str(wanted["memory_bytes"]))
+        tree.write(groups["memory"] + "/memory.limit_in_bytes", str(wanted["memory_bytes"]))
         try:
-            cgroup.write(groups["memory"] + "/memory.memsw.limit_in_bytes", str(wanted["memory_bytes"]))
+            tree.write(groups["memory"] + "/memory.memsw.limit_in_bytes", str(wanted["memory_bytes"]))
         except FileNotFoundError:
             pass  # swap is not accounted here
     if "pids" in wanted:  # one more, for the keeper that spawns from inside; `set_process_limit` removes it
-        cgroup.write(groups["pids"] + "/pids.max", str(wanted["pids"] + 1))
+        tree.write(groups["pids"] + "/pids.max", str(wanted["pids"] + 1))
     if "cpus" in wanted:
-        cgroup.write(groups["cpu"] + "/cpu.cfs_quota_us", str(_quota(wanted["cpus"])))
+        tree.write(groups["cpu"] + "/cpu.cfs_quota_us", str(_quota(wanted["cpus"])))
 
 
-def clear(groups: dict[str, str], plan: Plan) -> bool:
+def clear(tree: Version1Tree, plan: Plan) -> bool:
     """Undo what ``apply`` wrote to version 1 groups; False if that fails."""
+    groups = tree.groups
     held = {name for name, item in plan.items() if item["by"] == "cgroup"}
     try:
         if "memory_bytes" in held:
             if os.path.exists(groups["memory"] + "/memory.memsw.limit_in_bytes"):
-                cgroup.write(groups["memory"] + "/memory.memsw.limit_in_bytes", "-1")
-            cgroup.write(groups["memory"] + "/memory.limit_in_bytes", "-1")
+                tree.write(groups["memory"] + "/memory.memsw.limit_in_bytes", "-1")
+            tree.write(groups["memory"] + "/memory.limit_in_bytes", "-1")
         if "pids" in held:
-            cgroup.write(groups["pids"] + "/pids.max", "max")
+            tree.write(groups["pids"] + "/pids.max", "max")
         if "cpus" in held:
-            cgroup.write(groups["cpu"] + "/cpu.cfs_quota_us", "-1")
+            tree.write(groups["cpu"] + "/cpu.cfs_quota_us", "-1")
     except OSError:
         return False
     return True
@@ -85,7 +87,7 @@ def clear(groups: dict[str, str], plan: Plan) -> bool:
 def set_process_limit(tree: Tree, plan: Plan) -> None:
     """After the start of the command: set the exact limit of processes."""
     if isinstance(tree, Version1Tree) and "pids" in plan:
-        cgroup.write(tree.groups["pids"] + "/pids.max", str(plan["pids"]["asked"]))
+        tree.write(tree.groups["pids"] + "/pids.max", str(plan["pids"]["asked"]))
 
 
 def _apply_version2(path: str, wanted: dict[str, Any]) -> None:
@@ -122,6 +124,7 @@ class Meter:
     def __init__(self, tree: Tree) -> None:
         self._v1 = tree.groups if isinstance(tree, Version1Tree) else {}
         self._v2 = tree.path if isinstance(tree, Version2Tree) else None
+        self._read = tree.read if isinstance(tree, Version1Tree) else cgroup.read
 
     def cpu_seconds(self) -> float:
         """CPU time of everything that ever ran in the tree."""
@@ -148,7 +151,7 @@ class Meter:
         if self._v2:
             return cgroup.read_counter(self._v2 + "/memory.events", "oom_kill")
         if "memory" in self._v1:
-            return cgroup.read_counter(self._v1["memory"] + "/memory.oom_control", "oom_kill")
+            return cgroup.read_counter(self._v1["memory"] + "/memory.oom_control", "oom_kill", self._read)
         return 0
 
     def counters(self, plan: Plan, oom_kills: int) -> dict[str, int]:
@@ -162,16 +165,16 @@ class Meter:
 
     def _pids_refused(self) -> int:
         directory = self._v2 or self._v1.get("pids")
-        return cgroup.read_counter(directory + "/pids.events", "max") if directory else 0
+        return cgroup.read_counter(directory + "/pids.events", "max", self._read) if directory else 0
 
     def _throttled(self) -> int:
         directory = self._v2 or self._v1.get("cpu")
-        return cgroup.read_counter(directory + "/cpu.stat", "nr_throttled") if directory else 0
+        return cgroup.read_counter(directory + "/cpu.stat", "nr_throttled", self._read) if directory else 0
 
     def _number(self, controller: str, name: str) -> int:
         if controller not in self._v1:
             return 0
         try:
-            return int(cgroup.read(f"{self._v1[controller]}/{name}"))
+            return int(self._read(f"{self._v1[controller]}/{name}"))
         except (OSError, ValueError):
             return 0

@@ -85,21 +85,24 @@ class Version1Slot(Slot):
 
     tree: Version1Tree
 
-    def __init__(self, tree: Version1Tree, parents: dict[str, str], mounts: Mounts | None) -> None:
-        super().__init__(tree)
+    def __init__(self, groups: dict[str, str], parents: dict[str, str], mounts: Mounts | None) -> None:
+        self._files = cgroup.ControlFiles()
+        super().__init__(Version1Tree(groups, self._files))
         self._mounts = mounts
-        # `pids` last: from then on until `limits.set_process_limit` its limit is one too high.
-        self._leave = [f"{parents[name]}/tasks" for name in sorted(parents, key="pids".__eq__)]
+        self._groups, self._parents = groups, parents
 
     def release(self, plan: limits.Plan, *, reusable: bool) -> None:
         """Reset the groups for the next command, if nothing of this one is left in them."""
-        self.spent = not (reusable and limits.clear(self.tree.groups, plan) and self.tree.reset())
+        self.spent = not (reusable and limits.clear(self.tree, plan) and self.tree.reset())
         if self.spent:
             self.tree.remove()
 
     def spawn(self, orders: dict[str, Any], stdio: prefork.Stdio) -> None:
         self.spent, self.orders = True, None
-        enter = [f"{path}/tasks" for path in self.tree.groups.values()]
+        # Each move costs 20 us, and the group of `cpu` serves a quota alone. `pids` is left last: from then on until
+        # `limits.set_process_limit` its limit is one too high.
+        used = sorted((name for name in self._groups if name != "cpu" or orders["cpus"]), key="pids".__eq__)
+        enter, leave = _task_files(self._groups, used), _task_files(self._parents, used)
         if orders["tty"] or orders["rlimits"]:
             orders["enter"] = enter
             self.pid, self.orders = fork_child(stdio, self._mounts)
@@ -112,11 +115,11 @@ class Version1Slot(Slot):
             if orders["cpus"]:
                 os.sched_setaffinity(0, orders["cpus"])
             for path in enter:
-                cgroup.write(path, "0")
+                self._files.write(path, "0")
             self.pid = self._spawn(orders, stdio)
         finally:
-            for path in self._leave:
-                cgroup.write(path, "0")
+            for path in leave:
+                self._files.write(path, "0")
             os.sched_setaffinity(0, processors)
             os.umask(mask)
             os.fchdir(here)
@@ -132,6 +135,11 @@ class Version1Slot(Slot):
             return _spawn(orders, stdio)
         finally:
             self._mounts.leave()
+
+
+def _task_files(groups: dict[str, str], controllers: list[str]) -> list[str]:
+    """The files of these controllers' groups to enter them by, each once: controllers may share a hierarchy."""
+    return list(dict.fromkeys(f"{groups[controller]}/tasks" for controller in controllers))
 
 
 def _spawn(orders: dict[str, Any], stdio: prefork.Stdio) -> int:

@@ -1,6 +1,7 @@
-"""Runs inside a virtual machine whose cgroups are version 2: each scenario prints one line ``RESULT name {…}``.
+"""Runs inside a virtual machine with cgroups of its own: each scenario prints one line ``RESULT name {…}``.
 
-Arguments: the user id to run as. Root works in the root group; another user works in a group that root delegates.
+Arguments: the user id to run as. Root works in the root group; another user works in a group of version 2 that root
+delegates.
 """
 
 from __future__ import annotations
