@@ -32,6 +32,7 @@ PROGRAMS = Path(__file__).parent / "runner" / "programs"
 MECHANISMS = ("cgroup", "pid-namespace", "session")
 PYTHON = [sys.executable, "-I", "-S"]
 DATA_HERE = {"DEBUG_SERVER_PATHS_ARTIFACTS": ".artifacts"}  # each program's data in its own working directory
+_RETURNED: set[int] = set()  # ports that were given out
 TAG = "LC_DEBUG_SERVER_TEST"  # LC_*: the child environment inherits it
 
 
@@ -53,11 +54,15 @@ def lasting_port() -> int:
     """A free port that the kernel gives to nobody by itself: whoever comes back finds it free again.
 
     One of those that it does give may meanwhile be the near end of anybody's connection, even of one to that very port.
+    A server asks for its ports before it takes any, so none is returned twice.
     """
     chance = random.SystemRandom()
     while True:
-        port = chance.choice(own_ports())
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        port = chance.choice([port for port in own_ports() if port not in _RETURNED])
+        with contextlib.suppress(OSError), socket.socket() as free:
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            free.bind(("", port))  # some servers listen on all addresses
+            _RETURNED.add(port)
             return port
 
 

@@ -15,6 +15,7 @@ import sys
 from typing import Any
 
 import grpc
+import grpc._channel  # loaded on demand otherwise
 
 from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
 
