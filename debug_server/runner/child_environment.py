@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from debug_server.model import Limits
 
@@ -38,9 +37,3 @@ def build(
     env.update(environment)
     env.update(overrides)
     return env
-
-
-def virtual_environment(path: Path, bin_path: Path, base: Mapping[str, str]) -> dict[str, str]:
-    """The variables that activate a virtual environment."""
-    search = base.get("PATH", os.defpath)
-    return {"VIRTUAL_ENV": str(path), "PATH": f"{bin_path}{os.pathsep}{search}" if search else str(bin_path)}

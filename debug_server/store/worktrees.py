@@ -10,14 +10,12 @@ holder cannot change anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from debug_server.errors import ConflictError
 from debug_server.model import Worktree, WorktreeStatus
 from debug_server.store.connection import Row
-from debug_server.store.encoding import epoch, mapping_from, mapping_text, moment, optional_moment
+from debug_server.store.encoding import epoch, mapping_from, moment, optional_moment
 from debug_server.store.table import ALL_ROWS, Table, filters, found, require
 
 _COLUMNS = (
@@ -140,10 +138,6 @@ class Worktrees(Table):
     def clear(self, worktree_id: int) -> Worktree:
         """Remove commit and environment from the row."""
         return self._set(worktree_id, "commit_sha = NULL, environment_hash = NULL", ())
-
-    def set_metadata(self, worktree_id: int, metadata: Mapping[str, Any]) -> Worktree:
-        """Replace the metadata."""
-        return self._set(worktree_id, "metadata = ?", (mapping_text(metadata, what="worktree metadata"),))
 
     def remove(self, worktree_id: int) -> None:
         """Remove the row; its sessions stay."""

@@ -101,10 +101,6 @@ class RelayChannel(asyncio.Protocol):
         held = sum(map(len, self._pieces))
         self._send_json({"op": "ack", "offset": (self._offset or 0) - held})
 
-    def request_end(self, grace: float, message: str) -> None:
-        """Ask the keeper to end the tree: TERM, ``grace`` seconds, KILL."""
-        self._send_json({"op": "cancel", "grace": grace, "message": message})
-
     async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """The keeper's answer to a request; WorkerExitedError if it ends first."""
         if self.over:
