@@ -9,7 +9,7 @@ from typing import Any
 from debug_server.config.declare import Derived, section, setting
 from debug_server.config.kinds import FLAG, LIST, PATH, TEXT, Kind, choice, number, size, whole
 from debug_server.config.server import ServerConfig
-from debug_server.model.limits import LIMITS, Limit, Limits, Unit, size_text
+from debug_server.model.limits import ENDLESS, LIMITS, Limit, Limits, Unit, size_text
 
 DEFAULT_SHELL = "/bin/bash"
 _DAY = 86400.0
@@ -65,9 +65,23 @@ class RunnerOptions:
 
 
 def _kind_of(limit: Limit) -> Kind:
+    kind = _kind_of_unit(limit)
+
+    def check(value: Any) -> Any:
+        checked = kind.check(value)
+        if limit.fault_of(checked) is not None:
+            raise ValueError(value)
+        return checked
+
+    expected = kind.expected if limit.most == ENDLESS else f"{kind.expected}, at most {limit.text_of(limit.most)}"
+    return Kind(expected=expected, check=check, read=kind.read)
+
+
+def _kind_of_unit(limit: Limit) -> Kind:
+    least = 1 if limit.least is None else int(limit.least)
     if limit.unit is Unit.BYTES:
-        return _A_SIZE if limit.least is None else size(least=int(limit.least), least_text=size_text(int(limit.least)))
-    return whole(least=1) if limit.unit.is_whole else number()
+        return size(least=least, least_text=size_text(least))
+    return whole(least=least) if limit.unit.is_whole else number(least=limit.least)
 
 
 _LimitSettings: Any = make_dataclass(

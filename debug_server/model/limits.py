@@ -14,6 +14,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 MIN_MEMORY_BYTES = 4 << 20
+ENDLESS = 1 << 50  # more than any machine has, and far below where numbers wrap around
 
 
 class Unit(Enum):
@@ -41,7 +42,7 @@ class Limit:
     example: str
     least: float | None  # None: anything above zero
     too_small: str  # what is wrong with less
-    most: float  # what the kernel takes without wrapping around or refusing
+    most: float  # the kernel refuses more, or wraps around
 
     @property
     def setting(self) -> str:
@@ -61,16 +62,23 @@ class Limit:
 
     def fault_of(self, value: object) -> str | None:
         """What is wrong with a value, as the rest of a sentence that names it; None for a good one."""
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-            return "must be a number above zero; leave it out for no limit"
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            return "must be a number; leave it out for no limit"
         if self.unit.is_whole and not isinstance(value, int):
             return "must be a whole number"
+        if value < 0 or (value == 0 and self.least != 0):
+            return f"must be {'0 or more' if self.least == 0 else 'above zero'}; leave it out for no limit"
         if value > self.most:
-            return "is more than any machine has: leave it out for no limit"
+            return f"is more than can be enforced: use at most {self.text_of(self.most)}, or leave it out for no limit"
         if self.least is not None and value < self.least:
-            least = size_text(int(self.least)) if self.unit is Unit.BYTES else f"{self.least:g}"
-            return f"{self.too_small}: use at least {least}"
+            return f"{self.too_small}: use at least {self.text_of(self.least)}"
         return None
+
+    def text_of(self, value: float) -> str:
+        """A value as people write it."""
+        if self.unit is Unit.BYTES:
+            return size_text(int(value))
+        return str(int(value)) if value == int(value) else str(value)
 
 
 def _limit(
@@ -81,7 +89,7 @@ def _limit(
     example: str,
     least: float | None = None,
     too_small: str = "",
-    most: float = 1 << 50,
+    most: float = ENDLESS,
 ) -> Any:
     row = {
         "option": option,

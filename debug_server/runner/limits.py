@@ -17,6 +17,7 @@ CGROUP = "cgroup"
 _CONTROLLERS = {"memory_bytes": "memory", "cpus": "cpu", "cpu_seconds": "cpuacct", "pids": "pids"}
 # Per-process limits do not bound a tree: these are met only by a cgroup.
 WHOLE_TREE = tuple(LIMITS[name].option for name in _CONTROLLERS)
+# What enforces each limit where no cgroup does; None in a plan means that nothing does.
 _OTHERWISE = {
     "memory_bytes": "rlimit",
     "cpus": "affinity",
@@ -24,6 +25,9 @@ _OTHERWISE = {
     "pids": "rlimit",
     "open_files": "rlimit",
     "file_size_bytes": "rlimit",
+    "output_bytes": "keeper",
+    "wall_seconds": "keeper",
+    "idle_seconds": "keeper",
 }
 
 
@@ -83,7 +87,7 @@ def _by(name: str, capabilities: Capabilities) -> str | None:
         return "cgroup"
     if name == "pids" and capabilities.root:
         return None  # the kernel does not count root's processes
-    return _OTHERWISE.get(name, "keeper")
+    return _OTHERWISE[name]
 
 
 def _check_required(name: str, plan: LimitPlan, capabilities: Capabilities) -> None:

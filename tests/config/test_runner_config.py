@@ -7,10 +7,14 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from debug_server.config import RunnerConfig, load, settings_of
 from debug_server.config.gateway import GatewayConfig
 from debug_server.config.page import env_example, settings_page, with_limits
-from debug_server.model import Limits
+from debug_server.errors import ConfigurationError
+from debug_server.model import LIMITS
+from debug_server.model.limits import Limit, Unit
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,22 +63,25 @@ def test_missing_paths_follow_artifacts(tmp_path: Path) -> None:
 
 def test_limits_become_the_value_that_commands_carry(tmp_path: Path) -> None:
     """Every key of [limits] reaches its own field of Limits, sizes in bytes."""
+    values = {limit: number for number, limit in enumerate(LIMITS.values(), start=1)}
+    values[LIMITS["memory_bytes"]] = 64 << 20
+    shown = {limit.setting: limit.text_of(value) for limit, value in values.items()}
+    sizes = {limit.setting for limit in LIMITS.values() if limit.unit is Unit.BYTES}
     path = tmp_path / "runner.toml"
     path.write_text(
-        '[limits]\nmemory = "64M"\ncpus = 2\ncpu_seconds = 3\npids = 4\nopen_files = 5\n'
-        'file_size = "6K"\noutput = 7\ntimeout = 8\nidle_timeout = 9.5\n'
+        "[limits]\n" + "".join(f"{key} = {repr(text) if key in sizes else text}\n" for key, text in shown.items())
     )
-    assert load(RunnerConfig, files=[path]).value.limits.to_limits() == Limits(
-        memory_bytes=64 << 20,
-        cpus=2.0,
-        cpu_seconds=3.0,
-        pids=4,
-        open_files=5,
-        file_size_bytes=6 << 10,
-        output_bytes=7,
-        wall_seconds=8.0,
-        idle_seconds=9.5,
-    )
+    found = load(RunnerConfig, files=[path]).value.limits.to_limits()
+    assert found.asked() == {limit.name: value for limit, value in values.items()}
+
+
+@pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS)
+def test_a_limit_outside_of_its_range_names_the_setting(tmp_path: Path, limit: Limit) -> None:
+    """More than can be enforced is refused by the name of the setting."""
+    path = tmp_path / "runner.toml"
+    path.write_text(f"[limits]\n{limit.setting} = {int(limit.most) + 1}\n")
+    with pytest.raises(ConfigurationError, match=limit.setting):
+        load(RunnerConfig, files=[path])
 
 
 def test_no_limits_by_default() -> None:

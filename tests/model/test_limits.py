@@ -12,8 +12,8 @@ from debug_server.config import LimitsConfig
 from debug_server.errors import InvalidInputError
 from debug_server.messages import LimitsRequest
 from debug_server.model import LIMITS, Limits, parse_size
-from debug_server.model.limits import size_text
-from debug_server.runner.limits import REQUIRE_NAMES
+from debug_server.model.limits import Limit, size_text
+from debug_server.runner.limits import REQUIRE_NAMES, Capabilities, enforcers
 from debug_server.surfaces.cli import command, run_line
 from tests.running import ROOT
 
@@ -45,10 +45,22 @@ def test_the_page_says_who_enforces_each_limit() -> None:
     assert rows == [(limit.option, limit.setting, limit.name) for limit in LIMITS.values()]
 
 
-@pytest.mark.parametrize("name", LIMITS)
-@pytest.mark.parametrize("value", [0, -1, True, float("nan"), float("inf"), "1", 1 << 60])
+def test_each_limit_says_who_enforces_it() -> None:
+    """A limit without a mechanism would count as enforced: each has one, also where there are no cgroups."""
+    bare = Capabilities(mechanism="session", controllers=frozenset(), root=False)
+    assert set(enforcers(bare).values()) <= {"rlimit", "affinity", "keeper"}
+    assert list(enforcers(bare)) == [limit.option for limit in LIMITS.values()]
+
+
+def outside(limit: Limit) -> list[object]:
+    """Values that are no numbers, and numbers just outside of the range."""
+    below = 0 if limit.least is None else limit.least - 1
+    return [below, limit.most + 1, -1, True, float("nan"), float("inf"), "1"]
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in LIMITS for value in outside(LIMITS[name])])
 def test_no_limit_takes_what_cannot_be_in_force(name: str, value: object) -> None:
-    """Not above zero, not a number, or more than any machine has: the error names limit and value."""
+    """No number, too little or too much: the error names limit and value."""
     with pytest.raises(InvalidInputError, match=re.escape(f"limit {name}={value!r}")):
         Limits.from_json({name: value})
 

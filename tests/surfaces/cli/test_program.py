@@ -7,9 +7,12 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
 from debug_server import __version__
 from debug_server.messages import OPERATIONS
@@ -89,6 +92,14 @@ def test_each_command_explains_itself(alone: Terminal) -> None:
         done = alone(name, "--help")
         assert done.status == 0, done.err
         assert "Usage: debug-server" in done.out
+
+
+def test_groups_say_what_they_hold() -> None:
+    """The sentence of each group in the program's help ends with its subcommands, in their order."""
+    for name, (module, sentence) in COMMANDS.items():
+        app = import_module(f"debug_server.surfaces.cli.{module}").app
+        if isinstance(command := typer.main.get_command(app), TyperGroup) and name != "server":
+            assert sentence.endswith(f": {', '.join(command.commands)}."), name
 
 
 def test_every_exit_status_is_documented() -> None:
