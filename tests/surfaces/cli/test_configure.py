@@ -103,6 +103,8 @@ def test_a_token_for_grpc(home: dict[str, str]) -> None:
     save_connection({"base_url": "grpc://127.0.0.1:6000", "token": "other"}, home)
     assert find_connection({}, home) == Connection(base_url="http://localhost:8000", token="first")
     assert grpc_connection("127.0.0.1:6001", {}, home, own_port=6001).token == "first"
+    assert grpc_connection("127.0.0.1:6001", {}, home, own_port=6001, own_url="http://127.0.0.1:8000").token == "first"
+    assert grpc_connection("127.0.0.1:6001", {}, home, own_port=6001, own_url="http://127.0.0.1:9").token is None
     assert grpc_connection("127.0.0.1:6000", {}, home, own_port=6001).token == "other"
     assert grpc_connection("127.0.0.1:6002", {}, home, own_port=6001).token is None
     assert grpc_connection("other:50051", {}, home).token is None, "nobody knows whose port that is"
