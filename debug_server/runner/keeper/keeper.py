@@ -68,7 +68,9 @@ class Keeper:
         self.streams = Streams(self.loop, self.control, self.output, self.relay, redaction.filters(orders))
         self.streams.over_cap = self._over_cap
         self.streams.over_disk = lambda message: self.end(Stop("limit_exceeded", message, "disk"))
-        self.ladder = Ladder(self.tree, orders["kill_grace"], lambda: hook.start(self))
+        self.ladder = Ladder(
+            self.tree, orders["kill_grace"], lambda: hook.start(orders, self.tree, self.loop, self.output)
+        )
         self.meter = limits.Meter(self.tree)
         self.usage = limits.Usage()
         self.stdin: Stdin | None = None
