@@ -14,7 +14,7 @@ import select
 import signal
 import time
 
-from debug_server.runner.keeper import deadlines, hook, limits, record, redaction, verbs
+from debug_server.runner.keeper import deadlines, hook, limits, processes, record, redaction, verbs
 from debug_server.runner.keeper.classify import Stop
 from debug_server.runner.keeper.containment import STATUS
 from debug_server.runner.keeper.control import Control
@@ -258,7 +258,7 @@ class Keeper:
         self._send_ending()
         self.output.note(f"{stop.reason}: {stop.message}")
         if self.leader_ended is None:
-            self.evidence["processes_at_kill"] = record.describe(self)
+            self.evidence["processes_at_kill"] = processes.describe(self.tree, self.orders)
             self.ladder.begin(time.monotonic(), hook=True)
 
     def _send_ending(self) -> None:
@@ -318,7 +318,7 @@ class Keeper:
         self.status = status
         self._send_ending()
         if not self.tree.empty():
-            if leftovers := record.describe(self):
+            if leftovers := processes.describe(self.tree, self.orders):
                 self.evidence["leftovers"] = leftovers
             self.ladder.begin(self.leader_ended, hook=False)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from debug_server.runner.keeper import redaction
+from debug_server.runner.keeper import processes
 from debug_server.runner.keeper.classify import Observations, classify
-from debug_server.runner.keeper.linux import stat_fields
 from debug_server.runner.log_format import STDERR, STDOUT
 
 TYPE_CHECKING = False
@@ -12,9 +11,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from debug_server.runner.keeper.keeper import Keeper
-
-_LISTED_PROCESSES = 40
-_SHOWN, _READ = 200, 1 << 16  # bytes of a command line; what is hidden in it makes it shorter
 
 
 def assemble(keeper: Keeper, ended: float) -> dict[str, Any]:
@@ -53,29 +49,5 @@ def _evidence(keeper: Keeper, oom_kills: int) -> dict[str, Any]:
     if keeper.ladder.active:
         evidence["ladder"] = keeper.ladder.times()
     if keeper.ladder.gave_up:
-        evidence["survivors"] = describe(keeper)
+        evidence["survivors"] = processes.describe(keeper.tree, keeper.orders)
     return evidence
-
-
-def describe(keeper: Keeper) -> list[dict[str, Any]]:
-    """Pid, state, parent and command line of the processes of the tree, without secrets."""
-    listed = []
-    for pid in keeper.tree.pids()[:_LISTED_PROCESSES]:
-        fields = stat_fields(pid)
-        if fields is not None:
-            listed.append(
-                {"pid": pid, "state": fields[0], "ppid": int(fields[1]), "command": _command_line(keeper, pid)}
-            )
-    return listed
-
-
-def _command_line(keeper: Keeper, pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            line = file.read(_READ).replace(b"\0", b" ")
-    except OSError:
-        return ""
-    if (hide := redaction.made_for(keeper.orders)) is not None:
-        begun = hide.feed(line)
-        line = begun + (hide.end() if len(line) < _READ else b"")  # of half a secret that nothing completes, nothing
-    return line[:_SHOWN].decode("utf-8", "replace").strip()
