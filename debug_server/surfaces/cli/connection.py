@@ -170,6 +170,16 @@ def save_connection(changes: Mapping[str, Any], environ: Mapping[str, str] = os.
     return path
 
 
+def forget_connections(environ: Mapping[str, str] = os.environ) -> Path:
+    """Remove the file: no server, no token."""
+    path = config_file(environ)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be removed: {error.strerror}") from error
+    return path
+
+
 def address(url: str) -> str:
     """Scheme, host and port of a URL: what a token is saved under."""
     try:
