@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 _INTERRUPTED = 130
 
@@ -19,8 +20,12 @@ def main(name: str = "debug-server") -> None:
 
     ensure_standard_streams()  # before anything opens a file
     send_dropped_again()  # before the rest is loaded: that is when most of them would be dropped
-    from debug_server.app.programs import command_line
-
+    try:
+        from debug_server.app.programs import command_line
+    except ModuleNotFoundError as error:  # a checkout whose packages are not installed
+        sys.exit(
+            f"debug-server: {error.name} is not installed in {sys.executable}: run `make setup`, then .venv/bin/{name}"
+        )
     command_line(name)
 
 
