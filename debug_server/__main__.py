@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from importlib.util import find_spec
 
 _INTERRUPTED = 130
 
@@ -20,12 +21,12 @@ def main(name: str = "debug-server") -> None:
 
     ensure_standard_streams()  # before anything opens a file
     send_dropped_again()  # before the rest is loaded: that is when most of them would be dropped
-    try:
-        from debug_server.app.programs import command_line
-    except ModuleNotFoundError as error:  # a checkout whose packages are not installed
+    if find_spec("typer") is None:
         sys.exit(
-            f"debug-server: {error.name} is not installed in {sys.executable}: run `make setup`, then .venv/bin/{name}"
+            f"debug-server: its packages are not installed in {sys.executable}: in a checkout, run `make setup` first"
         )
+    from debug_server.app.programs import command_line
+
     command_line(name)
 
 
