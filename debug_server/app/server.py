@@ -59,6 +59,7 @@ _LEAST_SECONDS = 1.0  # to send the last messages of parts whose own grace was l
 _ENGINE_SECONDS = 1.0  # for commands that are about to end
 _FOLDER_MARK = "folder"  # in the artifacts folder
 _SWITCH_SECONDS = 0.0005
+_PID_LENGTH = 16
 _GRPC_SHARE = 4  # gRPC counts its own connections: it gets 1/4 of them
 ADDRESSES = "server.json"  # beside the server's lock; valid only while the lock is held
 OWN_SOCKET = "server.sock"  # beside the server's lock; HTTP for the server's own user
@@ -169,8 +170,8 @@ def held_lock(path: Path, what: str) -> Iterator[None]:
             raise EngineBusyError(
                 f"a server (pid {holder}) already serves {what}: stop it, or name another database"
             ) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        # Over the last one's, of the same length: an empty file would need space, and the disk may be full.
+        os.pwrite(descriptor, f"{os.getpid()}\n".ljust(_PID_LENGTH).encode(), 0)
         yield
     finally:
         os.close(descriptor)
@@ -357,7 +358,10 @@ class _Run:
     def _note_addresses(self, http: str, grpc_port: int) -> None:
         """Write down the addresses for command lines, so that they send no token to another server's port."""
         path = self._local.server_lock_path.with_name(ADDRESSES)
-        path.write_text(json.dumps({"pid": os.getpid(), "grpc_port": grpc_port, "http": http}))
+        try:
+            path.write_text(json.dumps({"pid": os.getpid(), "grpc_port": grpc_port, "http": http}))
+        except OSError as error:  # the disk is full: the server serves, and command lines ask for its address
+            _LOG.warning("addresses_not_noted", extra={"path": str(path), "error": str(error)})
 
     async def _serve(self) -> None:
         async with running(self._app):

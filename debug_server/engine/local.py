@@ -21,6 +21,7 @@ from debug_server.engine.deferred_writes import DeferredWrites
 from debug_server.engine.housekeeping import Housekeeper
 from debug_server.engine.keeper_calls import KeeperCalls
 from debug_server.engine.orphaned_claims import OrphanedClaims
+from debug_server.engine.run_or_log import run_or_log
 from debug_server.engine.schedules import Scheduler
 from debug_server.engine.sessions import Sessions
 from debug_server.engine.slot_check import check_slots
@@ -79,8 +80,8 @@ class LocalEngine:
         self.schedules = Scheduler(store)
 
     def start(self) -> list[int]:
-        """Recover, then start to claim; returns the adopted commands."""
-        adopted = self._recover()
+        """Recover, then start to claim; returns the adopted commands. What fails is retried by the housekeeper."""
+        adopted = run_or_log("housekeeping_failed", self._recover) or []
         self._deferred.start()
         self._housekeeper.start(self._check)
         self._dispatcher = threading.Thread(target=self._dispatch, name="engine", daemon=True)
