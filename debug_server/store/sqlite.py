@@ -67,8 +67,9 @@ class SqliteDatabase:
         self._busy = busy_seconds
         self._closed = False
         self._idle: list[sqlite3.Connection] = []
-        _create_file(path)
         self._reserve = Reserve(path)
+        self._reserve.release_files_if_few()
+        _create_file(path)
         try:
             try:
                 connection = self._open()
