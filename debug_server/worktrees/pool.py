@@ -95,7 +95,7 @@ class WorktreePool:
 
     def ensure_bare_repo(self) -> Path:
         """The path of the mirror, which is cloned if it is missing."""
-        with _disk_errors(f"cloning {self.mirror.path}"):
+        with _disk_errors(f"making {self.settings.bare_path}"):
             return self.mirror.ensure()
 
     def acquire_worktree(
