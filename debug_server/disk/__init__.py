@@ -6,7 +6,7 @@ Imported by every layer above ``ports``; imports ``errors`` and the standard lib
 from __future__ import annotations
 
 from debug_server.disk.drafts import write_draft
-from debug_server.disk.folders import Folder, open_folder
+from debug_server.disk.folders import Folder, open_folder, read_bounded
 from debug_server.disk.mounts import Mount, detach, detach_below, is_mounted, list_mounts
 from debug_server.disk.private import make_private, tighten
 from debug_server.disk.removal import Leftover, empty_folder, release_entry, remove_entry, remove_tree
@@ -36,6 +36,7 @@ __all__ = [
     "open_folder",
     "open_trusted",
     "owners_of",
+    "read_bounded",
     "read_trusted",
     "release_entry",
     "remove_entry",

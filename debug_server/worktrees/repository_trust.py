@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.disk import why_replaceable
+from debug_server.disk import read_bounded, why_replaceable
 from debug_server.errors import InvalidInputError
 from debug_server.worktrees.git_dirs import find_git_dirs
 from debug_server.worktrees.patch_text import unquote_name
 
 _CHECKED_PARTS = ("HEAD", "config", "objects", "refs", "objects/info/alternates")
 _MAX_ALTERNATES = 32
+_MAX_ALTERNATES_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +86,10 @@ def _parts(repository: Path) -> Iterator[Path]:
     yield repository
     if repository.is_file():
         return
+    if (entry := repository / ".git").exists():  # judged before it is read
+        yield entry
     dirs = find_git_dirs(repository)
-    candidates = (repository / ".git", dirs.git_dir, dirs.common, *(dirs.common / name for name in _CHECKED_PARTS))
+    candidates = (dirs.git_dir, dirs.common, *(dirs.common / name for name in _CHECKED_PARTS))
     yield from dict.fromkeys(path for path in candidates if path.exists())
     yield from _alternate_folders(dirs.common / "objects")
 
@@ -121,7 +124,7 @@ def _alternate_folders(objects: Path) -> Iterator[Path]:
 
 def _alternates(objects: Path) -> list[str]:
     try:
-        text = (objects / "info" / "alternates").read_bytes()
+        text = read_bounded(objects / "info" / "alternates", _MAX_ALTERNATES_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
