@@ -93,9 +93,7 @@ def why_distrusted(path: Path, owners: Collection[int] | None = None) -> str | N
     return None
 
 
-def why_replaceable(
-    path: Path, owners: Collection[int] | None = None, *, may_be_missing: bool = False
-) -> str | None:
+def why_replaceable(path: Path, owners: Collection[int] | None = None, *, may_be_missing: bool = False) -> str | None:
     """Why others could put something else in the path's place; its own mode does not matter. None if they cannot.
 
     With ``may_be_missing`` what exists of the folders above it is judged. Where they are sticky, others could still

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.disk import read_bounded, why_replaceable
+from debug_server.disk import is_shared, read_bounded, why_replaceable
 from debug_server.errors import InvalidInputError
 from debug_server.worktrees.git_dirs import find_git_dirs
 from debug_server.worktrees.patch_text import unquote_name
@@ -60,6 +60,25 @@ class Trust:
         else:
             self._check_parts(folder, [folder])
             self._check_above(folder, [folder])
+
+    def check_place(self, path: Path) -> None:
+        """InvalidInputError if others could use a directory that is or will be at ``path``, or put another one there.
+
+        Check it again once it is made: in a sticky folder, others may make it first.
+        """
+        owners = {0} | self._owners()
+        reason = None if self._lists(path) else why_replaceable(path, owners, may_be_missing=True)
+        if reason is not None:
+            raise InvalidInputError(
+                f"{path} is not used, because other users could put something else in its place: {reason}. Use a path "
+                "that is below folders of yours, or take their right to write (chmod go-w)"
+            )
+        if not os.path.lexists(path):
+            return
+        if (owner := path.lstat().st_uid) not in _own_users():
+            raise InvalidInputError(f"{path} belongs to {_name(owner)}, not to {_name(os.geteuid())}: use another path")
+        if path.is_dir() and is_shared(path):
+            raise InvalidInputError(f"other users may write to {path}: take their right to (chmod go-w)")
 
     def _refusal(self, repository: Path, part: Path, uid: int) -> str:
         return (
