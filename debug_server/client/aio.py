@@ -17,9 +17,9 @@ from debug_server.client.downloaded_file import writing
 from debug_server.client.exchange import Exchange, Pause, client_options
 from debug_server.client.following import EventStream, LineSplitter, LogStream, ResumableStream
 from debug_server.client.sync import PAGE_BYTES
-from debug_server.client.trust import HttpTrust, TrustedServer
 from debug_server.client.verbs import Verbs
 from debug_server.messages import EventReply, LogPage, LogPiece
+from debug_server.sockets.trust import HttpTrust, TrustedServer
 
 T = TypeVar("T")
 

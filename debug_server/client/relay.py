@@ -16,8 +16,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
-from debug_server.client.trust import TrustedServer
 from debug_server.errors import AccessError, InvalidInputError
+from debug_server.sockets.trust import TrustedServer
 
 _CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
 _CONNECT_SECONDS, _JOIN_SECONDS = 20.0, 1.0

@@ -20,8 +20,8 @@ import pytest
 
 from debug_server.client import AsyncDebugServerClient, DebugServerClient
 from debug_server.client.relay import Relay
-from debug_server.client.trust import HttpTrust, TrustedServer
 from debug_server.errors import AccessError, DebugServerError
+from debug_server.sockets.trust import HttpTrust, TrustedServer
 from debug_server.surfaces.cli.connection import find_connection, grpc_connection, save_connection
 from debug_server.surfaces.mcp.bridge import Bridge
 from tests.running import lasting_port
