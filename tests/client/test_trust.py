@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,54 +24,11 @@ from debug_server.errors import AccessError, DebugServerError
 from debug_server.sockets.trust import HttpTrust, TrustedServer
 from debug_server.surfaces.cli.connection import find_connection, grpc_connection, save_connection
 from debug_server.surfaces.mcp.bridge import Bridge
+from tests.other_users import NOBODY, Taken, taken
 from tests.running import lasting_port
 from tests.surfaces.cli.conftest import Terminal
 
-NOBODY = 65534
-LISTEN = """
-import contextlib, os, socket, sys
-uid, host = int(sys.argv[1]), sys.argv[2]
-os.setuid(uid)
-family = socket.AF_INET6 if ":" in host else socket.AF_INET
-with socket.create_server((host, int(sys.argv[3])), family=family) as listener:
-    print(listener.getsockname()[1], flush=True)
-    while True:
-        connection, _ = listener.accept()
-        if heard := connection.recv(65536):
-            print(heard, flush=True)
-        with contextlib.suppress(OSError):
-            connection.sendall(b"HTTP/1.1 401 Unauthorized\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\n{}")
-        connection.close()
-"""
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-
-
-class Taken:
-    """A port that another user listens on, and what came there."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        self._process = process
-        self.port = int(process.stdout.readline())
-
-    def heard(self) -> str:
-        """Everything, at the end."""
-        assert self._process.stdout is not None
-        self._process.kill()
-        return self._process.stdout.read()
-
-
-@contextlib.contextmanager
-def taken(host: str, port: int = 0, uid: int = NOBODY) -> Iterator[Taken]:
-    """Another user's listener."""
-    argv = [sys.executable, "-I", "-S", "-c", LISTEN, str(uid), host, str(port)]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-    try:
-        yield Taken(process)
-    finally:
-        process.kill()
-        process.wait()
-
 
 Attempt = Callable[[str, str | None], None]
 

@@ -19,7 +19,7 @@ import pytest
 from debug_server.errors import InvalidInputError
 from debug_server.tasks import callbacks
 from debug_server.tasks.targets import Targets
-from tests.client.test_trust import NOBODY, needs_root, taken
+from tests.other_users import NOBODY, taken
 from tests.running import eventually
 from tests.tasks.task_server import Receiver, TaskServer
 
@@ -67,7 +67,7 @@ def test_a_receiver_that_is_away_is_tried_again(make_server: MakeServer, receive
     assert {headers["X-Runner-Token"] for _, headers, _ in receiver.seen} == {"tok"}
 
 
-@needs_root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_who_has_the_port(make_server: MakeServer, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing is sent to him, the log says what to do, and the receiver gets it all once it is back."""
     server = make_server(**ALLOWED)
@@ -93,7 +93,7 @@ def _postponed(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-@needs_root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_the_receiver_s_user_can_be_named(make_server: MakeServer) -> None:
     """By HOST_RUNNER_CALLBACK_UID."""
     server = make_server(**ALLOWED, callback_uid=NOBODY)
