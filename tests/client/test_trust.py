@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 import httpx
@@ -265,17 +269,35 @@ def test_a_library_that_does_not_tell_of_its_connections() -> None:
         request.extensions["trace"]("http11.send_request_headers.started", {})
 
 
-def test_the_relay_is_for_this_process_alone() -> None:
+def _reached(address: str) -> str:
+    """The name of a relay's socket, for connect()."""
+    return unquote(address.removeprefix("unix:")) if address.startswith("unix:/") else f"\0{address.partition(':')[2]}"
+
+
+@pytest.fixture(params=["private", "a b%41", "open", "long" * 30])
+def relay_folder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where temporary files go: one where the relay has a file, also of an odd name, and those where it cannot."""
+    with tempfile.TemporaryDirectory() as short:
+        folder = Path(short) / request.param
+        folder.mkdir()
+        folder.chmod(0o777 if request.param == "open" else 0o700)
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        yield folder
+
+
+def test_the_relay_is_for_this_process_alone(relay_folder: Path) -> None:
     """Another process that finds the relay's name gets nowhere; what this one sends arrives, and it is answered."""
-    ask = "import socket, sys\nwith socket.socket(socket.AF_UNIX) as end:\n end.connect(chr(0) + sys.argv[1])\n"
+    ask = "import socket, sys\nwith socket.socket(socket.AF_UNIX) as end:\n end.connect(eval(sys.argv[1]))\n"
     ask += " sys.exit(len(end.recv(9)))"
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(10)
         with Relay(f"127.0.0.1:{server.getsockname()[1]}", TrustedServer()) as relay:
-            name = relay.address.removeprefix("unix-abstract:")
-            subprocess.run([sys.executable, "-c", ask, name], check=True, timeout=30)
+            is_file = relay.address.startswith("unix:/")
+            assert is_file == (relay_folder.name in ("private", "a b%41")) == any(relay_folder.iterdir())
+            name = _reached(relay.address)
+            subprocess.run([sys.executable, "-c", ask, repr(name)], check=True, timeout=30)
             with socket.socket(socket.AF_UNIX) as ours:
-                ours.connect(f"\0{name}")
+                ours.connect(name)
                 ours.sendall(b"asked")
                 served, _ = server.accept()  # the first one that came
                 with served:
@@ -284,3 +306,29 @@ def test_the_relay_is_for_this_process_alone() -> None:
                     served.shutdown(socket.SHUT_WR)
                     assert ours.recv(9) == b"answered"
                     assert ours.recv(9) == b""
+    assert not any(relay_folder.iterdir())
+
+
+def test_grpc_finds_the_relay(relay_folder: Path) -> None:
+    """Whatever the name of the folder is."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with (
+            Relay(f"127.0.0.1:{port}", TrustedServer()) as relay,
+            grpc.insecure_channel(relay.address, options=relay.options) as channel,
+        ):
+            grpc.channel_ready_future(channel).result(30)
+    finally:
+        server.stop(None)
+
+
+@needs_root
+def test_another_user_does_not_keep_us_out_of_the_relay() -> None:
+    """He knows the name of its socket, by /proc/net/unix, and cannot connect to it: its queue is ours."""
+    ask = f"import os, socket, sys\nos.setuid({NOBODY})\nwith socket.socket(socket.AF_UNIX) as end:\n"
+    ask += " sys.exit(end.connect_ex(eval(sys.argv[1])))"
+    with Relay("127.0.0.1:9", TrustedServer()) as relay:
+        done = subprocess.run([sys.executable, "-c", ask, repr(_reached(relay.address))], check=False, timeout=30)
+    assert done.returncode == errno.EACCES
