@@ -131,7 +131,8 @@ class Relay:
 def _private_folder() -> Path | None:
     """A new folder for the socket, where no other user can fill its queue; None where there is no place for one.
 
-    Then an abstract name is used: whoever connects to it is turned away, but can keep us out.
+    Then an abstract name is used: whoever connects to it is turned away, but can keep us out. A process that is killed
+    leaves its folder.
     """
     try:
         folder = Path(tempfile.mkdtemp(prefix="debug-server-")).absolute()
