@@ -43,7 +43,7 @@ def say(text: str) -> None:
 
 
 def run(command: Sequence[str], *more: str, environ: dict[str, str] | None = None) -> None:
-    """Run a program that speaks for itself; end with its status when it fails."""
+    """Run a program, which prints its own messages; exit with status 1 if it fails."""
     status = subprocess.run([*command, *more], cwd=ROOT, env=environ, check=False).returncode
     if status:
         sys.exit(f"setup: failed with status {status}: {shlex.join([*command, *more])}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from debug_server.config.declare import setting
-from debug_server.config.kinds import FLAG, TEXT, choice, number, whole
+from debug_server.config.kinds import ANY_TEXT, FLAG, TEXT, choice, number, whole
 
 _SANDBOX = "HOST_RUNNER_DOCKER_SANDBOX_"
 
@@ -28,7 +28,10 @@ class TasksConfig:
     )
     codex_bin: str = setting("The codex executor's program.", TEXT, default="codex", variable="HOST_RUNNER_CODEX_BIN")
     codex_args: str = setting(
-        "Its arguments after `exec`, quoted as in a shell.", TEXT, default="", variable="HOST_RUNNER_CODEX_ARGS"
+        "Arguments of the codex program after `exec`, quoted as in a shell.",
+        ANY_TEXT,
+        default="",
+        variable="HOST_RUNNER_CODEX_ARGS",
     )
     cleanup_worktree: bool = setting(
         "Whether the worktree of a task is removed at its end.",

@@ -76,7 +76,7 @@ class EndRecorder:
                 self._finish(end)
             except StoreUnavailableError as error:
                 if time.monotonic() >= deadline:
-                    self._keep(end, error)
+                    raise self._postpone(end, error) from error
                 time.sleep(_SHORT_RETRY if seconds < STORE_RETRY else STORE_RETRY)
             else:
                 return
@@ -122,15 +122,16 @@ class EndRecorder:
             if not (is_claim_of(row, command) and row.exit == end.record):
                 raise
 
-    def _keep(self, end: End, error: StoreUnavailableError) -> None:
+    def _postpone(self, end: End, error: StoreUnavailableError) -> UnrecordedEndError:
+        """Keep the end for ``retry``; returns the error for the caller."""
         number = end.command.id
         with self._lock:
             self._kept[number] = end
         _LOG.warning("end_postponed", extra={"command_id": number, "error": str(error)})
-        raise UnrecordedEndError(
+        return UnrecordedEndError(
             f"command {number} has ended ({end.record.reason.value}), but that could not be recorded: {error}",
             end.result,
-        ) from error
+        )
 
     def _drop(self, number: int) -> None:
         with self._lock:

@@ -111,7 +111,7 @@ def _check_required(name: str, plan: LimitPlan, capabilities: Capabilities) -> N
         )
     if item["by"] is None or (name in WHOLE_TREE and item["by"] != "cgroup"):
         raise UnmetRequirementError(
-            f"--require {name}: only {item['by'] or 'nothing'} could enforce it here "
+            f"--require {name}: {'only ' + item['by'] if item['by'] else 'nothing'} could enforce it here "
             f"(process trees are held by {capabilities.mechanism}); delegate the {controller_of(name)} cgroup "
             "controller to this user, or leave the requirement out"
         )

@@ -132,7 +132,7 @@ def find_record(files: LogFiles, offset: int) -> int:
 
 @dataclass(slots=True)
 class LogPosition:
-    """The reached of a reader; ``next_spans`` advances it."""
+    """The position of a reader; ``next_spans`` advances it."""
 
     offset: int
     record: int  # the first record that may cover bytes from ``offset`` on

@@ -57,7 +57,7 @@ class LogListener:
             met = self._progress.wait_for(lambda: self._done or self._consumed >= offset, deadline - time.monotonic())
         if not met:
             self.lagging = True
-            self._report("slow")
+            self._report("slow", event="log_listener_lagging")
 
     def finish(self, deadline: float) -> bool:
         """Let it process what is in the log now, then stop it; False if ``deadline`` came first."""
@@ -112,9 +112,9 @@ class LogListener:
             self._consumed = offset
             self._progress.notify_all()
 
-    def _report(self, reason: str, *, failed: bool = False) -> None:
+    def _report(self, reason: str, *, event: str = "log_listener_detached", failed: bool = False) -> None:
         fields = {"path": self._path, "offset": self._consumed, "reason": reason}
-        _LOG.warning("log_listener_detached", extra=fields, exc_info=failed)
+        _LOG.warning(event, extra=fields, exc_info=failed)
 
 
 class LogObservers:

@@ -152,7 +152,7 @@ class LogWatcher:
                 self._inotify.ring()
 
     def detach(self, watch: Watch) -> None:
-        """Stop to wake ``watch``; the last one of a log removes the kernel's watch."""
+        """Stop waking ``watch``; with the last watch of a log the kernel's watch is removed."""
         if not self.forked():
             with self._lock:
                 self._polled.discard(watch)

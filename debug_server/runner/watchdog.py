@@ -49,7 +49,7 @@ class Watchdog:
                     try:
                         thread.start()
                     except RuntimeError as error:
-                        _LOG.warning("watchdog_failed", extra={"error": str(error)})
+                        _LOG.warning("watchdog_not_started", extra={"error": str(error)})
                         return
                     self._thread = thread
                 self._needed.set()
@@ -64,7 +64,10 @@ class Watchdog:
             thread.join()
 
     def _run(self) -> None:
-        while not self._closed.wait(self._check_seconds if self._needed.wait() else 0.0):
+        while True:
+            self._needed.wait()  # sleep while there are no commands
+            if self._closed.wait(self._check_seconds):
+                return
             with self._lock:
                 found = list(self._running())
                 if not found and not self._closed.is_set():

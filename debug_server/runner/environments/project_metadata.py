@@ -19,7 +19,7 @@ from typing import Any
 from debug_server.disk import remove_tree
 from debug_server.runner.environments.layout import Layout
 
-# Blanks of one line only: those of an empty page would be tried from each of its lines on.
+# Blanks within one line only: across empty lines the match would take quadratic time.
 _VERSION = re.compile(
     r"""^[ \t]*(?:__version__|version|VERSION)[ \t]*(?::[ \t]*\w+[ \t]*)?=[ \t]*["']([^"'\n]+)["']""", re.MULTILINE
 )

@@ -92,7 +92,10 @@ def parse_seal(path: Path) -> Seal | None:
 
 
 def is_usable(layout: Layout, seal: Seal) -> bool:
-    """The cheap check of every reuse: the environment is there, is the sealed one, and its interpreter exists."""
+    """Check an environment before reuse: it exists, is the sealed one, and its interpreter exists.
+
+    After a reboot the names, modes and sizes of all files are checked too, and the seal is updated.
+    """
     directory = layout.environments / seal.directory
     try:
         if (directory / MARKER).read_text("utf-8").strip() != seal.directory:
@@ -109,7 +112,7 @@ def is_usable(layout: Layout, seal: Seal) -> bool:
 
 
 def inspect(layout: Layout, seal: Seal, *, contents: bool) -> dict[str, str]:
-    """Path -> what is wrong with it."""
+    """Check the files of an environment; returns path -> problem. Bytecode that commands added is removed."""
     directory = layout.environments / seal.directory
     inventory = read_inventory(layout, seal)
     if inventory is None:

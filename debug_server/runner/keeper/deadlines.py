@@ -31,7 +31,7 @@ def passed(keeper: Keeper, now: float) -> Stop | None:
     if keeper.leader_ended is not None or keeper.ladder.active:
         return None
     if keeper.orphan_timer.over(now):
-        return Stop("cancelled", "nobody has supervised it for a while")
+        return Stop("cancelled", f"no client was attached for {keeper.orders['orphan_seconds']:g} s")
     return _limit_passed(keeper, now) if keeper.limits else None
 
 

@@ -9,7 +9,7 @@ SHORTEST_LINE = 8  # of a line in a value with several lines: a shorter one woul
 MAX_LINE = 1 << 16  # a longer line is dropped: a part of it could contain a part of a secret
 _SHORTEST = 8  # of a variable's value: a shorter one would match ordinary words
 _MASKED = b"[redacted]"
-_OWN = b"\0redacted\0"  # stands for a value until the line was searched for forms: no sign in it ends one
+_OWN = b"\0redacted\0"  # placeholder until the credential forms are masked: no character in it ends a form
 _SECRET_NAME = re.compile(r"(?i)(^|_)(api_?)?(key|token|secret|password|passwd|credentials?|auth)$")
 _CREDENTIAL_FORMS = (
     rb"(?P<named>(?i:api[_-]?key|token|secret|passw(?:or)?d|authorization|credential)s?[\"']?[ \t]*[:=][ \t]*[\"']?)"
@@ -25,7 +25,7 @@ _KNOWN = re.compile(b"|".join(_CREDENTIAL_FORMS))
 class Mask:
     """Bytes in, whole lines without secrets out.
 
-    Secret are: the values of variables that are named like a secret, and text that has the form of a credential.
+    Secrets are the values of variables that are named like a secret, and text that has the form of a credential.
     """
 
     waiting = False  # an incomplete line is held without time limit

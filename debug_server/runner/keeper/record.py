@@ -77,5 +77,5 @@ def _command_line(keeper: Keeper, pid: int) -> str:
         return ""
     if (hide := redaction.made_for(keeper.orders)) is not None:
         begun = hide.feed(line)
-        line = begun + (hide.end() if len(line) < _READ else b"")  # of half a secret that nothing completes, nothing
+        line = begun + (hide.end() if len(line) < _READ else b"")  # at the read limit, drop an incomplete secret
     return line[:_SHOWN].decode("utf-8", "replace").strip()
