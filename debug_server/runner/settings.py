@@ -20,7 +20,7 @@ from debug_server.config.runner import DEFAULT_SHELL
 from debug_server.disk import check_trusted, this_user, tighten
 from debug_server.model import Limits
 
-# Our subfolders; earlier versions created them with the permissions of the umask.
+# Our subfolders. ``prepare`` removes the permissions of other users: earlier versions used the umask.
 _FOLDERS = (
     *("repos", "worktrees", "envs", "scratch", "logs", "patches", "keepers", "owners", "locks", "collected"),
     *("containers", "data"),
@@ -71,7 +71,7 @@ class RunnerPaths:
 
 
 def shell_command(shell: str, text: str) -> list[str]:
-    """The argv for a command given as one text, the same for every surface.
+    """The argv for a command given as one string, the same for every surface.
 
     ``shell`` is ``runner.default_shell``; if its default is not installed, /bin/sh is used.
     """

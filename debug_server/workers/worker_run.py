@@ -120,7 +120,7 @@ class WorkerRun:
         return self._runner.pipeline.run(job).exit
 
     def _follow(self, adopted: Adopted) -> ExitRecord:
-        return self._runner.pipeline.follow_adopted(adopted.command, adopted.running, adopted.log_path).exit
+        return self._runner.pipeline.wait_for_adopted(adopted.command, adopted.running, adopted.log_path).exit
 
     def _tell(self, what: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: this server has ended
@@ -146,7 +146,7 @@ class WorkerRun:
         elif self.channel.over:
             connection.close()
         else:
-            await self.channel.open(connection.detach())
+            await self.channel.open(connection.raw_socket())
 
     def _fail(self) -> None:
         if not self.failing.is_set():

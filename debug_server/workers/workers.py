@@ -220,8 +220,8 @@ class Workers:
         _LOG.info("worker_removed", extra={"component": "worker", "worker": name, "command_id": item.command.id})
         grace = {"op": "cancel", "grace": SHORT_GRACE, "message": "its server died"}
         item.running.send(grace)
-        follow = self._runner.pipeline.follow_adopted
-        await asyncio.to_thread(follow, item.command, item.running, item.log_path)
+        wait = self._runner.pipeline.wait_for_adopted
+        await asyncio.to_thread(wait, item.command, item.running, item.log_path)
 
     async def _recover_periodically(self) -> None:
         """End workers of other servers on this store that die while this one runs."""
