@@ -55,7 +55,7 @@ _held: _Held | None = None  # of the main thread: Python runs handlers only ther
 def defer_signals() -> Iterator[None]:
     """Run signal handlers only at the end of the block and in its ``interruptible`` parts.
 
-    If one raises, the signals that are still pending are dropped.
+    If one raises KeyboardInterrupt, the signals that are still pending are dropped.
     """
     global _held
     if _held is not None or not _in_main_thread():

@@ -1,7 +1,7 @@
-"""Name, version, entry points and scripts of the project under test, without installing it.
+"""Creates the ``dist-info`` and the scripts of the project under test, without installing it.
 
-Programs ask the interpreter for them (``importlib.metadata``), and test suites call the project's own scripts. They
-hold no code and no path, so one folder serves every workspace in which they are the same.
+Programs read them through ``importlib.metadata``, and test suites call the project's scripts. They contain no code and
+no path, so one folder is used for all workspaces with the same metadata.
 """
 
 from __future__ import annotations
