@@ -18,7 +18,7 @@ _MAX_WAIT = 3600.0
 
 
 def ends_by(orders: dict[str, Any], now: float) -> float | None:
-    """The latest end of a command that starts now, if it has a timeout; for the watchdog."""
+    """The time by which a command that starts now must have ended, if it has a timeout; for the watchdog."""
     wall = orders["limits"].get("wall_seconds")
     if wall is None:
         return None

@@ -25,7 +25,7 @@ def start(keeper: Keeper) -> int | None:
         os.close(read)
         keeper.output.note(f"pre-kill hook {argv[0]!r} could not be started")
         return None
-    hide = redaction.made_for(keeper.orders)  # it may show the variables of the processes that it looks at
+    hide = redaction.made_for(keeper.orders)  # the hook may print the environment of the processes that it examines
     keeper.loop.watch(read, lambda fd, _: _pump(keeper, fd, hide))
     keeper.tree.excluded = pid
     return pid

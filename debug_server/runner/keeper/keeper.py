@@ -44,7 +44,7 @@ class Keeper:
 
     def __init__(self, spare: Spare, orders: dict[str, Any], *, last: bool) -> None:
         self.orders = orders
-        self._last = last  # this process serves no other command after this one
+        self._last = last  # this process runs no other command after this one
         self.limits: limits.Plan = orders["limits"]
         self.slot, self.tree, self.stdio, self.loop = spare.slot, spare.slot.tree, spare.stdio, Loop()
         self.handle = {
@@ -177,7 +177,7 @@ class Keeper:
         assert self.slot.orders is not None
         try:
             data = self.slot.orders.recv(1 << 16)
-        except OSError:  # it ended before it read its orders; if by a signal, that is the reason
+        except OSError:  # the child ended before it read its orders; if by a signal, the signal is the exit reason
             data, self._never_started = b"", True
         if data:
             self.spawn_error = data.decode()
@@ -200,7 +200,7 @@ class Keeper:
         return self.streams.done or self._pipes_held_outside()
 
     def _pipes_held_outside(self) -> bool:
-        """Whether the tree is empty, but a process outside it holds a pipe open and writes nothing."""
+        """Whether only a process outside the (empty) tree still has a pipe open, and wrote nothing for a while."""
         heard = self.streams.last_output
         patience = _SLOW_CLIENT_SECONDS if self.streams.awaits_client else _HELD_PIPE_SECONDS
         if time.monotonic() - max(self.leader_ended or 0.0, heard) <= patience:
@@ -326,7 +326,7 @@ class Keeper:
         self._reap_init()
         self.streams.flush(idle=False)
         if self._never_started and self.stop is None and not os.WIFSIGNALED(self.status or 0):
-            self.spawn_error = "it ended before it could be started"
+            self.spawn_error = "its process ended before it could execute the program"
         exit_record = record.assemble(self, time.monotonic())
         self._publish(exit_record)
         self._send_exit(exit_record)

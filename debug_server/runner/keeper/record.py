@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from debug_server.runner.keeper.keeper import Keeper
 
 _LISTED_PROCESSES = 40
-_SHOWN, _READ = 200, 1 << 16  # bytes of a command line; what is hidden in it makes it shorter
+_SHOWN, _READ = 200, 1 << 16  # bytes of a command line in the record, and bytes read: redaction makes it shorter
 
 
 def assemble(keeper: Keeper, ended: float) -> dict[str, Any]:
