@@ -83,7 +83,7 @@ class CodexConversation:
 
     @property
     def rpc(self) -> JsonRpc:
-        """The calls below the turns."""
+        """The JSON-RPC connection that the turns use."""
         return self._rpc
 
     @property

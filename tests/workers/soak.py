@@ -83,7 +83,7 @@ async def _use(worker: ServiceSupervisor, tally: Tally) -> None:
                     answer = await echo.ask_in_turn(b"question")
                 if answer == b"question":
                     tally.answered += 1
-                elif generation.failing.is_set():
+                elif generation.ending.is_set():
                     tally.refused += 1
                 else:
                     tally.wrong.append(f"the answer was {answer!r}")
