@@ -15,7 +15,7 @@ from debug_server.disk.trusted import (
     open_trusted,
     owners_of,
     read_trusted,
-    this_user,
+    trusted_users,
     why_distrusted,
     why_replaceable,
 )
@@ -39,7 +39,7 @@ __all__ = [
     "release_entry",
     "remove_entry",
     "remove_tree",
-    "this_user",
+    "trusted_users",
     "tighten",
     "why_distrusted",
     "why_replaceable",

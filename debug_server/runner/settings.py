@@ -17,7 +17,7 @@ from debug_server.config import (
 )
 from debug_server.config.places import DATA_FOLDER
 from debug_server.config.runner import DEFAULT_SHELL
-from debug_server.disk import check_trusted, this_user, tighten
+from debug_server.disk import check_trusted, tighten, trusted_users
 from debug_server.model import Limits
 
 # Our subfolders. ``prepare`` removes the permissions of other users: earlier versions used the umask.
@@ -36,7 +36,9 @@ class RunnerPaths:
     logs_dir: Path
     environments_dir: Path
     patches_dir: Path
-    owners: frozenset[int] = field(default_factory=this_user, kw_only=True, compare=False)  # whose folders are trusted
+    owners: frozenset[int] = field(
+        default_factory=trusted_users, kw_only=True, compare=False
+    )  # whose folders are trusted
 
     @classmethod
     def from_root(cls, root: Path) -> RunnerPaths:
@@ -113,7 +115,9 @@ class RunnerSettings:
         """From loaded settings; ``owners``: whose folders are trusted."""
         paths, runner = config.paths, config.runner
         return cls(
-            RunnerPaths(paths.artifacts, paths.logs, paths.environments, paths.patches, owners=owners or this_user()),
+            RunnerPaths(
+                paths.artifacts, paths.logs, paths.environments, paths.patches, owners=owners or trusted_users()
+            ),
             runner.default_shell,
             kill_grace=runner.kill_grace,
             containment=runner.containment,

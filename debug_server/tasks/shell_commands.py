@@ -44,7 +44,7 @@ class Script:
         self.assigned: set[str] = set()  # variables that are assigned a value
         self.value_functions: set[str] = set()  # functions that contain a value
         self.defined: set[str] = set()  # functions and aliases
-        self.trusted: set[str] = set()  # commands that get a value
+        self.receivers: set[str] = set()  # commands that get a value
         self._functions = functions
         self._last = ""
         self._name = ""  # of the last command that passes on its arguments
@@ -103,7 +103,7 @@ class Script:
             if fed and not passes_on:
                 raise Evaluated("a pipe passes the value to shell commands: only programs may read it")
             if fed:
-                self.trusted.add(self._name)
+                self.receivers.add(self._name)
             holds |= held
             self.reader.blanks()
             if not self.reader.sees("|") or self.reader.sees("||"):
@@ -117,7 +117,7 @@ class Script:
     # Compound commands
 
     def _command(self) -> tuple[bool, bool]:
-        """Read a command: whether it contains a value, and whether it only passes on its arguments."""
+        """Read a command; returns (contains a value, only passes its arguments on: a program, not shell commands)."""
         reader, token = self.reader, self._token()
         if found := _FUNCTION.match(reader.script, reader.at):
             reader.at = found.end()
@@ -158,7 +158,10 @@ class Script:
         return self._redirections() or holds, False
 
     def _redirections(self) -> bool:
-        """The redirections of a compound command, which may run its input as code."""
+        """Read the redirections of a compound command; returns whether they contain a value.
+
+        The command may run its input as code.
+        """
         holds = False
         self.reader.blanks()
         while (found := self._redirection()) is not None:
@@ -174,7 +177,7 @@ class Script:
         holds, _ = self._command()
         if holds:
             self.value_functions.add(name)
-        return False
+        return False  # a definition passes on nothing; calls of the function are found by its name
 
     def _function_name(self) -> str:
         name = self._token()
@@ -306,7 +309,7 @@ class Script:
         reader.at += 1
         while reader.heredocs:
             delimiter, literal, stripped = reader.heredocs.pop(0)
-            with reader.refusing("a here-document would make the value part of a text: use <<< or a pipe"):
+            with reader.refusing("inside a here-document the value would become part of other text: use <<< or a pipe"):
                 while (line := self._line()) != delimiter and not (stripped and line.lstrip("\t") == delimiter):
                     if not literal and line.endswith("\\"):
                         raise NotUnderstood("a continued line in a here-document")
@@ -362,7 +365,12 @@ class Script:
         name = rest[0].constant if rest else None
         if name == "alias":
             self.defined |= {word.lead.partition("=")[0] for word in rest[1:]}
-        why = _objection(rest) if rest else None if words[0].constant == "exec" else "it has no command"
+        if rest:
+            why = _objection(rest)
+        elif words[0].constant == "exec":  # alone it only redirects
+            why = None
+        else:
+            why = "it has no command"
         program = why is None and rest != [] and name not in BUILTINS
         if why is None and any(word.holds for word in assignments):
             why = None if program else "a variable for a builtin"
@@ -374,7 +382,7 @@ class Script:
             self._assign(rest[1:])
         self._name = name or ""
         if holds:
-            self.trusted.add(self._name)
+            self.receivers.add(self._name)
         self._check_variables(assignments)
         self._files(redirections, _TARGETS if rest else _OUTPUT)
         self._approve([*assignments, *words])
@@ -425,26 +433,26 @@ def _objection(words: list[Word]) -> str | None:
         return None if path else "the command name is not constant, so it may be a builtin: write the name or a path"
     if name.constant.startswith("-"):
         return f"the option {name.constant} is not understood here"
-    if name.constant not in BUILTINS | KEYWORDS or _harmless(name.constant, arguments):
+    if name.constant not in BUILTINS | KEYWORDS or _is_safe_builtin(name.constant, arguments):
         return None
     return f"{name.constant} is a bash builtin that may evaluate the value as code or as a variable name"
 
 
-def _harmless(builtin: str, arguments: list[Word]) -> bool:
+def _is_safe_builtin(builtin: str, arguments: list[Word]) -> bool:
     """Whether a builtin evaluates none of these arguments; unknown builtins are not harmless."""
     match builtin:
         case ":" | "true" | "false" | "echo" | "cd":
             return True
         case "printf":
-            return _formats(arguments)
+            return _printf_is_safe(arguments)
         case "[" | "test":
-            return _compares(arguments)
+            return _test_is_safe(arguments)
         case "export":
-            return all(_assigns(word) for word in arguments)
+            return all(_is_assignment(word) for word in arguments)
     return False
 
 
-def _formats(words: list[Word]) -> bool:
+def _printf_is_safe(words: list[Word]) -> bool:
     """Whether printf's format is constant or the only value, and not an option: -v evaluates the next word."""
     ended = bool(words) and words[0].constant == "--"
     rest = words[1:] if ended else words
@@ -455,7 +463,7 @@ def _formats(words: list[Word]) -> bool:
     return _COUNTS.search(rest[0].constant) is None
 
 
-def _compares(words: list[Word]) -> bool:
+def _test_is_safe(words: list[Word]) -> bool:
     """Whether only one word contains a value and none can be -v or -R, which evaluate the next word."""
     holding = [word for word in words if word.holds]
     others = [word.constant for word in words if not word.holds]
@@ -464,7 +472,7 @@ def _compares(words: list[Word]) -> bool:
     return all(text is not None and text not in ("-v", "-R") for text in others)
 
 
-def _assigns(word: Word) -> bool:
+def _is_assignment(word: Word) -> bool:
     if word.several or word.loose or word.array:
         return False
     if word.constant is not None and re.fullmatch(NAME, word.constant):

@@ -162,7 +162,7 @@ def remove(tree: BranchWorktree, *, locks_dir: Path, patch_path: Path) -> Remova
 
 def _remove_files(tree: BranchWorktree, locks_dir: Path, patch: Path | None, *, directory: bool) -> Removal:
     # Not by `git worktree remove`, which deletes through mounts.
-    left = remove_tree(tree.path, real=True) if directory else empty_folder(tree.path, real=True)
+    left = remove_tree(tree.path, no_links=True) if directory else empty_folder(tree.path, no_links=True)
     with _view(tree, locks_dir) as place:
         run_git("worktree", "unlock", str(tree.path), place=place)  # prune skips a locked worktree
         run_git("worktree", "prune", place=place, timeout=_TIMEOUT)
