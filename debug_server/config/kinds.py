@@ -51,13 +51,13 @@ def _table(value: Any) -> dict[str, str]:
     return dict(value)
 
 
-TEXTS = Kind(expected="a list of texts", check=_texts)
+TEXTS = Kind(expected="a list of strings", check=_texts)
 LIST = Kind(
-    expected="a list of texts (in a variable: with ':' between them)",
+    expected="a list of strings (in a variable: separated by ':')",
     check=_texts,
     read=lambda text: [item for item in text.split(":") if item],
 )
-TABLE = Kind(expected="a table of texts", check=_table)
+TABLE = Kind(expected="a table of strings", check=_table)
 TEXT = Kind(expected="a non-empty string", check=_text)
 ANY_TEXT = Kind(expected="a string", check=_any_text)
 PATH = Kind(expected="a path", check=_path)

@@ -1,4 +1,4 @@
-"""The settings of host tasks: the variables that their users have always set, and the same keys in a file."""
+"""The settings of host tasks: variables with their historical names, and keys in a file."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class TasksConfig:
         variable="HOST_RUNNER_CLEANUP_WORKTREE",
     )
     callback_allow: str | None = setting(
-        "Where callbacks may go: names, addresses, networks, `localhost` (every loopback address) and `public`, parted "
-        "by commas; left out: `public`, which is everything but this machine, its link and metadata services.",
+        "Where callbacks may go: names, addresses, networks, `localhost` (every loopback address) and `public` (every "
+        "address but this machine, its link and metadata services), separated by commas; left out: `public`.",
         TEXT,
         default=None,
         variable="HOST_RUNNER_CALLBACK_ALLOW",
@@ -60,7 +60,7 @@ class TasksConfig:
     )
     sandbox_network: str = setting("A container's network.", TEXT, default="none", variable=f"{_SANDBOX}NETWORK")
     sandbox_pids_limit: int = setting(
-        "A container's processes.", whole(least=1), default=256, variable=f"{_SANDBOX}PIDS_LIMIT"
+        "The number of processes in a container.", whole(least=1), default=256, variable=f"{_SANDBOX}PIDS_LIMIT"
     )
     sandbox_memory: str = setting("A container's memory.", TEXT, default="2g", variable=f"{_SANDBOX}MEMORY")
     sandbox_cpus: float = setting("A container's cores.", number(), default=2.0, variable=f"{_SANDBOX}CPUS")
