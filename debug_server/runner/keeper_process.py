@@ -70,8 +70,9 @@ def end_tree(handle: dict[str, Any]) -> list[int]:
     keeper = handle["keeper"]
     if keeper["boot_id"] != boot_id():
         return []
-    marked = MarkedTree(f"{keeper['pid']}-{keeper['start_time']}")
-    return sorted({*_kill_all(rebuild(handle["tree"])), *_kill_all(marked)})
+    # What left one of the groups may still be in another, which can be removed only once it has ended.
+    outside = _kill_all(MarkedTree(f"{keeper['pid']}-{keeper['start_time']}"))
+    return sorted({*outside, *_kill_all(rebuild(handle["tree"]))})
 
 
 def _kill_all(tree: Tree) -> list[int]:
