@@ -151,32 +151,32 @@ class Turn:
         if self.thread_id is not None:
             self._routes.pop(self.thread_id, None)
 
-    def lost(self, error: DebugServerError) -> None:
+    def on_lost(self, error: DebugServerError) -> None:
         """Handle the loss of the worker: ``read`` raises ``error``."""
         self._over.set()
         self._events_queue.fail(error)
 
-    def missed(self) -> None:
+    def on_oversized_line(self) -> None:
         """Handle a line of the worker that was too long: the answer is incomplete, so the turn fails."""
         self._fail(WorkerError("a part of the answer was too long for one message of the worker, and is lost"))
 
-    def notified(self, method: str, params: Params) -> None:
+    def on_notification(self, method: str, params: Params) -> None:
         """Handle one notification of the thread."""
         turn = params.get("turnId")
         if turn is not None and self.turn_id is not None and turn != self.turn_id:
             return
         if method == "item/agentMessage/delta":
-            self._said(str(params.get("itemId")), str(params.get("delta", "")))
+            self._on_text(str(params.get("itemId")), str(params.get("delta", "")))
         elif method == "item/completed":
-            self._completed(params.get("item"))
+            self._on_item_completed(params.get("item"))
         elif method == "thread/tokenUsage/updated":
-            self._used(params.get("tokenUsage"))
+            self._on_usage(params.get("tokenUsage"))
         elif method == "turn/completed":
             self._on_turn_completed(params.get("turn"))
         else:
             self._events_queue.touch()
 
-    def _said(self, item: str, text: str) -> None:
+    def _on_text(self, item: str, text: str) -> None:
         if not text:
             return
         if self._item is not None and item != self._item:
@@ -186,17 +186,17 @@ class Turn:
         if not self._events_queue.put(Text(text=text)):
             self._fail(WorkerError("the client reads too slowly: more than 8 Mi characters of its answer wait"))
 
-    def _completed(self, item: Any) -> None:
+    def _on_item_completed(self, item: Any) -> None:
         if (
             isinstance(item, dict)
             and item.get("type") == "agentMessage"
             and str(item.get("id")) not in self._items_passed_on
         ):
-            self._said(str(item.get("id")), str(item.get("text") or ""))
+            self._on_text(str(item.get("id")), str(item.get("text") or ""))
         else:
             self._events_queue.touch()
 
-    def _used(self, usage: Any) -> None:
+    def _on_usage(self, usage: Any) -> None:
         total = usage.get("total") if isinstance(usage, dict) else None
         if isinstance(total, dict):
             self.usage = TokenUsage(
@@ -210,7 +210,7 @@ class Turn:
             self._expect_calls(_AFTER_USAGE_SECONDS)
         self._events_queue.touch()
 
-    def tool_called(self, number: int | str, params: Params) -> bool:
+    def on_tool_call(self, number: int | str, params: Params) -> bool:
         """Handle a function call of the model; returns whether the client declared the function."""
         if params.get("tool") not in self._tools:
             return False
