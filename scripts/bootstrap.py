@@ -67,8 +67,7 @@ def make_venv() -> None:
 
 
 def was_moved() -> bool:
-    """Whether the environment was created in another folder: the first lines of its programs still contain that
-    path."""
+    """Whether the environment was created in another folder: the first lines of its programs still name it."""
     made_by = re.search(r"^command = .* -m venv (.*)$", (VENV / "pyvenv.cfg").read_text(), re.MULTILINE)
     return made_by is not None and not made_by[1].endswith(str(VENV))
 

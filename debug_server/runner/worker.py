@@ -163,8 +163,7 @@ class WorkerSupervisor:
             )
 
     def check_request(self, spec: CommandSpec, lease: Lease) -> Path:
-        """Check the request before a row is added; returns the command's directory. InvalidInputError if it is
-        wrong."""
+        """Check the request before a row is added; returns the command's directory. InvalidInputError if wrong."""
         plan_limits(spec.within(self.settings.limits).bounds, self.pool.capabilities, spec.require)
         return resolve_cwd(Path(lease.path), spec.cwd)
 
