@@ -13,7 +13,7 @@ HOOK_SECRET = "DEBUG_SERVER_HOOK_SECRET"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchConfig:
-    """Set by variables alone: the file would be in the folder that one of them names."""
+    """Set only by variables, not by a file: the file would be in the folder that ``config`` names."""
 
     config: Path = setting(
         "The folder of `runners.yml` and `repos.yml`.",
@@ -22,7 +22,7 @@ class DispatchConfig:
         variable="DEBUG_SERVER_DISPATCH_CONFIG",
     )
     hook_secret: str | None = setting(
-        "What hosting services sign `POST /hooks/NAME` with; left out: hooks are refused.",
+        "The secret that hosting services sign `POST /hooks/NAME` with; left out: hooks are refused.",
         TEXT,
         default=None,
         variable=HOOK_SECRET,

@@ -30,54 +30,70 @@ class CodexConfig:
     bin: str = _of("CODEX_BIN", "The codex program.", TEXT, "codex")
     home: Path = _of(
         "CODEX_HOME",
-        "Its folder; not below a temporary directory.",
+        "The folder of codex (`CODEX_HOME`); not below a temporary directory.",
         PATH,
         Derived(text="`.codex-api` beside `config/`, else in the data folder", of=lambda _: Path(".codex-api")),
     )
-    workdir: Path | None = _of("PROXY_CODEX_WORKDIR", "Where it works; left out: in its folder.", PATH, None)
-    model: str = _of("CODEX_MODEL", "The model it starts with.", TEXT, "gpt-5.2")
-    model_provider: str | None = _of("CODEX_MODEL_PROVIDER", "A provider of its configuration.", TEXT, None)
+    workdir: Path | None = _of(
+        "PROXY_CODEX_WORKDIR", "The working directory of codex; left out: its folder.", PATH, None
+    )
+    model: str = _of("CODEX_MODEL", "The default model of codex.", TEXT, "gpt-5.2")
+    model_provider: str | None = _of(
+        "CODEX_MODEL_PROVIDER", "The model provider, as named in codex's configuration.", TEXT, None
+    )
     sandbox: str = _of(
         "PROXY_SANDBOX_MODE",
-        "What its commands may touch.",
+        "What commands of codex may access.",
         choice("read-only", "workspace-write", "danger-full-access"),
         "read-only",
     )
     approval: str = _of(
         "PROXY_APPROVAL_POLICY",
-        "When it asks before it acts; the gateway declines what it asks.",
+        "When codex asks for approval; the gateway declines all such requests.",
         choice("untrusted", "on-request", "never"),
         "never",
     )
-    max_concurrency: int = _of("WORKER_MAX_CONCURRENCY", "Turns at the same time.", whole(least=1), 4)
-    request_timeout_ms: int = _milliseconds(
-        "WORKER_REQUEST_TIMEOUT_MS", "How long it may take to answer a call", 120_000
+    max_concurrency: int = _of(
+        "WORKER_MAX_CONCURRENCY", "Turns that may run at the same time; other requests wait.", whole(least=1), 4
     )
-    handshake_timeout_ms: int = _milliseconds("WORKER_HANDSHAKE_TIMEOUT_MS", "The same for its handshake", 15_000)
+    request_timeout_ms: int = _milliseconds(
+        "WORKER_REQUEST_TIMEOUT_MS", "How long codex may take to answer a call", 120_000
+    )
+    handshake_timeout_ms: int = _milliseconds(
+        "WORKER_HANDSHAKE_TIMEOUT_MS", "How long the handshake with codex may take", 15_000
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessConfig:
     """[access]: who is served, and how much."""
 
-    host: str = _of("PROXY_HOST", "Where the gateway alone listens.", TEXT, "127.0.0.1")
-    port: int = _of("PORT", "On which port; 0 takes a free one.", whole(least=0), 11435)
+    host: str = _of("PROXY_HOST", "The address that `gateway serve` listens on.", TEXT, "127.0.0.1")
+    port: int = _of("PORT", "The port of `gateway serve`; 0: any free port.", whole(least=0), 11435)
     environment: str = _of(
         "PROXY_ENV",
-        "Where it runs; staging and prod refuse insecure settings.",
+        "The kind of installation; staging and prod refuse insecure settings.",
         choice("dev", "staging", "prod"),
         "dev",
     )
     api_key: str | None = _of(
-        "PROXY_API_KEY", "What clients send as bearer; without one only the server's own user is served.", TEXT, None
+        "PROXY_API_KEY",
+        "The bearer token that clients must send; without one only the server's own user is served.",
+        TEXT,
+        None,
     )
     protect_models: bool = _flag("PROXY_PROTECT_MODELS", "Ask for the key on `/v1/models`, too.", default=False)
     usage_open: bool = _flag("PROXY_USAGE_ALLOW_UNAUTH", "Show `/v1/usage` without a key.", default=False)
     maintenance: bool = _flag("PROXY_MAINTENANCE_MODE", "Refuse all work, with 503.", default=False)
-    cors: bool = _flag("PROXY_ENABLE_CORS", "Answer browsers' questions about other origins.", default=True)
-    rate_limit: bool = _flag("PROXY_RATE_LIMIT_ENABLED", "Bound the requests of each caller.", default=False)
-    rate_window_ms: int = _milliseconds("PROXY_RATE_LIMIT_WINDOW_MS", "The window of that bound", 60_000)
-    rate_max: int = _of("PROXY_RATE_LIMIT_MAX", "Requests in a window.", whole(least=1), 60)
+    cors: bool = _flag("PROXY_ENABLE_CORS", "Send CORS headers, and answer CORS preflight requests.", default=True)
+    rate_limit: bool = _flag("PROXY_RATE_LIMIT_ENABLED", "Limit the request rate of each caller.", default=False)
+    rate_window_ms: int = _milliseconds("PROXY_RATE_LIMIT_WINDOW_MS", "The window of the rate limit", 60_000)
+    rate_max: int = _of(
+        "PROXY_RATE_LIMIT_MAX",
+        "Requests that each caller may send in one window of the rate limit.",
+        whole(least=1),
+        60,
+    )
     test_endpoints: bool = _flag("PROXY_TEST_ENDPOINTS", "Serve `/__test/`.", default=False)
 
 
@@ -87,14 +103,18 @@ class AnswersConfig:
 
     timeout_ms: int = _milliseconds("PROXY_TIMEOUT_MS", "How long one request may take", 300_000)
     idle_ms: int = _milliseconds(
-        "PROXY_IDLE_TIMEOUT_MS", "How long a turn, or the body of a request, may show no sign of life", 15_000
+        "PROXY_IDLE_TIMEOUT_MS", "How long a turn, or the body of a request, may be silent", 15_000
     )
-    stream_idle_ms: int = _milliseconds("PROXY_STREAM_IDLE_TIMEOUT_MS", "The same for one that streams", 300_000)
-    max_streams: int = _of("PROXY_SSE_MAX_CONCURRENCY", "Streams at the same time.", whole(least=1), 4)
+    stream_idle_ms: int = _milliseconds(
+        "PROXY_STREAM_IDLE_TIMEOUT_MS", "How long a streaming turn may be silent", 300_000
+    )
+    max_streams: int = _of(
+        "PROXY_SSE_MAX_CONCURRENCY", "Streams that may be open at the same time; more are refused.", whole(least=1), 4
+    )
     keepalive_ms: int = _milliseconds("PROXY_SSE_KEEPALIVE_MS", "Silence after which a stream sends a comment", 15_000)
     max_choices: int = _of("PROXY_MAX_CHAT_CHOICES", "The largest `n` of a request.", whole(least=1), 5)
     max_prompt_tokens: int = _of(
-        "PROXY_MAX_PROMPT_TOKENS", "The longest prompt, estimated; 0 is no bound.", whole(least=0), 0
+        "PROXY_MAX_PROMPT_TOKENS", "The longest prompt, in estimated tokens; 0: no limit.", whole(least=0), 0
     )
     default_stream: bool = _flag("PROXY_DEFAULT_STREAM", "Stream unless a request says otherwise.", default=False)
     responses: bool = _flag("PROXY_ENABLE_RESPONSES", "Serve `/v1/responses`.", default=True)
@@ -110,16 +130,29 @@ class ObservationConfig:
     """[observation]: what operators see."""
 
     metrics: bool = _flag("PROXY_ENABLE_METRICS", "Serve `/metrics`.", default=True)
-    metrics_open: bool = _flag("PROXY_METRICS_ALLOW_UNAUTH", "To everybody.", default=False)
-    metrics_loopback: bool = _flag(
-        "PROXY_METRICS_ALLOW_LOOPBACK", "To the server's own user on this machine without a token.", default=True
+    metrics_open: bool = _flag(
+        "PROXY_METRICS_ALLOW_UNAUTH", "Serve `/metrics` to everybody, without a token.", default=False
     )
-    metrics_token: str | None = _of("PROXY_METRICS_TOKEN", "A bearer that may read metrics alone.", TEXT, None)
-    otel: bool = _flag("PROXY_ENABLE_OTEL", "Send traces; the variable alone is read, before any file.", default=False)
-    otel_url: str | None = _of("PROXY_OTEL_EXPORTER_URL", "Where to.", TEXT, None)
-    token_log: Path | None = _of("TOKEN_LOG_PATH", "Keep each request's tokens here, as lines of JSON.", PATH, None)
+    metrics_loopback: bool = _flag(
+        "PROXY_METRICS_ALLOW_LOOPBACK",
+        "Serve `/metrics` to the server's own user on this machine, without a token.",
+        default=True,
+    )
+    metrics_token: str | None = _of("PROXY_METRICS_TOKEN", "A bearer token that may only read metrics.", TEXT, None)
+    otel: bool = _flag(
+        "PROXY_ENABLE_OTEL",
+        "Send traces; only the variable is read, not the file, because tracing starts earlier.",
+        default=False,
+    )
+    otel_url: str | None = _of("PROXY_OTEL_EXPORTER_URL", "The URL that traces are sent to.", TEXT, None)
+    token_log: Path | None = _of(
+        "TOKEN_LOG_PATH", "A file for the token usage of each request, in JSON lines.", PATH, None
+    )
     protocol_log: Path | None = _of(
-        "PROTO_LOG_PATH", "Note each message to and from the worker here: method, id and size, no content.", PATH, None
+        "PROTO_LOG_PATH",
+        "A file for method, id and size (not the content) of each message to and from the worker.",
+        PATH,
+        None,
     )
 
 

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from debug_server.disk import this_user
+from debug_server.disk import trusted_users
 from debug_server.errors import ConfigurationError
 
 _FIXED_BYTES = 40  # of an entry, before its hash: times, device, inode, mode, owner, size
@@ -40,7 +40,7 @@ def _git_folder(tree: Path) -> Path | None:
     """
     entry = tree / ".git"
     try:
-        if not {entry.lstat().st_uid, entry.stat().st_uid} <= this_user():
+        if not {entry.lstat().st_uid, entry.stat().st_uid} <= trusted_users():
             return None
         if entry.is_dir():
             return entry

@@ -23,7 +23,7 @@ from debug_server.config.declare import settings_of
 from debug_server.config.load import Loaded, base_of, load
 from debug_server.config.runner import RunnerConfig
 from debug_server.config.variables import misspelt
-from debug_server.disk import check_trusted, owners_of, this_user, why_distrusted
+from debug_server.disk import check_trusted, owners_of, trusted_users, why_distrusted
 from debug_server.errors import ConfigurationError
 
 CONFIG_FOLDER, DATA_FOLDER = "config", ".artifacts"
@@ -42,7 +42,7 @@ class Place:
     found: Path | None  # the folder that the search found; None: use the user's data folder
     data: Path | None  # None: there is no home folder
     ignored: tuple[tuple[Path, str], ...] = ()  # paths in the current directory that are not trusted, with the reasons
-    owners: frozenset[int] = field(default_factory=this_user)  # whose files are trusted
+    owners: frozenset[int] = field(default_factory=trusted_users)  # whose files are trusted
 
     @property
     def base(self) -> Path:
@@ -103,7 +103,7 @@ def find_place(
         return Place(named=named, found=base, data=base / DATA_FOLDER, owners=owners_of(named))
     found, ignored = _search(cwd)
     data = user_data_folder(environ) if found is None else found / DATA_FOLDER
-    owners = this_user() if named is None else owners_of(named)
+    owners = trusted_users() if named is None else owners_of(named)
     return Place(named=named, found=found, data=data, ignored=ignored, owners=owners)
 
 

@@ -39,7 +39,7 @@ class RunnerOptions:
     """[runner]: how commands are run."""
 
     default_shell: str = setting(
-        "The shell for commands given as one text (`SHELL -c TEXT`); without /bin/bash, the default is /bin/sh.",
+        "The shell for commands given as one string (`SHELL -c STRING`); without /bin/bash, the default is /bin/sh.",
         TEXT,
         default=DEFAULT_SHELL,
     )
@@ -50,14 +50,14 @@ class RunnerOptions:
         default="auto",
     )
     keeper_patience: float = setting(
-        "Seconds without an answer of a keeper that should have ended its command, until it is killed.",
+        "Seconds after which a keeper is killed if its command should have ended and the keeper does not answer.",
         number(),
         default=20.0,
     )
     spare_keepers: int = setting("Idle keepers that are kept ready.", whole(least=0), default=2)
     max_concurrency: int = setting("Commands that may run at the same time.", whole(least=1), default=8)
     disk_reserve: int = setting(
-        "Space that logs leave free on their disk, at most a hundredth of it.",
+        "Bytes that commands must leave free on the disk of the logs; at most a hundredth of the disk is reserved.",
         size(least=0, least_text="0"),
         default=256 << 20,
     )
@@ -93,7 +93,7 @@ _LimitSettings: Any = make_dataclass(
 
 
 class LimitsConfig(_LimitSettings):  # type: ignore[misc]  # its fields are made from the table of limits
-    """[limits]: bounds on commands that ask for none of their own; left out means unbounded."""
+    """[limits]: default limits of commands; left out means no limit."""
 
     def to_limits(self) -> Limits:
         """The same bounds as the value that commands carry."""
@@ -102,7 +102,7 @@ class LimitsConfig(_LimitSettings):  # type: ignore[misc]  # its fields are made
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspacesConfig:
-    """[workspaces]: of each repository on this machine; `repo add --setting` overrides the first seven for one."""
+    """[workspaces]: settings of every repository; `repo add --setting` overrides the first seven for one of them."""
 
     backend: str = setting(
         "How workspaces are made; `auto` uses overlay if a test mount works, else pool.",

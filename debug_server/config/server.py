@@ -19,7 +19,9 @@ class ServerConfig:
         default=None,
     )
     head_timeout: float = setting(
-        "Seconds for the head of a request to arrive, from the connection or the first byte on.", number(), default=20.0
+        "Seconds for the headers to arrive: from the connection on or, for a later request, from its first byte on.",
+        number(),
+        default=20.0,
     )
     body_timeout: float = setting(
         "Seconds that a request's body may pause; on average it must arrive at 1 KiB a second or faster.",
@@ -29,5 +31,5 @@ class ServerConfig:
     keep_alive: float = setting(
         "Seconds that a connection may stay open without a request.",
         number(),
-        default=75.0,  # longer than most clients keep one: theirs to close, not ours while they send
+        default=75.0,  # longer than in most clients: let them close, or we might close while one sends
     )

@@ -1,11 +1,11 @@
-"""The settings of host tasks: the variables that their users have always set, and the same keys in a file."""
+"""The settings of host tasks: variables with their historical names, and keys in a file."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from debug_server.config.declare import setting
-from debug_server.config.kinds import FLAG, TEXT, choice, number, whole
+from debug_server.config.kinds import ANY_TEXT, FLAG, TEXT, choice, number, whole
 
 _SANDBOX = "HOST_RUNNER_DOCKER_SANDBOX_"
 
@@ -28,7 +28,10 @@ class TasksConfig:
     )
     codex_bin: str = setting("The codex executor's program.", TEXT, default="codex", variable="HOST_RUNNER_CODEX_BIN")
     codex_args: str = setting(
-        "Its arguments after `exec`, quoted as in a shell.", TEXT, default="", variable="HOST_RUNNER_CODEX_ARGS"
+        "Arguments of the codex program after `exec`, quoted as in a shell.",
+        ANY_TEXT,
+        default="",
+        variable="HOST_RUNNER_CODEX_ARGS",
     )
     cleanup_worktree: bool = setting(
         "Whether the worktree of a task is removed at its end.",
@@ -37,8 +40,8 @@ class TasksConfig:
         variable="HOST_RUNNER_CLEANUP_WORKTREE",
     )
     callback_allow: str | None = setting(
-        "Where callbacks may go: names, addresses, networks, `localhost` (every loopback address) and `public`, parted "
-        "by commas; left out: `public`, which is everything but this machine, its link and metadata services.",
+        "Where callbacks may go: names, addresses, networks, `localhost` (every loopback address) and `public` (every "
+        "address but this machine, its link and metadata services), separated by commas; left out: `public`.",
         TEXT,
         default=None,
         variable="HOST_RUNNER_CALLBACK_ALLOW",
@@ -63,7 +66,7 @@ class TasksConfig:
     )
     sandbox_network: str = setting("A container's network.", TEXT, default="none", variable=f"{_SANDBOX}NETWORK")
     sandbox_pids_limit: int = setting(
-        "A container's processes.", whole(least=1), default=256, variable=f"{_SANDBOX}PIDS_LIMIT"
+        "The number of processes in a container.", whole(least=1), default=256, variable=f"{_SANDBOX}PIDS_LIMIT"
     )
     sandbox_memory: str = setting("A container's memory.", TEXT, default="2g", variable=f"{_SANDBOX}MEMORY")
     sandbox_cpus: float = setting("A container's cores.", number(), default=2.0, variable=f"{_SANDBOX}CPUS")

@@ -16,7 +16,7 @@ from debug_server.disk.trusted import (
     open_trusted,
     owners_of,
     read_trusted,
-    this_user,
+    trusted_users,
     why_distrusted,
     why_replaceable,
 )
@@ -41,7 +41,7 @@ __all__ = [
     "release_entry",
     "remove_entry",
     "remove_tree",
-    "this_user",
+    "trusted_users",
     "tighten",
     "why_distrusted",
     "why_replaceable",

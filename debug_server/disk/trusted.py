@@ -5,9 +5,9 @@ Used for every file and folder with settings, programs or data. A path is truste
 - it, every folder above it and every link on the way belong to this user or root, or to the owner of a path that the
   operator named (``owners_of``), and
 - nobody else may write to it or to a folder above it. A sticky folder such as ``/tmp`` may be above it: there, only
-  the owner of an entry can replace it. Group write is accepted for a group with no other members, as the private
-  group of a user is where the umask is 002, and in root's folders above it (``/var/log``) for a
-  group of system accounts.
+  the owner of an entry can replace it. Group write is accepted in two
+  cases: the group has no other members (a user's private group, usual with umask 002), or
+  root owns a folder above the path (``/var/log``) and the group has only system accounts.
 
 Each entry is opened without following links and checked by its descriptor, so nothing can be replaced between check and
 use.
@@ -43,17 +43,17 @@ class _Distrust(Exception):
         self.advice = advice
 
 
-def this_user() -> frozenset[int]:
+def trusted_users() -> frozenset[int]:
     """The users whose files are trusted: this user and root."""
     return frozenset({os.geteuid(), 0})
 
 
 def owners_of(named: Path) -> frozenset[int]:
-    """The same plus the owner of a path that the operator named: naming a file means trusting its owner."""
+    """This user, root, and the owner of a path that the operator named: naming a file means trusting its owner."""
     try:
-        return this_user() | {named.stat().st_uid}
+        return trusted_users() | {named.stat().st_uid}
     except OSError:
-        return this_user()
+        return trusted_users()
 
 
 def read_trusted(path: Path, owners: Collection[int] | None = None) -> bytes:
@@ -74,7 +74,7 @@ def check_trusted(path: Path, owners: Collection[int] | None = None) -> None:
 
 @contextmanager
 def open_trusted(path: Path, owners: Collection[int] | None = None) -> Iterator[Folder]:
-    """The folder itself, as it was checked: what replaces it later has no effect; errors as of ``check_trusted``."""
+    """Open the folder that was checked: replacing it later has no effect. Raises the errors of ``check_trusted``."""
     descriptor = _open(path, owners)
     try:
         yield Folder(descriptor)
@@ -85,7 +85,7 @@ def open_trusted(path: Path, owners: Collection[int] | None = None) -> Iterator[
 def why_distrusted(path: Path, owners: Collection[int] | None = None) -> str | None:
     """The reason why a path is not trusted, or None."""
     try:
-        os.close(_walk(path, this_user() if owners is None else owners))
+        os.close(_walk(path, trusted_users() if owners is None else owners))
     except _Distrust as error:
         return str(error)
     except OSError as error:
@@ -100,7 +100,7 @@ def why_replaceable(path: Path, owners: Collection[int] | None = None, *, may_be
     make the path first: judge it again once it is made.
     """
     try:
-        os.close(_walk(path, this_user() if owners is None else owners, last=False))
+        os.close(_walk(path, trusted_users() if owners is None else owners, last=False))
     except _Distrust as error:
         return str(error)
     except FileNotFoundError as error:
@@ -117,7 +117,7 @@ def is_shared(folder: Path) -> bool:
     except OSError:
         return True
     try:
-        found, owners = os.fstat(descriptor), this_user()
+        found, owners = os.fstat(descriptor), trusted_users()
         known = found.st_uid in owners or found.st_uid == _unmapped_user()
         return not known or _is_shared(descriptor, found, owners, above=True)
     finally:
@@ -126,7 +126,7 @@ def is_shared(folder: Path) -> bool:
 
 def _open(path: Path, owners: Collection[int] | None) -> int:
     try:
-        return _walk(path, this_user() if owners is None else owners)
+        return _walk(path, trusted_users() if owners is None else owners)
     except _Distrust as error:
         raise ConfigurationError(f"{path} is not used: {error}; {error.advice}") from error
 
@@ -134,7 +134,7 @@ def _open(path: Path, owners: Collection[int] | None) -> int:
 def _walk(path: Path, owners: Collection[int], *, last: bool = True) -> int:
     """A descriptor (``O_PATH``) of what the path leads to, opened entry by entry.
 
-    Without ``last`` its own mode is not judged, only what is above it.
+    If ``last`` is false, only the folders above it are checked for write access by others, not the entry itself.
     """
     whole = path.absolute()
     left = list(reversed(whole.parts))  # the first is "/", which is opened without a folder
@@ -169,7 +169,7 @@ def _walk(path: Path, owners: Collection[int], *, last: bool = True) -> int:
 
 
 def _check_owner(found: os.stat_result, what: str, owners: Collection[int], *, above: bool) -> None:
-    """``above``: it is a folder above the path, in one that others may not write to."""
+    """``above``: the entry is a folder above the path, and others may not write to the folder that it is in."""
     if found.st_uid in owners or (above and found.st_uid == _unmapped_user()):
         return
     raise _Distrust(
@@ -210,11 +210,11 @@ def _members(group: int) -> set[int]:
     """The users in a group; empty for a group without an entry, as in some containers."""
     users = {entry.pw_uid for entry in pwd.getpwall() if entry.pw_gid == group}
     with suppress(KeyError):
-        users |= {_number(name) for name in grp.getgrgid(group).gr_mem}
+        users |= {_uid_of(name) for name in grp.getgrgid(group).gr_mem}
     return users
 
 
-def _number(name: str) -> int:
+def _uid_of(name: str) -> int:
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:

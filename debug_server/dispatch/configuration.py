@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.disk import this_user
+from debug_server.disk import trusted_users
 from debug_server.dispatch.folder import REPOS, RUNNERS
 from debug_server.dispatch.repos_file import ReposFile, parse_repos
 from debug_server.dispatch.runners_file import RunnersFile, parse_runners
@@ -37,7 +37,7 @@ class Configuration:
 
 def read_configuration(folder: Path, *, owners: frozenset[int] | None = None) -> Configuration:
     """Read both files of a folder; ``owners`` are the user ids whose files are trusted."""
-    owners = owners or this_user()
+    owners = owners or trusted_users()
     root = folder.absolute().parent
     repos = parse_repos(folder / REPOS, read_text(folder / REPOS, owners), root)
     text = read_text(folder / RUNNERS, owners)
@@ -53,7 +53,7 @@ class LiveConfiguration:
 
     def __init__(self, folder: Path, *, owners: frozenset[int] | None = None) -> None:
         self.folder = folder
-        self.owners = owners or this_user()
+        self.owners = owners or trusted_users()
         self.problem: str | None = None  # why the files on disk are not used
         self._lock = threading.Lock()
         self._listeners: list[Callable[[Configuration], None]] = []
@@ -62,7 +62,7 @@ class LiveConfiguration:
 
     @property
     def in_use(self) -> Configuration:
-        """The last valid configuration, without a look at the files."""
+        """The last valid configuration; does not check the files."""
         return self._current
 
     def on_change(self, listener: Callable[[Configuration], None]) -> None:

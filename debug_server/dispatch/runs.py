@@ -20,7 +20,7 @@ SUBJECT = "dispatch"  # of the events of these commands, and the key of the even
 _CALL_SECONDS = 10.0  # added to a grpc runner's timeout, for its program to start and to print
 _LONGEST_STORED_PAYLOAD = 1 << 16
 _PROBE_VARIABLES = ("PROBE_HOST", "PROBE_GRPC_PORT")
-_CALL_VARIABLES = ("DEBUG_SERVER_UID",)  # whose a target on this machine may be
+_CALL_VARIABLES = ("DEBUG_SERVER_UID",)  # the user who may own a target on this machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ class ForegroundEngine:
 
     def check(self, spec: CommandSpec, directory: Path) -> None:
         """Check a request before anything is created for it."""
-        self._supervisor.check(spec, SessionWorkspace(path=directory))
+        self._supervisor.check_request(spec, SessionWorkspace(path=directory))
 
     def recover(self) -> None:
         """Recover dead processes' commands that have ended: exit records, artifacts, workspaces; not running ones."""
@@ -157,4 +157,4 @@ class ForegroundEngine:
             yield lease
 
     def _follow(self, item: Adopted) -> None:
-        self._supervisor.pipeline.follow_adopted(item.command, item.running, item.log_path)
+        self._supervisor.pipeline.wait_for_adopted(item.command, item.running, item.log_path)

@@ -211,7 +211,7 @@ class LocalEngine:
 
     def drop_spare_processes(self) -> None:
         """End the idle keepers and slots: the machine has run out of processes."""
-        self._supervisor.pool.shed()
+        self._supervisor.pool.close_idle()
 
     def check(self) -> str:
         """``ok``, or why no further command can start; for the readiness probe."""
@@ -379,7 +379,7 @@ class LocalEngine:
             self._follow_up(command)
 
     def _follow(self, item: Adopted) -> None:
-        follow = self._supervisor.pipeline.follow_adopted
+        follow = self._supervisor.pipeline.wait_for_adopted
         follow(item.command, item.running, item.log_path, store_seconds=_NO_WAIT)
         self._follow_up(item.command)
 

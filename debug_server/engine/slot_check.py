@@ -38,4 +38,4 @@ def _any_progress(store: MetadataStore, keepers_dir: Path, command_ids: Iterable
                 continue
             asked.append(connection)
         # Any reply, even an error, shows that the keeper runs.
-        return bool(asked) and bool(select.select([item.detach() for item in asked], [], [], _SECONDS)[0])
+        return bool(asked) and bool(select.select([item.raw_socket() for item in asked], [], [], _SECONDS)[0])

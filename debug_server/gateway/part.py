@@ -136,7 +136,7 @@ class GatewayPart:
         variables = worker_variables(self._home)
         self._program = await asyncio.to_thread(check_codex, self._config.codex.bin, self._environ, variables)
         if not self._program.get("ok"):
-            _LOG.warning("worker_program_unfit", extra={"component": "worker", **self._program})
+            _LOG.warning("worker_program_unusable", extra={"component": "worker", **self._program})
 
     def drain(self) -> None:
         """Refuse requests that have no worker yet; the worker refuses new turns and ends those that it has."""

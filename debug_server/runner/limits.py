@@ -18,7 +18,7 @@ _CONTROLLERS = {"memory_bytes": "memory", "cpus": "cpu", "cpu_seconds": "cpuacct
 # Per-process limits do not bound a tree: these are met only by a cgroup.
 WHOLE_TREE = tuple(LIMITS[name].option for name in _CONTROLLERS)
 # What enforces each limit where no cgroup does; None in a plan means that nothing does.
-_OTHERWISE = {
+_FALLBACK = {
     "memory_bytes": "rlimit",
     "cpus": "affinity",
     "cpu_seconds": "rlimit",
@@ -54,8 +54,8 @@ class Capabilities:
 
 
 def enforcers(capabilities: Capabilities) -> dict[str, str | None]:
-    """Each limit by its option, and by what it would be enforced here."""
-    return {limit.option: _by(name, capabilities) for name, limit in LIMITS.items()}
+    """For each limit, by its option: the mechanism that would enforce it here, or None."""
+    return {limit.option: _mechanism(name, capabilities) for name, limit in LIMITS.items()}
 
 
 def controller_of(option: str) -> str:
@@ -73,21 +73,21 @@ def plan_limits(limits: Limits, capabilities: Capabilities, require: Collection[
 
 def _item(name: str, value: float, capabilities: Capabilities) -> dict[str, Any]:
     """The requested value, the mechanism, and the value in force if that is lower."""
-    by = _by(name, capabilities)
+    by = _mechanism(name, capabilities)
     item: dict[str, Any] = {"asked": value, "by": by}
     if by == "rlimit" and name in capabilities.hard and value > capabilities.hard[name]:
         item["in_force"] = capabilities.hard[name]
     return item
 
 
-def _by(name: str, capabilities: Capabilities) -> str | None:
+def _mechanism(name: str, capabilities: Capabilities) -> str | None:
     """A cgroup if available, else the next best mechanism; None if nothing enforces the limit."""
     controller = _CONTROLLERS.get(name)
     if controller in capabilities.controllers or (name == "cpu_seconds" and capabilities.mechanism == "cgroup-v2"):
         return "cgroup"
     if name == "pids" and capabilities.root:
         return None  # the kernel does not count root's processes
-    return _OTHERWISE[name]
+    return _FALLBACK[name]
 
 
 def _check_required(name: str, plan: LimitPlan, capabilities: Capabilities) -> None:
@@ -111,7 +111,7 @@ def _check_required(name: str, plan: LimitPlan, capabilities: Capabilities) -> N
         )
     if item["by"] is None or (name in WHOLE_TREE and item["by"] != "cgroup"):
         raise UnmetRequirementError(
-            f"--require {name}: only {item['by'] or 'nothing'} could enforce it here "
+            f"--require {name}: {'only ' + item['by'] if item['by'] else 'nothing'} could enforce it here "
             f"(process trees are held by {capabilities.mechanism}); delegate the {controller_of(name)} cgroup "
             "controller to this user, or leave the requirement out"
         )

@@ -74,7 +74,7 @@ class Planner:
             attempt=job.command.attempt,
             owner=owner_file(settings.paths.owners_dir, job.command.owner or ""),
             argv=[*spec.wrapper, *spec.argv],
-            env=child_environment.build(
+            env=child_environment.command_variables(
                 self.base_env, environment=environment, overrides=spec.env or {}, limits=limits
             ),
             cwd=job.cwd or resolve_cwd(Path(job.lease.path), spec.cwd),

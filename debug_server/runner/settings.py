@@ -17,10 +17,10 @@ from debug_server.config import (
 )
 from debug_server.config.places import DATA_FOLDER
 from debug_server.config.runner import DEFAULT_SHELL
-from debug_server.disk import check_trusted, this_user, tighten
+from debug_server.disk import check_trusted, tighten, trusted_users
 from debug_server.model import Limits
 
-# Our subfolders; earlier versions created them with the permissions of the umask.
+# Our subfolders. ``prepare`` removes the permissions of other users: earlier versions used the umask.
 _FOLDERS = (
     *("repos", "worktrees", "envs", "scratch", "logs", "patches", "keepers", "owners", "locks", "collected"),
     *("containers", "data"),
@@ -36,7 +36,9 @@ class RunnerPaths:
     logs_dir: Path
     environments_dir: Path
     patches_dir: Path
-    owners: frozenset[int] = field(default_factory=this_user, kw_only=True, compare=False)  # whose folders are trusted
+    owners: frozenset[int] = field(
+        default_factory=trusted_users, kw_only=True, compare=False
+    )  # whose folders are trusted
 
     @classmethod
     def from_root(cls, root: Path) -> RunnerPaths:
@@ -71,7 +73,7 @@ class RunnerPaths:
 
 
 def shell_command(shell: str, text: str) -> list[str]:
-    """The argv for a command given as one text, the same for every surface.
+    """The argv for a command given as one string, the same for every surface.
 
     ``shell`` is ``runner.default_shell``; if its default is not installed, /bin/sh is used.
     """
@@ -113,7 +115,9 @@ class RunnerSettings:
         """From loaded settings; ``owners``: whose folders are trusted."""
         paths, runner = config.paths, config.runner
         return cls(
-            RunnerPaths(paths.artifacts, paths.logs, paths.environments, paths.patches, owners=owners or this_user()),
+            RunnerPaths(
+                paths.artifacts, paths.logs, paths.environments, paths.patches, owners=owners or trusted_users()
+            ),
             runner.default_shell,
             kill_grace=runner.kill_grace,
             containment=runner.containment,

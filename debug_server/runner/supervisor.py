@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.dry_run and options.command is None:
         return _refuse('--dry-run needs --command "…"')
     if not options.dry_run and options.session is None:
-        return _refuse("name a session with --session ID, or see a plan with --dry-run --command")
+        return _refuse('name a session with --session ID, or show a plan with --dry-run --command "…"')
     # Imported late: only this shim of the package may import the composition root.
     from debug_server.app import programs
 

@@ -19,7 +19,7 @@ _SECONDS = 60.0
 
 async def write_to(connection: KeeperConnection, write_id: str, data: bytes, *, close: bool) -> None:
     """Write; returns when the command's pipe has accepted all data, KeeperError if it does not within a minute."""
-    keeper = _Keeper(connection.detach())
+    keeper = _Keeper(connection.raw_socket())
     try:
         async with asyncio.timeout(_SECONDS):
             reply = await keeper.ask(frames.encode_write(write_id, data), "write", write_id)

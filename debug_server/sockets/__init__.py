@@ -1,4 +1,4 @@
-"""Who has the other end of a TCP connection on this machine, by the kernel's word.
+"""Finds the user at the other end of a TCP connection on this machine, as the kernel reports it.
 
 Imported by servers and clients; imports ``errors`` and the standard library only.
 """

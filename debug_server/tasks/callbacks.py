@@ -42,7 +42,7 @@ _TIMEOUT = 5.0
 _FIRST_RETRY, _LAST_RETRY = 0.5, 60.0
 _MAX_SENDING = 16
 _GIVE_UP = timedelta(hours=24)
-_REFUSED_ATTEMPTS = 3  # by a receiver that answers 4xx
+_REFUSED_ATTEMPTS = 3  # attempts, if the receiver answers 4xx
 _RETRYABLE = (408, 425, 429)
 _LOOK_AGAIN = 5.0
 _BODY = (
@@ -104,7 +104,7 @@ class Callbacks:
         while True:
             self._changed.clear()
             pause = _LOOK_AGAIN
-            busy = set(self._sending)  # before the read, which may still see a message that is delivered meanwhile
+            busy = set(self._sending)  # first: the read may return a message that is delivered meanwhile
             try:
                 heads = await self._service.outbox.heads(TOPIC)
             except DebugServerError as error:  # the store is unavailable

@@ -140,7 +140,7 @@ class WorkerSpec:
                 f"write {_INSTANCE} into url and argv where the number belongs (900{_INSTANCE}), or use instances = 1"
             )
 
-    def numbered(self, instance: int) -> WorkerSpec:
+    def for_instance(self, instance: int) -> WorkerSpec:
         """The declaration of one instance: with its number in argv, url and probe, and in a variable."""
         readiness, number = self.readiness, str(instance)
         match readiness:

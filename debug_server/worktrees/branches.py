@@ -27,7 +27,7 @@ from debug_server.worktrees.workspace_diff import diff_workspace
 KEPT_REFS = "refs/debug-server/kept"
 _HEADS = "refs/heads/"
 _TIMEOUT = 120.0
-_CREATED = b"made"  # content of the marker file: add() created the directory
+_CREATED = b"made"  # content of the marker file, if add() created the directory; stored on disk, do not change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,15 +163,15 @@ def remove(tree: BranchWorktree, *, locks_dir: Path, patch_path: Path) -> Remova
             patch = _save_changes(tree, locks_dir, known, patch_path)
         except (WorktreePoolError, OSError) as error:
             return Removal(removed=False, message=f"left in place because its changes could not be saved: {error}")
-        done = _removed(tree, locks_dir, patch, directory=mark.read_bytes() == _CREATED)
+        done = _remove_files(tree, locks_dir, patch, directory=mark.read_bytes() == _CREATED)
         if done.removed:
             mark.unlink()
         return done
 
 
-def _removed(tree: BranchWorktree, locks_dir: Path, patch: Path | None, *, directory: bool) -> Removal:
+def _remove_files(tree: BranchWorktree, locks_dir: Path, patch: Path | None, *, directory: bool) -> Removal:
     # Not by `git worktree remove`, which deletes through mounts.
-    left = remove_tree(tree.path, real=True) if directory else empty_folder(tree.path, real=True)
+    left = remove_tree(tree.path, no_links=True) if directory else empty_folder(tree.path, no_links=True)
     with _view(tree, locks_dir) as place:
         run_git("worktree", "unlock", str(tree.path), place=place)  # prune skips a locked worktree
         run_git("worktree", "prune", place=place, timeout=_TIMEOUT)

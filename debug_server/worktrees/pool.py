@@ -167,7 +167,7 @@ class WorktreePool:
                 lease.path,
                 lease.commit_sha,
                 objects=self.mirror.objects,
-                index=self.backend.index(lease.path, lease.commit_sha),
+                index=self.backend.index_path(lease.path, lease.commit_sha),
                 submodules=self._submodules.of(lease.commit_sha) if self._submodules else None,
                 scratch=self._scratch,
             )

@@ -33,23 +33,23 @@ class Trust:
         self._check_above(repository, _places(repository))
 
     def _check_above(self, repository: Path, places: Iterable[Path]) -> None:
-        """Nobody may put another repository in their place after their owner was checked."""
+        """InvalidInputError if another user could replace one of ``places`` after its owner was checked."""
         owners = {0} | self._owners()
         for place in places:
-            if not self._lists(place) and (reason := why_replaceable(place, owners)) is not None:
+            if not self._is_listed(place) and (reason := why_replaceable(place, owners)) is not None:
                 raise InvalidInputError(self._replaceable(repository, place, reason))
 
     def _check_parts(self, repository: Path, parts: Iterable[Path]) -> None:
         owners = self._owners()
         for part in parts:
             found = {part.lstat().st_uid, part.stat().st_uid}
-            if not found <= owners and not self._lists(part):
+            if not found <= owners and not self._is_listed(part):
                 raise InvalidInputError(self._refusal(repository, part, min(found - owners)))
 
     def _owners(self) -> set[int]:
         return _own_users() | {uid for item in self.listed if (uid := _uid(item)) is not None}
 
-    def _lists(self, part: Path) -> bool:
+    def _is_listed(self, part: Path) -> bool:
         real = Path(os.path.realpath(part))
         return any(real.is_relative_to(os.path.realpath(item)) for item in self.listed if item.startswith("/"))
 
@@ -67,7 +67,7 @@ class Trust:
         Check it again once it is made: in a sticky folder, others may make it first.
         """
         owners = {0} | self._owners()
-        reason = None if self._lists(path) else why_replaceable(path, owners, may_be_missing=True)
+        reason = None if self._is_listed(path) else why_replaceable(path, owners, may_be_missing=True)
         if reason is not None:
             raise InvalidInputError(
                 f"{path} is not used, because other users could put something else in its place: {reason}. Use a path "
@@ -114,7 +114,7 @@ def _parts(repository: Path) -> Iterator[Path]:
 
 
 def _places(repository: Path) -> Iterator[Path]:
-    """What is found by its path and read after the check."""
+    """The folders and files that git opens by path after the check."""
     yield repository
     if repository.is_file():
         return

@@ -1,4 +1,4 @@
-"""SIGTERM under load: what can finish within the worker's grace does, everything else gets one retriable error."""
+"""SIGTERM under load: what can finish within the worker's grace does, everything else gets one retryable error."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def took(gateway: GatewayProcess) -> float:
 
 
 @pytest.mark.parametrize("arguments", SERVERS, ids=" ".join)
-def test_requests_that_outlast_the_grace_get_one_retriable_error(
+def test_requests_that_outlast_the_grace_get_one_retryable_error(
     tmp_path: Path, arguments: tuple[str, ...], nothing_left: None
 ) -> None:
     """Streams of both APIs, whole answers and several choices: none is cut off, none waits for the server's grace."""
@@ -160,7 +160,7 @@ def test_requests_that_outlast_the_grace_get_one_retriable_error(
 
 @pytest.mark.parametrize("arguments", SERVERS, ids=" ".join)
 def test_what_can_finish_within_the_grace_does(tmp_path: Path, arguments: tuple[str, ...], nothing_left: None) -> None:
-    """The server answers all the time: not ready, with the reason, and new requests get the retriable refusal.
+    """The server answers all the time: not ready, with the reason, and new requests get the retryable refusal.
 
     So do those that wait in line, or have sent half a body; they do not wait for those that are under way.
     """

@@ -136,7 +136,7 @@ def test_calls_whose_tokens_are_never_told(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_death_at_any_step_of_a_turn_is_one_retriable_error(step: str) -> None:
+def test_a_death_at_any_step_of_a_turn_is_one_retryable_error(step: str) -> None:
     """Whatever the worker was doing when it died, its reader gets WorkerExitedError, or the complete answer."""
 
     async def work() -> None:

@@ -124,7 +124,7 @@ class ExecProbe(_PollingProbe):
             command_id=0,
             attempt=number,
             argv=self._readiness.argv,
-            env=child_environment.build(
+            env=child_environment.command_variables(
                 child_environment.default_base(os.environ),
                 environment={},
                 overrides=context.spec.environment(),
@@ -138,7 +138,7 @@ class ExecProbe(_PollingProbe):
         running = launch(context.runner.pool, self._folder, order)
         started.append(running)
         record = running.wait()
-        running.clean()
+        running.dispose()
         for path in self._folder.glob(f"{log_path.name}*"):
             path.unlink(missing_ok=True)
         return record
