@@ -193,8 +193,8 @@ def check_folder(store: MetadataStore, root: Path) -> None:
         if not found:
             path.unlink()
         raise ConfigurationError(
-            f"the database {store.address} belongs to another folder than {root.absolute()}: serve with that one "
-            "(paths.artifacts), or use another database. If that folder is lost or was copied here, write "
+            f"the database {store.address} belongs to a data folder other than {root.absolute()}: use that folder "
+            "(paths.artifacts), or another database. If that folder is lost or was copied here, write "
             f"{belongs} into {path}"
         )
 
@@ -435,7 +435,7 @@ def _leave_threads(deadline: float) -> None:
     for item in left:
         item.join(max(0.0, deadline - time.monotonic()))
     if busy := [item.name for item in left if item.is_alive()]:
-        _LOG.warning("threads_left", extra={"threads": busy})
+        _LOG.warning("threads_still_running", extra={"threads": busy})
         with suppress(OSError):
             sys.stdout.flush()
         logging.shutdown()

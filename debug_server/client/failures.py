@@ -87,8 +87,8 @@ def no_answer(base_url: str, error: httpx.HTTPError | httpx.StreamError) -> Unav
     """The error for a network failure; ConfigurationError for an invalid certificate, which no retry can fix."""
     if (reason := _certificate_fault(error)) is not None:
         raise ConfigurationError(
-            f"the certificate of {base_url} cannot be verified ({reason}): name the file of its authority in"
-            " SSL_CERT_FILE, or accept any certificate with --insecure (verify_tls=False)"
+            f"the certificate of {base_url} cannot be verified ({reason}): set SSL_CERT_FILE to the"
+            " file of its certificate authority, or accept any certificate with --insecure (verify_tls=False)"
         ) from error
     return UnavailableError(f"no answer from {base_url}: {str(error) or type(error).__name__}")
 

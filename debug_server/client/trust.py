@@ -35,8 +35,8 @@ class TrustedServer:
             uid = serving_user(connected)
         except LookupError as error:
             raise AccessError(
-                f"whose server {place} is cannot be told ({error}): nothing was sent. Use its address on the "
-                "machine or in the container where it listens, or HTTPS with a certificate that is verified"
+                f"the user who runs the server at {place} cannot be determined ({error}): nothing was sent. Use its "
+                "address on the machine or in the container where it listens, or HTTPS with a verified certificate"
             ) from error
         if uid is not None and uid not in (os.geteuid(), _ROOT, self.uid):
             raise AccessError(_sentence(place, uid))
@@ -48,7 +48,7 @@ def _sentence(place: str, uid: int) -> str:
     except KeyError:
         user = f"uid {uid}"
     return (
-        f"{place} is served by user {user}, not by you or root: nothing was sent. If it is the one you mean, "
+        f"{place} is served by user {user}, not by you or root: nothing was sent. If you trust that server, "
         f"run `debug-server configure --base-url {place} --server-user {uid}` or set DEBUG_SERVER_UID={uid}"
     )
 
@@ -100,7 +100,7 @@ class HttpTrust:
         if event.endswith(".connect_tcp.complete"):
             return True
         if not self._has_judged and event.endswith(".send_request_headers.started"):
-            raise AccessError("this version of httpx does not tell of its connections: nothing was sent")
+            raise AccessError("this version of httpx does not report its connections: nothing was sent")
         return False
 
     def _judge(self, stream: Any, place: str) -> None:

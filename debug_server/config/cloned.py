@@ -28,7 +28,7 @@ def check_cloned(loaded: Loaded[RunnerConfig], file: Path | None, environ: Mappi
         if tracking_tree(path) is not None:
             raise ConfigurationError(
                 f"{path} ({key}) has files that git tracks: data that came with a repository is not used. "
-                f"If it is yours: git rm -r --cached {path}; else name another folder by DEBUG_SERVER_PATHS_ARTIFACTS"
+                f"If it is yours: git rm -r --cached {path}; else set DEBUG_SERVER_PATHS_ARTIFACTS to another folder"
             )
 
 

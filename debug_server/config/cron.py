@@ -87,6 +87,6 @@ def _fields(text: str) -> list[str]:
 def _wrong(text: str, fields: list[str], error: CronSimError) -> InvalidInputError:
     name = str(error).removeprefix("Bad ")
     if name == "day-of-month" and fields[2].isdigit() and 1 <= int(fields[2]) <= 31:
-        return InvalidInputError(f"schedule {text!r} is never due: no such month has a day {fields[2]}")
+        return InvalidInputError(f"schedule {text!r} is never due: none of its months has a day {fields[2]}")
     value = fields[_FIELDS.index(name)] if name in _FIELDS else text
     return InvalidInputError(f"schedule {text!r}: {name} {value!r} is not valid")

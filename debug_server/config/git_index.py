@@ -88,7 +88,7 @@ def _read(path: Path, most: int) -> bytes:
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "no regular file", str(path))
         if found.st_size > most:  # not passed over: it may list the path
-            raise ConfigurationError(f"{path} is larger than {most} bytes: git's index there cannot be looked through")
+            raise ConfigurationError(f"{path} is larger than {most} bytes: the git index there cannot be read")
         return file.read(most)
 
 

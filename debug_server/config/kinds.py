@@ -47,14 +47,14 @@ def _table(value: Any) -> dict[str, str]:
     return dict(value)
 
 
-TEXTS = Kind(expected="a list of texts", check=_texts)
+TEXTS = Kind(expected="a list of strings", check=_texts)
 LIST = Kind(
-    expected="a list of texts (in a variable: with ':' between them)",
+    expected="a list of strings (in a variable: separated by ':')",
     check=_texts,
     read=lambda text: [item for item in text.split(":") if item],
 )
-TABLE = Kind(expected="a table of texts", check=_table)
-TEXT = Kind(expected="a text that is not empty", check=_text)
+TABLE = Kind(expected="a table of strings", check=_table)
+TEXT = Kind(expected="a string that is not empty", check=_text)
 PATH = Kind(expected="a path", check=_path)
 
 

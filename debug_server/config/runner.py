@@ -25,7 +25,7 @@ class PathsConfig:
     """[paths]: where files go."""
 
     artifacts: Path = setting(
-        "The data folder: everything that commands leave.",
+        "The data folder: logs, workspaces, environments and artifacts.",
         PATH,
         default=Derived(text="[found](install.md#where-data-is-stored)", of=lambda _: Path(".artifacts")),
     )
@@ -45,19 +45,19 @@ class RunnerOptions:
     )
     kill_grace: float = setting("Seconds between TERM and KILL.", number(least=0), default=1.0)
     containment: str = setting(
-        "What contains process trees; `auto` uses the strongest mechanism that works here.",
+        "How process trees are contained; `auto` uses the strongest mechanism that works on this machine.",
         choice("auto", "cgroup", "pid-namespace", "session"),
         default="auto",
     )
     keeper_patience: float = setting(
-        "Seconds without an answer of a keeper that should have ended its command, until it is killed.",
+        "Seconds after which a keeper is killed that does not answer although its command must end.",
         number(),
         default=20.0,
     )
     spare_keepers: int = setting("Idle keepers that are kept ready.", whole(least=0), default=2)
     max_concurrency: int = setting("Commands that may run at the same time.", whole(least=1), default=8)
     disk_reserve: int = setting(
-        "Space that logs leave free on their disk, at most a hundredth of it.",
+        "Disk space that logs must leave free, at most a hundredth of the disk.",
         size(least=0, least_text="0"),
         default=256 << 20,
     )
@@ -93,7 +93,7 @@ _LimitSettings: Any = make_dataclass(
 
 
 class LimitsConfig(_LimitSettings):  # type: ignore[misc]  # its fields are made from the table of limits
-    """[limits]: bounds on commands that ask for none of their own; left out means unbounded."""
+    """[limits]: default limits of commands; a limit that is not set is not applied."""
 
     def to_limits(self) -> Limits:
         """The same bounds as the value that commands carry."""
@@ -102,16 +102,16 @@ class LimitsConfig(_LimitSettings):  # type: ignore[misc]  # its fields are made
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspacesConfig:
-    """[workspaces]: of each repository on this machine; `repo add --setting` overrides the first seven for one."""
+    """[workspaces]: for each repository; `repo add --setting` overrides the first seven for one repository."""
 
     backend: str = setting(
         "How workspaces are made; `auto` uses overlay if a test mount works, else pool.",
         choice("auto", "overlay", "pool"),
         default="auto",
     )
-    max_worktrees: int = setting("Workspaces at the same time.", whole(least=1), default=16)
+    max_worktrees: int = setting("Maximum number of workspaces.", whole(least=1), default=16)
     lease_ttl_seconds: float = setting(
-        "Seconds after which a lease that is not renewed ends.", number(), default=1800.0
+        "Seconds after which a lease expires if it is not renewed.", number(), default=1800.0
     )
     fetch_timeout: float = setting("Seconds for one fetch.", number(), default=600.0)
     max_fetch_bytes: int | None = setting("Size of the largest file that a fetch may write.", _A_SIZE, default=None)
@@ -122,14 +122,14 @@ class WorkspacesConfig:
         "Seconds after which unused workspaces and trees are removed.", number(), default=7 * _DAY
     )
     budget: int | None = setting(
-        "Disk space for a repository's trees and idle workspaces; the longest unused are removed first.",
+        "Disk space for a repository's trees and idle workspaces; the least recently used are removed first.",
         _A_SIZE,
         default=20 << 30,
     )
     refresh_seconds: float = setting("Seconds between periodic fetches of mirrors.", number(), default=3600.0)
     repack_seconds: float = setting("Seconds between repacks of mirrors.", number(), default=_DAY)
     trusted_repositories: tuple[str, ...] = setting(
-        "Other users' repositories that may be used: paths (with what is below), user names, user ids.",
+        "Trusted repositories of other users: paths (and all below), user names or user ids.",
         LIST,
         default=(),
     )
@@ -142,7 +142,7 @@ class EnvironmentsConfig:
     build_timeout: float = setting("Seconds for one build.", number(), default=1800.0)
     idle_seconds: float = setting("Seconds after which unused environments are removed.", number(), default=30 * _DAY)
     budget: int | None = setting(
-        "Disk space for all environments; the longest unused are removed first.", _A_SIZE, default=20 << 30
+        "Disk space for all environments; the least recently used are removed first.", _A_SIZE, default=20 << 30
     )
     verify_seconds: float = setting(
         "Seconds between checks of every file of an environment.", number(), default=7 * _DAY

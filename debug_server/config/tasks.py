@@ -21,14 +21,14 @@ class TasksConfig:
         variable="HOST_RUNNER_EXECUTOR",
     )
     cmd_template: str | None = setting(
-        "The shell executor's command; `{prompt}`, `{task_id}` and `{run_id}` stand for their values.",
+        "The shell executor's command; `{prompt}`, `{task_id}` and `{run_id}` are replaced.",
         TEXT,
         default=None,
         variable="HOST_RUNNER_CMD_TEMPLATE",
     )
     codex_bin: str = setting("The codex executor's program.", TEXT, default="codex", variable="HOST_RUNNER_CODEX_BIN")
     codex_args: str = setting(
-        "Its arguments after `exec`, quoted as in a shell.", TEXT, default="", variable="HOST_RUNNER_CODEX_ARGS"
+        "Arguments of codex after `exec`, quoted as in a shell.", TEXT, default="", variable="HOST_RUNNER_CODEX_ARGS"
     )
     cleanup_worktree: bool = setting(
         "Whether the worktree of a task is removed at its end.",
@@ -37,14 +37,14 @@ class TasksConfig:
         variable="HOST_RUNNER_CLEANUP_WORKTREE",
     )
     callback_allow: str | None = setting(
-        "Where callbacks may go: names, addresses, networks, `localhost` (every loopback address) and `public`, parted "
-        "by commas; left out: `public`, which is everything but this machine, its link and metadata services.",
+        "Allowed callback targets, separated by commas: names, addresses, networks, `localhost` (all loopback "
+        "addresses), `public` (all but this machine, link-local and metadata addresses). Default: `public`.",
         TEXT,
         default=None,
         variable="HOST_RUNNER_CALLBACK_ALLOW",
     )
     docker_bin: str | None = setting(
-        "The container program; left out: docker or podman, whichever is found.",
+        "The container program; default: docker or podman, whichever is found.",
         TEXT,
         default=None,
         variable="HOST_RUNNER_DOCKER_BIN",
@@ -57,7 +57,7 @@ class TasksConfig:
     )
     sandbox_network: str = setting("A container's network.", TEXT, default="none", variable=f"{_SANDBOX}NETWORK")
     sandbox_pids_limit: int = setting(
-        "A container's processes.", whole(least=1), default=256, variable=f"{_SANDBOX}PIDS_LIMIT"
+        "Maximum number of processes in a container.", whole(least=1), default=256, variable=f"{_SANDBOX}PIDS_LIMIT"
     )
-    sandbox_memory: str = setting("A container's memory.", TEXT, default="2g", variable=f"{_SANDBOX}MEMORY")
-    sandbox_cpus: float = setting("A container's cores.", number(), default=2.0, variable=f"{_SANDBOX}CPUS")
+    sandbox_memory: str = setting("Memory limit of a container.", TEXT, default="2g", variable=f"{_SANDBOX}MEMORY")
+    sandbox_cpus: float = setting("CPU cores of a container.", number(), default=2.0, variable=f"{_SANDBOX}CPUS")

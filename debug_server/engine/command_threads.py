@@ -32,7 +32,7 @@ class CommandThreads:
             if not self._waiting:
                 if _started(work):
                     return
-                _LOG.warning("no_thread_for_command")
+                _LOG.warning("command_thread_not_created")
             self._waiting.append(work)
 
     def retry(self) -> None:

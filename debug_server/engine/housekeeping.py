@@ -130,7 +130,7 @@ class Housekeeper:
         left = [row.id for row in unfinished if not self._ends_by(row.id, deadline)]
         if left:
             raise ConflictError(
-                f"session {session.id} cannot be closed yet: command {left[0]} was cancelled and still runs; "
+                f"session {session.id} cannot be closed yet: command {left[0]} was cancelled but is still running; "
                 "try again later"
             )
         self._sessions.close(session, status=status)

@@ -55,7 +55,7 @@ class SessionDirectories:
     def remove(self, session: Session) -> Cleanup | None:
         """Remove the directory; returns the outcome if it is to be reported."""
         if (argv := session.plan.after) and (output := run_cleanup_program(argv, seconds=_AFTER_SECONDS)):
-            _LOG.info("after_program", extra={"session_id": session.id, "said": output})
+            _LOG.info("cleanup_program_output", extra={"session_id": session.id, "output": output})
         if session.plan.scratch:
             return self._remove_scratch(session)
         tree = session.plan.branch_tree

@@ -80,7 +80,7 @@ def _fault_of(name: str, given: Mapping[Any, Any], known: list[str]) -> str | No
     if name in known or name == "timeout":
         return None
     if meant := _SETTINGS_NAMES.get(name):
-        return f"the name in requests is {meant.name}, a number of {meant.unit.value}"
+        return f"in requests this limit is named {meant.name}, in {meant.unit.value}"
     return f"unknown limit: use one of {', '.join(known)}"
 
 

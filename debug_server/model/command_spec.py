@@ -56,7 +56,7 @@ class CommandSpec:
             _check_secret(name, self.env or {})
         check_name(self.log_name, what="log name")
         if self.stdin_text is not None and (self.stdin or self.tty):
-            raise InvalidInputError("stdin is a text, a pipe or a terminal: choose one of stdin_text, stdin, tty")
+            raise InvalidInputError("stdin is a string, a pipe or a terminal: set one of stdin_text, stdin and tty")
 
     @property
     def bounds(self) -> Limits:

@@ -114,7 +114,7 @@ class Limits:
     memory_bytes: int | None = _limit(
         "memory",
         Unit.BYTES,
-        "Memory of the whole tree.",
+        "Memory of the process tree.",
         example="2G",
         # Below this the kernel cannot even map a program: the OOM killer would strike before its first instruction.
         least=MIN_MEMORY_BYTES,
@@ -126,7 +126,7 @@ class Limits:
         "CPU quota, in cores.",
         example="2.0",
         least=0.01,  # a quota of one millisecond in each period
-        too_small="is less than the kernel can hold",
+        too_small="is less than the smallest quota of the kernel",
         most=4096,
     )
     cpu_seconds: float | None = _limit("cpu-seconds", Unit.SECONDS, "CPU time of the whole tree.", example="3600.0")

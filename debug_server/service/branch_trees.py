@@ -39,7 +39,7 @@ class BranchTreeVerbs(Verbs):
         except InvalidInputError as error:
             raise InvalidInputError(str(error), field="repository") from error
         if path == repository or repository.is_relative_to(path) or path.is_relative_to(common):
-            raise InvalidInputError(f"{path} is the project itself, or above it, or in its git directory", field="path")
+            raise InvalidInputError(f"{path} is the repository, above it, or in its git directory", field="path")
         try:
             name = branches.branch_name(branch)
         except InvalidInputError as error:

@@ -138,7 +138,7 @@ def purge(found: Survey, *, seconds: float = _STOP_SECONDS) -> list[Leftover]:
     """End and remove what a survey found, and what has begun since; returns what could not be removed."""
     with _opened(found.root) as folder:
         if _identity(folder) != found.identity:
-            raise DebugServerError(f"{found.root} was replaced meanwhile: nothing was removed")
+            raise DebugServerError(f"{found.root} was replaced since it was examined: nothing was removed")
         left = _purge(folder, found.root, seconds)
     with contextlib.suppress(OSError):  # something that is not ours is in it
         found.root.rmdir()
@@ -149,7 +149,7 @@ def _purge(folder: Folder, root: Path, seconds: float) -> list[Leftover]:
     deadline = time.monotonic() + 4 * seconds
     while holders := _holders(folder):
         if time.monotonic() > deadline:
-            raise DebugServerError(f"process {holders[0].pid} keeps using {root}: end it, then purge again")
+            raise DebugServerError(f"process {holders[0].pid} still uses {root}: end it, then purge again")
         for holder in holders:
             _end(folder, holder, seconds)
     with _no_server(folder, root):

@@ -66,4 +66,4 @@ class LastUsed:
                 self._write(numbers)
             except DebugServerError as error:
                 fields = {"what": self._what, "rows": len(numbers), "error": str(error)}
-                _LOG.info("use_not_noted", extra=fields)
+                _LOG.info("last_use_not_recorded", extra=fields)

@@ -132,13 +132,13 @@ def _trial_run(settings: RunnerSettings) -> str:
             store.close()
     if record.exit_code != 0:
         raise DebugServerError(f"{settings.default_shell} ended with {record.reason.value}: {record.message}")
-    return f"{settings.default_shell} ran and left nothing, in {record.wall_seconds:.3f} s"
+    return f"{settings.default_shell} ran and left no process, in {record.wall_seconds:.3f} s"
 
 
 def _limits(found: Capabilities) -> Iterator[Finding]:
     for name, by in enforcers(found).items():
         weak = by is None or (name in WHOLE_TREE and by != "cgroup")
-        scope = "nothing" if by is None else f"{by}, for each process alone" if weak else str(by)
+        scope = "nothing" if by is None else f"{by}, for each process separately" if weak else str(by)
         yield Finding(
             area="limits",
             name=name,
@@ -154,7 +154,7 @@ def _workspaces(settings: RunnerSettings) -> Iterator[Finding]:
         reason = why_overlay_fails(settings.paths.artifacts_root)
     except OSError as error:
         reason = str(error)
-    remedy = "run as root on a filesystem that can carry overlays, for workspaces in a millisecond"
+    remedy = "run as root on a filesystem that supports overlay mounts: workspaces are then ready in milliseconds"
     yield Finding(
         area="workspaces",
         name="backend",
@@ -166,12 +166,12 @@ def _workspaces(settings: RunnerSettings) -> Iterator[Finding]:
 
 def _environments() -> Iterator[Finding]:
     uv, conda = find_uv(), next(filter(None, map(shutil.which, CONDA_PROGRAMS)), None)
-    yield _optional_one("environments", "uv", uv is not None, uv or "", "pip install uv; venv and pip take its place")
+    yield _optional_one("environments", "uv", uv is not None, uv or "", "pip install uv; else venv and pip are used")
     venv = importlib.util.find_spec("ensurepip") is not None
     yield _optional_one("environments", "venv", venv, "of the standard library", "install python3-venv")
     rattler = importlib.util.find_spec("rattler") is not None
     yield _optional_one("environments", "conda", rattler, "py-rattler", install_command("conda"))
-    instead = "py-rattler takes its place" if rattler else "install micromamba, mamba or conda, or py-rattler instead"
+    instead = "py-rattler is used instead" if rattler else "install micromamba, mamba or conda, or py-rattler instead"
     yield _optional_one("environments", "conda program", conda is not None, conda or "", instead)
 
 

@@ -26,10 +26,10 @@ _CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
 _REMEMBERED = 4096  # connections whose processes were examined
 _HOW = (
     "send `Authorization: Bearer TOKEN`; the server's user makes a token with `debug-server token create NAME`, and "
-    "`debug-server configure --base-url URL --token -` remembers it"
+    "`debug-server configure --base-url URL --token -` saves it"
 )
 _ELSEWHERE = "the caller is not on this machine"
-_INDIRECT = "the request names another host than this machine, or comes from a web page or through a proxy"
+_INDIRECT = "the request names a host other than this machine, or comes from a web page or through a proxy"
 _OTHER_USER = "the caller is not the server's own user"
 _GONE = "the caller's connection was closed or cannot be found"
 _COMMAND = "the caller was started by a server, or its process cannot be examined"

@@ -77,6 +77,6 @@ class Quotas:
         used = await self._count(self._in_use[name], token_id)
         if used + self._coming[token_id, name] > bound:
             raise QuotaExceededError(
-                f"token {caller.name!r} may have {bound:g} {name} at a time and has {used}: wait until one has ended",
+                f"token {caller.name!r} may have {bound:g} {name} at a time and has {used}: wait until one is finished",
                 retry_after=_RETRY_SECONDS,
             )

@@ -52,4 +52,4 @@ class _Keeper:
                 message: dict[str, Any] = json.loads(payload) if kind == frames.JSON else {}
                 if message.get(name) == value:
                     return message
-        raise KeeperError("the command ended before it took its input")
+        raise KeeperError("the command ended before it read its input")

@@ -63,7 +63,7 @@ class SubjectRunVerbs(Verbs):
         command = await self._read(self._store.commands.newest_by_subject, subject, owner_token_id=owner)
         session = await self._read(self._store.sessions.get, command.session_id)
         if not caller.may_see(session):
-            raise NotFoundError(f"there is no command about {subject!r}")
+            raise NotFoundError(f"there is no run with the subject {subject!r}")
         return RunRows(session=session, command=command)
 
     async def of_session(self, session_id: int) -> RunRows:

@@ -192,7 +192,7 @@ class Commands(Table):
         terms, params = filters(("commands.subject = ?", subject), ("sessions.owner_token_id = ?", owner_token_id))
         row = self._one(f"{_WITH_SESSION} WHERE {terms} ORDER BY commands.id DESC LIMIT 1", params)
         if row is None:
-            raise NotFoundError(f"there is no command about {subject!r}")
+            raise NotFoundError(f"there is no command with the subject {subject!r}")
         return command_from(row)
 
     def by_subject_prefix(

@@ -26,7 +26,7 @@ _FOREIGN_KEY_VIOLATION = "23503"
 _ADVICE = {
     "42501": "refuses this user: grant it the right to create and change tables",
     "53100": "cannot grow because its disk is full: free some space, then try again",
-    "55P03": "is busy with another writer for too long: try again",
+    "55P03": "was locked by another writer for too long: try again",
 }
 
 
@@ -35,7 +35,7 @@ def translated(error: BaseException, address: str) -> DebugServerError:
     if isinstance(error, psycopg.IntegrityError):
         if error.sqlstate == _FOREIGN_KEY_VIOLATION:
             return NotFoundError("the row refers to another one that does not exist")
-        return ConflictError(f"the row contradicts another one ({_first_line(error)})")
+        return ConflictError(f"the row conflicts with another one ({_first_line(error)})")
     if isinstance(error, psycopg.DataError) or not isinstance(error, psycopg.Error):
         return InvalidInputError(f"a value cannot be stored: {_first_line(error)}")
     advice = _ADVICE.get(error.sqlstate or "", "cannot be used: check that the server runs and accepts this user")

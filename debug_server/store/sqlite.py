@@ -43,7 +43,7 @@ def translated(error: BaseException, path: str) -> DebugServerError:
     if code == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
         return NotFoundError("the row refers to another one that does not exist")
     if isinstance(error, sqlite3.IntegrityError):
-        return ConflictError(f"the row contradicts another one ({error})")
+        return ConflictError(f"the row conflicts with another one ({error})")
     if isinstance(error, sqlite3.InterfaceError | sqlite3.DataError):
         return InvalidInputError(f"a value cannot be stored: {error}")
     advice = _ADVICE.get(code & 0xFF, "cannot be used: check that it is this program's database and is still open")

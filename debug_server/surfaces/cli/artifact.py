@@ -15,7 +15,7 @@ from debug_server.surfaces.cli.output import Column, progress
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 from debug_server.surfaces.cli.session import SessionArgument
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Files that commands left.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Files kept from commands.")
 ArtifactArgument = Annotated[int, typer.Argument(metavar="ARTIFACT", help="an artifact's number")]
 COLUMNS: list[Column] = [
     ("id", lambda row: row.id),
@@ -44,14 +44,14 @@ def show(context: typer.Context, session: SessionArgument, artifact: ArtifactArg
 
 
 def target_of(name: str, output: Path | None) -> Path:
-    """The file to write; the server chooses the name, so only ``--output FILE`` may replace a file or be hidden."""
+    """The file to write; a name that the server chose must neither be hidden nor replace a file."""
     if output is not None and not output.is_dir():
         return output
     own = Path(name).name
     target = (output or Path()) / own
     if not own or own.startswith(".") or os.path.lexists(target):
-        reason = "exists already" if own and not own.startswith(".") else "is no name for a file that a server chose"
-        raise InvalidInputError(f"{str(target)!r} {reason}: name the file to write by --output FILE")
+        reason = "already exists" if own and not own.startswith(".") else "is not a name that the server may choose"
+        raise InvalidInputError(f"{str(target)!r} {reason}: choose the file with --output FILE")
     return target
 
 
@@ -62,7 +62,7 @@ def download(
     artifact: ArtifactArgument,
     output: Annotated[Path | None, typer.Option(help="the file to write; default: its own name, here")] = None,
 ) -> None:
-    """Fetch its bytes."""
+    """Download an artifact."""
     call = invocation(context)
     with call.backend() as backend:
         row = backend.send(calls.get_artifact(session, artifact))

@@ -24,9 +24,9 @@ from debug_server.surfaces.cli.words import duration, listed, patch_text
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Commands in sessions.")
 CommandArgument = Annotated[int, typer.Argument(metavar="COMMAND", help="a command's number")]
 Argv = Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", help="the program and its arguments")]
-Cwd = Annotated[str | None, typer.Option(help="a folder in the workspace")]
-Artifacts = Annotated[list[str] | None, typer.Option("--artifact", help="files to keep afterwards, as a glob")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="wait for its end; pass on its output and exit status")]
+Cwd = Annotated[str | None, typer.Option(help="the folder to run in, inside the workspace")]
+Artifacts = Annotated[list[str] | None, typer.Option("--artifact", help="a glob of files to keep; may be repeated")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="print its output, and exit with its status")]
 COLUMNS: list[Column] = [
     ("id", lambda row: row.id),
     ("seq", lambda row: row.sequence),
@@ -84,7 +84,7 @@ def run(
     context: typer.Context,
     argv: Argv,
     commit: Annotated[str, typer.Option(help="branch, tag or commit")] = "HEAD",
-    repository: Annotated[str | None, typer.Option(help="its name; default: the only one there is")] = None,
+    repository: Annotated[str | None, typer.Option(help="the repository; default: the only one")] = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply; - is stdin")] = None,
     manifest: Manifests = None,
     python: Python = None,
@@ -146,11 +146,11 @@ def show(context: typer.Context, command: CommandArgument) -> None:
 
 @app.command()
 def cancel(context: typer.Context, command: CommandArgument) -> None:
-    """End a command and everything it started; one that has ended stays as it is."""
+    """Cancel a command and its process tree; a command that has ended is not changed."""
     call = invocation(context)
     with call.backend() as backend:
         row = backend.send(calls.cancel_command(command))
-    call.output().say(f"command {row.id} is {row.status} ({row.exit_reason or 'not yet ended'})", row)
+    call.output().say(f"command {row.id} is {row.status} ({row.exit_reason or 'not ended'})", row)
 
 
 @app.command()
@@ -159,7 +159,7 @@ def signal(
     command: CommandArgument,
     name: Annotated[str, typer.Argument(metavar="SIGNAL", help="a number or a name such as INT")],
 ) -> None:
-    """Send a signal to its first process."""
+    """Send a signal to a command's first process."""
     call = invocation(context)
     with call.backend() as backend:
         reply = backend.send(calls.signal_command(command, signal_number(name)))
@@ -170,8 +170,8 @@ def signal(
 def stdin(
     context: typer.Context,
     command: CommandArgument,
-    text: Annotated[str | None, typer.Option(help="what to write; default: our own stdin, to its end")] = None,
-    close: Annotated[bool, typer.Option("--close", help="close it afterwards")] = False,
+    text: Annotated[str | None, typer.Option(help="the text to write; default: all of stdin")] = None,
+    close: Annotated[bool, typer.Option("--close", help="then close the command's stdin")] = False,
 ) -> None:
     """Write to the stdin of a command that was submitted with --stdin."""
     call = invocation(context)
@@ -191,13 +191,13 @@ def _own_stdin() -> bytes:
 def wait(
     context: typer.Context,
     command: CommandArgument,
-    timeout: Annotated[str | None, typer.Option(help="give up after, such as 90 or 15m; the command goes on")] = None,
+    timeout: Annotated[str | None, typer.Option(help="stop waiting after, such as 90 or 15m")] = None,
 ) -> None:
-    """Wait for its end; the exit status is the command's, or 75 when it still runs at the timeout."""
+    """Wait until a command ends. Exit with its status, or with 75 if it is still running at the timeout."""
     call = invocation(context)
     seconds = duration(timeout, flag="--timeout")
     with call.backend() as backend:
         progress(f"waiting for command {command}")
         row = wait_for(backend, command, seconds)
-    call.output().say(f"command {row.id} is {row.status} ({row.exit_reason or 'not yet ended'})", row)
+    call.output().say(f"command {row.id} is {row.status} ({row.exit_reason or 'not ended'})", row)
     raise typer.Exit(status_of(row) if row.ended else 75)

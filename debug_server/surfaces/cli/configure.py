@@ -19,12 +19,12 @@ app = typer.Typer(add_completion=False)
 def configure(
     context: typer.Context,
     base_url: Annotated[
-        str | None, typer.Option(help="of the server; grpc://HOST:PORT only remembers a token for gRPC there")
+        str | None, typer.Option(help="the server's URL; grpc://HOST:PORT saves a token for a gRPC server")
     ] = None,
     token: TokenOption = None,
     token_file: TokenFileOption = None,
     server_user: Annotated[
-        str | None, typer.Option(help="whose server on this machine it is, if not yours or root's: a name or a number")
+        str | None, typer.Option(help="user name or uid of a local server that runs as neither you nor root")
     ] = None,
     insecure: Annotated[bool | None, typer.Option("--insecure/--verify", help="accept any certificate")] = None,
 ) -> None:
@@ -38,7 +38,7 @@ def configure(
     }
     changes = {**call.flags, **{name: value for name, value in given.items() if value is not None}}
     if all(value is None for value in changes.values()):
-        raise InvalidInputError("nothing to remember: give --base-url, --token -, --server-user or --insecure")
+        raise InvalidInputError("nothing to save: give --base-url, --token -, --server-user or --insecure")
     url = changes.get("base_url")
     if url is not None and not url.startswith(("http://", "https://", GRPC_SCHEME)):
         raise InvalidInputError(f"--base-url {url!r} must start with http://, https:// or grpc://")
@@ -52,4 +52,4 @@ def _uid(user: str) -> int:
     try:
         return pwd.getpwnam(user).pw_uid
     except KeyError:
-        raise InvalidInputError(f"--server-user {user!r} is no user of this machine: give a name or a number") from None
+        raise InvalidInputError(f"--server-user {user!r} is not a user of this machine: give a name or uid") from None

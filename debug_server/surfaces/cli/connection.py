@@ -55,13 +55,13 @@ _UID = Kind(expected="a user's number", check=_uid, read=int)
 class Connection:
     """Where a server is and who we are there; ``base_url`` is None when there is none."""
 
-    base_url: str | None = setting("Of the server.", TEXT, default=None, variable="DEBUG_SERVER_URL")
-    token: str | None = setting("Sent with every request.", TEXT, default=None, variable="DEBUG_SERVER_TOKEN")
+    base_url: str | None = setting("The server's base URL.", TEXT, default=None, variable="DEBUG_SERVER_URL")
+    token: str | None = setting("The token sent with every request.", TEXT, default=None, variable="DEBUG_SERVER_TOKEN")
     verify_tls: bool = setting(
         "Whether the server's certificate must be valid.", _TRUTH, default=True, variable="DEBUG_SERVER_VERIFY_TLS"
     )
     server_uid: int | None = setting(
-        "The user of a server on this machine that is neither yours nor root's.",
+        "The uid of a local server that runs as neither you nor root.",
         _UID,
         default=None,
         variable="DEBUG_SERVER_UID",
@@ -157,7 +157,7 @@ def save_connection(changes: Mapping[str, Any], environ: Mapping[str, str] = os.
         _write(path, "".join(lines))
     except OSError as error:
         raise ConfigurationError(
-            f"{path} cannot be written: {error.strerror}: set {HOME_VARIABLE} to a folder of yours"
+            f"{path} cannot be written: {error.strerror}: set {HOME_VARIABLE} to a folder that you can write"
         ) from error
     return path
 
@@ -168,9 +168,9 @@ def address(url: str) -> str:
         parts = urlsplit(url)
         port = parts.port or _PORTS.get(parts.scheme)
     except ValueError as error:
-        raise ConfigurationError(f"the server's address {url!r} is no URL: {error}") from error
+        raise ConfigurationError(f"the server's address {url!r} is not a URL: {error}") from error
     if parts.scheme not in _PORTS or not parts.hostname:
-        raise ConfigurationError(f"the server's address {url!r} must be such as http://127.0.0.1:8000 or https://HOST")
+        raise ConfigurationError(f"the server's address {url!r} must look like http://127.0.0.1:8000 or https://HOST")
     host = (parts.hostname or "").lower()
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -196,15 +196,15 @@ def _read(path: Path) -> _Saved:
         is_there = False
     except OSError as error:
         raise ConfigurationError(
-            f"{path} cannot be read: {error.strerror}: set {HOME_VARIABLE} to a folder of yours"
+            f"{path} cannot be read: {error.strerror}: set {HOME_VARIABLE} to a folder that you can write"
         ) from error
     table = dict(read_table(path, owners_of(path))) if is_there else {}
     others = table.pop("tokens", {})
     if not isinstance(others, Mapping) or not all(isinstance(token, str) for token in others.values()):
-        raise ConfigurationError(f'{path}: tokens must be texts by address: "http://host:8000" = "TOKEN"')
+        raise ConfigurationError(f'{path}: tokens must map addresses to strings: "http://host:8000" = "TOKEN"')
     users = table.pop("server_users", {})
     if not isinstance(users, Mapping) or not all(type(uid) is int for uid in users.values()):
-        raise ConfigurationError(f'{path}: server_users must be numbers by address: "http://localhost:8000" = 1000')
+        raise ConfigurationError(f'{path}: server_users must map addresses to uids: "http://localhost:8000" = 1000')
     tokens = {address(url): token for url, token in others.items()}
     if isinstance(own := table.get("token"), str):
         base_url = table.get("base_url")

@@ -25,10 +25,10 @@ def emit(
     repository: Annotated[str, typer.Argument(help="a name of config/repos.yml")],
     field: Annotated[str, typer.Option(help="which field of the card")] = "",
     payload: Annotated[str, typer.Option(help="JSON text; - reads it from stdin")] = "",
-    paths: Annotated[str | None, typer.Option(help="changed paths by line, for push and pr; - is stdin")] = None,
-    target: Annotated[str | None, typer.Option(help="host:port of the governor; default: the one here")] = None,
+    paths: Annotated[str | None, typer.Option(help="for push and pr: changed paths, one a line; - is stdin")] = None,
+    target: Annotated[str | None, typer.Option(help="host:port of the governor; default: that of this folder")] = None,
 ) -> None:
-    """Tell the governor; answers as soon as the runners are queued. Status 1: it was told, and no runner acts on it."""
+    """Send an event to the governor; returns when the runners are queued. Exits with 1 if no runner acts on it."""
     from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
     from debug_server.surfaces.cli.governor import CALL_SECONDS, channel_to, credentials, target_of
 
@@ -77,7 +77,7 @@ def _path(name: bytes) -> str:
         return name.decode()
     except UnicodeDecodeError:
         escaped = name.decode(errors="backslashreplace")
-        tell(f"a path is not UTF-8 text and is told as {cell(escaped)}")
+        tell(f"a path is not UTF-8 text and is sent as {cell(escaped)}")
         return escaped
 
 

@@ -26,7 +26,7 @@ DAMAGED = 1
 
 @app.command("list")
 def list_all(context: typer.Context) -> None:
-    """Every complete environment, the longest unused first."""
+    """List the complete environments, the least recently used first."""
     call = invocation(context)
     with call.programs.open_local() as local:
         call.output().table(local.environments.installed(), COLUMNS)

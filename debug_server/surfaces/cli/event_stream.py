@@ -39,7 +39,7 @@ def show_stream(
                 raise
         if not follow:
             return
-        progress("the governor is away: waiting for it")
+        progress("the governor does not answer: retrying")
         time.sleep(_AGAIN_SECONDS)
 
 
@@ -61,7 +61,7 @@ def _check_repository(call: Invocation, target: str | None, name: str) -> None:
         with closing(_events(call, target, repo_filter=name)) as history:
             if next(history, None) is None:
                 raise NotFoundError(
-                    f"repository {name!r} is not in config/repos.yml and has no events: check the name; * is every one"
+                    f"repository {name!r} is not in config/repos.yml and has no events: check the name, or use *"
                 ) from None
 
 

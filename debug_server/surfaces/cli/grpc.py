@@ -22,9 +22,9 @@ _NOT_RUNNING = 1
 def start(
     context: typer.Context,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, envvar="GOVERNOR_GRPC_PORT", help="of gRPC; 0 takes a free one")
+        int, typer.Option(min=0, max=65535, envvar="GOVERNOR_GRPC_PORT", help="gRPC port; 0 chooses a free port")
     ] = 50051,
-    http_port: Annotated[int, typer.Option(min=0, max=65535, help="of HTTP; 0 takes a free one")] = 0,
+    http_port: Annotated[int, typer.Option(min=0, max=65535, help="HTTP port; 0 chooses a free port")] = 0,
     host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
 ) -> None:
     """Start the server in the background; returns when it answers."""
@@ -33,7 +33,7 @@ def start(
     _ensure_configuration(output)  # first: it makes this folder the place of the server's data
     places = places_of(call)
     with background.one_at_a_time(places):
-        state, word = background.known_state(places), "the server runs already"
+        state, word = background.known_state(places), "already running"
         if not state:
             _prepare(call, output)
             words = ["--port", str(http_port), "--grpc-port", str(port), "--host", host, "--log-level", "INFO"]
@@ -48,16 +48,16 @@ def start(
 
 @app.command()
 def stop(context: typer.Context) -> None:
-    """End the server; commands that run go on under their keepers."""
+    """Stop the server; running commands continue under their keepers."""
     call = invocation(context)
     pid = background.stop(places_of(call))
-    words = "no server runs" if pid is None else f"stopped server {pid}"
+    words = "no server is running" if pid is None else f"stopped server {pid}"
     call.output().say(words, {"stopped": pid})
 
 
 @app.command()
 def status(context: typer.Context) -> None:
-    """Whether the server runs, and what its configuration says; status 1 when it does not run."""
+    """Show whether the server is running, and its configuration; exit with 1 if it is not running."""
     call = invocation(context)
     state = background.known_state(places_of(call))
     lines, facts = _configuration()

@@ -11,8 +11,8 @@ from debug_server.client.calls import Call
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.output import Column, Output, tell
 
-After = Annotated[int, typer.Option(help="the number that the page before named: what follows it")]
-Limit = Annotated[int, typer.Option(help="how many at most, up to 1000")]
+After = Annotated[int, typer.Option(help="continue after this value, which the previous page printed")]
+Limit = Annotated[int, typer.Option(help="maximum number of items, up to 1000")]
 DEFAULT_LIMIT = 100
 
 

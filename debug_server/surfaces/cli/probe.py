@@ -16,7 +16,7 @@ _SKILL, _USUAL = "probe.sync", "127.0.0.1:50052"
 
 @app.command()
 def status(context: typer.Context) -> None:
-    """Whether a probe answers where the probe runner would call it; status 1 when it does not."""
+    """Check whether a probe answers at the probe runner's address; exit with 1 if it does not."""
     import grpc
 
     from debug_server.surfaces.cli.governor import channel_to
@@ -28,7 +28,7 @@ def status(context: typer.Context) -> None:
         with channel_to(call, target) as channel:
             grpc.channel_ready_future(channel).result(timeout=_SECONDS)
     except grpc.FutureTimeoutError:
-        advice = "start it, or name another by PROBE_HOST and PROBE_GRPC_PORT"
+        advice = "start it, or set PROBE_HOST and PROBE_GRPC_PORT"
         output.say(f"probe {target} does not answer: {advice}", {"target": target, "ok": False})
         raise typer.Exit(1) from None
     output.say(f"probe {target} answers", {"target": target, "ok": True})
@@ -50,10 +50,10 @@ def _target() -> str:
 @app.command()
 def changelog(
     context: typer.Context,
-    entries: Annotated[int, typer.Option(help="how many of the newest")] = 1,
-    target: Annotated[str | None, typer.Option(help="host:port of the governor; default: the one here")] = None,
+    entries: Annotated[int, typer.Option(help="number of entries to print")] = 1,
+    target: Annotated[str | None, typer.Option(help="host:port of the governor; default: that of this folder")] = None,
 ) -> None:
-    """The governor's newest changes."""
+    """Print the governor's newest changelog entries."""
     from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
     from debug_server.surfaces.cli.governor import CALL_SECONDS, channel_to, credentials, target_of
 

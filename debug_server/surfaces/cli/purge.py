@@ -39,13 +39,13 @@ def purge(
         folder, why_own = configured()
         if yes and why_own:
             raise InvalidInputError(
-                f"nothing was removed: {why_own}; if you mean the one of this user, name it: "
+                f"nothing was removed: {why_own}; to remove this user's data folder, name it: "
                 f"debug-server purge --yes {shlex.quote(str(folder))}"
             )
     found = survey(folder)
     if not call.as_json:
         if folder.is_symlink():
-            write_line(harmless(f"{folder} is a link, which stays; it leads to"))
+            write_line(harmless(f"{folder} is a link and stays; its target is"))
         for line in _lines(found):
             write_line(harmless(line))
     if not yes and not sys.stdin.isatty():
@@ -63,7 +63,7 @@ def _lines(found: Survey) -> list[str]:
     lines += [f"  end process {item.pid}: {item.command_line}" for item in found.processes]
     for word, commands in (("command", found.commands), ("worker", found.workers)):
         lines += [f"  end {word} {item.command_id}: {item.command_line()}" for item in commands]
-    lines += [f"  damaged, nothing is ended for it: {item}" for item in found.damaged]
+    lines += [f"  ignore {item}" for item in found.damaged]
     lines += [f"  unmount {path}" for path in found.mounts]
     lines += [f"  remove {part.name} ({size_text(part.size)})" for part in found.parts]
     lines += [f"  keep {name}, which is not debug-server's" for name in found.foreign]

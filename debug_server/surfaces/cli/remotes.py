@@ -23,7 +23,7 @@ def name_for(remote: str) -> str:
     last = re.split(r"[/:]", address(remote).rstrip("/"))[-1].removesuffix(".git")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._")[:100]
     if not name:
-        raise InvalidInputError(f"no name follows from the remote {remote!r}: give one with --name")
+        raise InvalidInputError(f"cannot derive a name from the remote {remote!r}: give one with --name")
     return name
 
 

@@ -27,10 +27,10 @@ COLUMNS: list[Column] = [
 def add(
     context: typer.Context,
     remote: Annotated[str, typer.Argument(help="a git URL, or a path on the server's machine")],
-    name: Annotated[str | None, typer.Option(help="the name to use; default: from the remote")] = None,
-    default_branch: Annotated[str | None, typer.Option(help="default: the remote's own, or main")] = None,
-    description: Annotated[str | None, typer.Option(help="for people")] = None,
-    setting: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")] = None,
+    name: Annotated[str | None, typer.Option(help="the repository's name; default: derived from the remote")] = None,
+    default_branch: Annotated[str | None, typer.Option(help="default: the remote's default branch, or main")] = None,
+    description: Annotated[str | None, typer.Option(help="a description")] = None,
+    setting: Annotated[list[str] | None, typer.Option(help="KEY=VALUE; may be repeated")] = None,
 ) -> None:
     """Register a git remote."""
     call = invocation(context)
@@ -44,7 +44,7 @@ def add(
                 settings=values(setting, flag="--setting"),
             )
         )
-    call.output().say(f"repository {row.name} is {row.remote_url}", row)
+    call.output().say(f"registered repository {row.name}: {row.remote_url}", row)
 
 
 @app.command("list")
@@ -57,7 +57,7 @@ def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LI
 
 
 @app.command()
-def show(context: typer.Context, name: Annotated[str, typer.Argument(help="of a repository")]) -> None:
+def show(context: typer.Context, name: Annotated[str, typer.Argument(help="the repository's name")]) -> None:
     """One repository."""
     call = invocation(context)
     with call.backend() as backend:

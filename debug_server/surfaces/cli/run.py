@@ -85,7 +85,7 @@ def _run(
     run: ForegroundRun, command: CommandSpec, *, quiet: bool, system: bool = False, artifacts: list[str] | None = None
 ) -> int:
     """Run and report; with ``system`` the log's stream ``system`` is printed too."""
-    printer = Printer(system=system, on_broken=lambda: run.cancel("its output is no longer read"))
+    printer = Printer(system=system, on_broken=lambda: run.cancel("its output can no longer be written"))
     stdin = forwarded_stdin(run.connect, tty_mode=command.tty) if command.stdin else contextlib.nullcontext()
     try:
         with stdin:

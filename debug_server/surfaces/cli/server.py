@@ -13,26 +13,24 @@ from debug_server.surfaces.cli.invocation import Invocation, invocation
 from debug_server.surfaces.cli.output import tell
 from debug_server.surfaces.cli.remotes import address, name_for
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Set a server up for a repository.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Set up a server for a repository.")
 
 
 @app.callback()
 def group() -> None:
-    """Set a server up for a repository."""
+    """Set up a server for a repository."""
 
 
 @app.command()
 def init(
     context: typer.Context,
     remote: Annotated[str, typer.Argument(help="a git URL, or a path on the server's machine")],
-    name: Annotated[str | None, typer.Option(help="the name to use; default: from the remote")] = None,
-    default_branch: Annotated[str | None, typer.Option(help="default: the remote's own, or main")] = None,
-    manifest: Annotated[
-        list[str] | None, typer.Option(help="what environments are built from, any number of times")
-    ] = None,
-    save_token: Annotated[bool, typer.Option("--save-token", help="remember the server and the token")] = False,
+    name: Annotated[str | None, typer.Option(help="the repository's name; default: derived from the remote")] = None,
+    default_branch: Annotated[str | None, typer.Option(help="default: the remote's default branch, or main")] = None,
+    manifest: Annotated[list[str] | None, typer.Option(help="a manifest of environments; may be repeated")] = None,
+    save_token: Annotated[bool, typer.Option("--save-token", help="save the server and the token")] = False,
 ) -> None:
-    """Register the repository that sessions are opened of."""
+    """Register a repository, so that sessions can be opened in it."""
     call = invocation(context)
     with call.backend() as backend:
         row = backend.send(
@@ -43,7 +41,7 @@ def init(
                 settings={"manifests": manifest} if manifest else None,
             )
         )
-    call.output().say(f"repository {row.name} is {row.remote_url}", row)
+    call.output().say(f"registered repository {row.name}: {row.remote_url}", row)
     if save_token:
         _remember(call)
 

@@ -38,18 +38,18 @@ COLUMNS: list[Column] = [
 def create(
     context: typer.Context,
     commit: Annotated[str, typer.Option(help="branch, tag or commit")],
-    repository: Annotated[str | None, typer.Option(help="its name; default: the only one there is")] = None,
+    repository: Annotated[str | None, typer.Option(help="the repository; default: the only one")] = None,
     patch: Annotated[Path | None, typer.Option(help="a patch to apply; - is stdin")] = None,
-    command: Annotated[list[str] | None, typer.Option(help="a command for runner.default_shell, repeatable")] = None,
-    metadata: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")] = None,
+    command: Annotated[list[str] | None, typer.Option(help="a shell command line to run; may be repeated")] = None,
+    metadata: Annotated[list[str] | None, typer.Option(help="KEY=VALUE; may be repeated")] = None,
     manifest: Manifests = None,
     python: Python = None,
     extra: Extras = None,
     group: Groups = None,
-    expires_in: Annotated[str | None, typer.Option(help="how long it may live, such as 2h")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait, and print the output of the commands")] = False,
+    expires_in: Annotated[str | None, typer.Option(help="close the session after, such as 2h")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="print the output until all have ended")] = False,
 ) -> None:
-    """Open a session, and run commands in it; with --follow the exit status is theirs."""
+    """Open a session and queue commands in it. With --follow, exit with the first status that is not 0."""
     call = invocation(context)
     with call.backend() as backend:
         known = chosen_repository(backend, repository)
@@ -118,13 +118,13 @@ def show_one(context: typer.Context, session: SessionArgument) -> None:
 def logs(
     context: typer.Context,
     session: SessionArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait for the end of all of its commands")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait until all commands have ended")] = False,
     format_: Annotated[
         LogFormat, typer.Option("--format", help="lines with time and stream, or JSON")
     ] = LogFormat.TEXT,
     raw: Annotated[bool, typer.Option("--raw", help="the bytes as they are")] = False,
 ) -> None:
-    """The output of its commands, one after the other."""
+    """Print the output of a session's commands, in order."""
     call = invocation(context)
     log = log_for(LogFormat.JSON if call.as_json else format_, raw=raw)
     with call.backend() as backend:
@@ -136,8 +136,8 @@ def logs(
 def debug(
     context: typer.Context,
     session: SessionArgument,
-    action: Annotated[str, typer.Option(help="what the debugger is to do")] = "open",
-    payload: Annotated[list[str] | None, typer.Option(help="KEY=VALUE, any number of times")] = None,
+    action: Annotated[str, typer.Option(help="the action for the debugger")] = "open",
+    payload: Annotated[list[str] | None, typer.Option(help="KEY=VALUE; may be repeated")] = None,
 ) -> None:
     """Send a request to the session's debugger."""
     call = invocation(context)
@@ -148,7 +148,7 @@ def debug(
 
 @app.command()
 def diff(context: typer.Context, session: SessionArgument) -> None:
-    """What was changed, as a patch that applies to the session's commit."""
+    """Print the session's changes as a patch for its commit."""
     call = invocation(context)
     with call.backend() as backend:
         if call.as_json:
@@ -161,20 +161,20 @@ def diff(context: typer.Context, session: SessionArgument) -> None:
 
 @app.command()
 def reset(context: typer.Context, session: SessionArgument) -> None:
-    """Back to commit and patch."""
+    """Reset the workspace to the session's commit and patch."""
     call = invocation(context)
     with call.backend() as backend:
         row = backend.send(calls.reset_session(session))
-    call.output().say(f"session {row.id} is as it was opened", row)
+    call.output().say(f"session {row.id} was reset", row)
 
 
 @app.command()
 def fork(
     context: typer.Context,
     session: SessionArgument,
-    count: Annotated[int, typer.Option(help="how many")] = 1,
+    count: Annotated[int, typer.Option(help="number of copies")] = 1,
 ) -> None:
-    """New sessions from the current state."""
+    """Open copies of a session in its current state."""
     call = invocation(context)
     with call.backend() as backend:
         found = backend.send(calls.fork_session(session, count=count))
@@ -183,7 +183,7 @@ def fork(
 
 @app.command()
 def close(context: typer.Context, session: SessionArgument) -> None:
-    """Cancel what runs and give the workspace back."""
+    """Cancel a session's commands and release its workspace."""
     call = invocation(context)
     with call.backend() as backend:
         reply = backend.send(calls.close_session(session))

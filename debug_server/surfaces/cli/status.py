@@ -33,10 +33,10 @@ LEASES: list[Column] = [
 @app.command()
 def status(
     context: typer.Context,
-    leases: Annotated[bool, typer.Option("--leases", help="each workspace and who holds it")] = False,
-    workers: Annotated[bool, typer.Option("--workers", help="each supervised process")] = False,
+    leases: Annotated[bool, typer.Option("--leases", help="list the workspaces and their holders")] = False,
+    workers: Annotated[bool, typer.Option("--workers", help="list the supervised workers")] = False,
 ) -> None:
-    """Whether the server is healthy, and who you are there; the exit status is 1 when it is not healthy."""
+    """Show the server's health and your identity; exit with 1 if the server is not healthy."""
     call = invocation(context)
     with call.backend() as backend:
         found = Status(

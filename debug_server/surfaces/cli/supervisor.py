@@ -38,7 +38,7 @@ def print_plan(planned: PlannedRun) -> int:
     ]
     lines += [f"process tree {planned.mechanism} ({', '.join(planned.controllers) or 'no controllers'})"]
     lines += [f"limit        {name} = {item['asked']} by {item['by']}" for name, item in planned.limits.items()]
-    lines += [] if planned.limits else ["limits       none asked"]
+    lines += [] if planned.limits else ["limits       none requested"]
     lines += [f"env          {name}={value}" for name, value in sorted(planned.env.items())]
     sys.stdout.write("\n".join(lines) + "\n")
     return 0

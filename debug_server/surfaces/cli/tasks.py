@@ -40,14 +40,14 @@ _STATUSES = {"success": 0, "canceled": 130}
 def serve(
     context: typer.Context,
     host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one")] = PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 chooses a free port")] = PORT,
     tls_cert: Annotated[Path | None, typer.Option(help="a certificate chain, as PEM")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="its key, as PEM")] = None,
     grace: Annotated[float, typer.Option(help="seconds from SIGTERM to the exit")] = 10.0,
     config: Annotated[Path | None, typer.Option(help="a settings file; default: config/runner.toml")] = None,
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR")] = "INFO",
 ) -> None:
-    """Serve host tasks alone until SIGTERM; what runs carries on under its keepers. HOST_RUNNER_* choose how."""
+    """Serve only host tasks until SIGTERM; running tasks continue. The HOST_RUNNER_* variables configure it."""
     status = invocation(context).programs.serve(
         host=host,
         port=port,
@@ -66,18 +66,16 @@ def serve(
 def submit(
     context: typer.Context,
     task: TaskArgument,
-    prompt: Annotated[str, typer.Argument(help="what is to be done; - is stdin")],
-    run: Annotated[str, typer.Option(help="the run that it belongs to")] = "cli",
-    timeout: Annotated[float, typer.Option(help="seconds that it may run")] = 600.0,
-    mode: Annotated[str, typer.Option(help="where it runs")] = "no-workspace",
+    prompt: Annotated[str, typer.Argument(help="the prompt; - reads it from stdin")],
+    run: Annotated[str, typer.Option(help="the id of the run that the task belongs to")] = "cli",
+    timeout: Annotated[float, typer.Option(help="time limit in seconds")] = 600.0,
+    mode: Annotated[str, typer.Option(help="the execution mode, such as no-workspace")] = "no-workspace",
     project: Annotated[Path | None, typer.Option(help="the project's root, for the workspace modes")] = None,
-    lock: Annotated[list[Path] | None, typer.Option(help="a path that it has for itself, any number")] = None,
-    worktree: Annotated[Path | None, typer.Option(help="where its worktree goes")] = None,
+    lock: Annotated[list[Path] | None, typer.Option(help="a path to lock for this task; may be repeated")] = None,
+    worktree: Annotated[Path | None, typer.Option(help="the path of its worktree")] = None,
     branch: Annotated[str | None, typer.Option(help="the worktree's branch")] = None,
-    key: Annotated[str | None, typer.Option(help="an idempotency key: a repetition is the same task")] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="wait; print its output, exit with its status")
-    ] = False,
+    key: Annotated[str | None, typer.Option(help="an idempotency key: a repeated request gets the same task")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="print its output, and exit with its status")] = False,
 ) -> None:
     """Queue a task; with --follow the exit status is the task's."""
     call = invocation(context)
@@ -105,9 +103,9 @@ def submit(
 @app.command("list")
 def list_all(
     context: typer.Context,
-    status: Annotated[str | None, typer.Option(help="only those that are queued, running, success and so on")] = None,
-    after: Annotated[int, typer.Option(help="the cursor that the page before gave")] = 0,
-    limit: Annotated[int, typer.Option(help="how many at most")] = 100,
+    status: Annotated[str | None, typer.Option(help="only tasks with this status, such as queued or success")] = None,
+    after: Annotated[int, typer.Option(help="continue after this value, which the previous page printed")] = 0,
+    limit: Annotated[int, typer.Option(help="maximum number of tasks")] = 100,
 ) -> None:
     """The tasks that you may see, oldest first."""
     call = invocation(context)
@@ -131,9 +129,9 @@ def get(context: typer.Context, task: TaskArgument) -> None:
 def wait(
     context: typer.Context,
     task: TaskArgument,
-    timeout: Annotated[float, typer.Option(help="seconds to wait at most")] = 600.0,
+    timeout: Annotated[float, typer.Option(help="maximum seconds to wait")] = 600.0,
 ) -> None:
-    """The task once it is over, or as it is at the deadline."""
+    """Wait until a task has ended, or the timeout is over, and show it."""
     call = invocation(context)
     with _client(call) as client:
         call.output().record(client.send("GET", _path(task, "/wait"), params={"timeout": timeout}))
@@ -141,7 +139,7 @@ def wait(
 
 @app.command()
 def cancel(context: typer.Context, task: TaskArgument) -> None:
-    """End a task; answers when nothing of it is left."""
+    """Cancel a task; returns when its processes and directories are gone."""
     call = invocation(context)
     with _client(call) as client:
         found = client.send("POST", _path(task, "/cancel"))
@@ -152,9 +150,9 @@ def cancel(context: typer.Context, task: TaskArgument) -> None:
 def logs(
     context: typer.Context,
     task: TaskArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait for its end")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait until it ends")] = False,
 ) -> None:
-    """Its output, byte for byte; with --json a line of JSON for each chunk."""
+    """Print a task's output unchanged; with --json, one line of JSON for each chunk."""
     call = invocation(context)
     with _client(call) as client:
         if follow:
@@ -205,10 +203,10 @@ class _Client:
                 if time.monotonic() - answered > PATIENCE_SECONDS:
                     raise UnavailableError(
                         f"no answer from {self._http.base_url} for {PATIENCE_SECONDS:g} s ({error}); task {task} "
-                        f"carries on: when a server is back, `debug-server tasks wait {task}` or `tasks logs {task} -f`"
+                        f"continues; later run `debug-server tasks wait {task}` or `debug-server tasks logs -f {task}`"
                     ) from error
                 if failures == 0:
-                    tell(f"the server went away; task {task} carries on, and so do we when it is back")
+                    tell(f"the connection to the server was lost; task {task} continues; reconnecting")
                 failures += 1
                 time.sleep(delay_before(failures - 1))
 
@@ -254,7 +252,7 @@ def _client(call: Invocation) -> Iterator[_Client]:
         ) as http:
             yield _Client(http)
     except httpx.InvalidURL as error:
-        raise InvalidInputError(f"the server's address {url!r} is no URL: {error}") from error
+        raise InvalidInputError(f"the server's address {url!r} is not a URL: {error}") from error
     except httpx.TransportError as error:
         raise UnavailableError(
             f"no server answers at {url}: {error}; start one with `debug-server tasks serve`"

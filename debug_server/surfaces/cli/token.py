@@ -27,17 +27,17 @@ COLUMNS: list[Column] = [
 @app.command()
 def create(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="shown in the audit log")],
+    name: Annotated[str, typer.Argument(help="the token's name in the audit log")],
     scope: Annotated[
         list[str] | None,
-        typer.Option(help="admin, sessions:read, sessions:write, commands:write, artifacts:read; any number of times"),
+        typer.Option(help="admin, sessions:read, sessions:write, commands:write, artifacts:read; may be repeated"),
     ] = None,
     expires_in: Annotated[str | None, typer.Option(help="how long it is valid, such as 30d")] = None,
     quota: Annotated[
-        list[str] | None, typer.Option(help="sessions=N, commands=N or requests_per_second=N; any number of times")
+        list[str] | None, typer.Option(help="sessions=N, commands=N or requests_per_second=N; may be repeated")
     ] = None,
 ) -> None:
-    """Make a token; its secret is shown this once."""
+    """Create a token; its secret is shown only once."""
     call = invocation(context)
     with call.backend() as backend:
         row = backend.send(

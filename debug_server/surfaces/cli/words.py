@@ -44,7 +44,7 @@ def duration(text: str | None, *, flag: str) -> float | None:
         return None
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise InvalidInputError(f"{flag} {text!r} must be a number of seconds, or such as 15m, 2h, 7d")
+        raise InvalidInputError(f"{flag} {text!r} must be a number of seconds, or a duration such as 15m, 2h or 7d")
     return float(match[1]) * _SECONDS[match[2]]
 
 

@@ -78,7 +78,7 @@ class Serving:
     async def _asked(self, requests: Requests, *, known: bool) -> HealthCheckRequest:
         request = parse(HealthCheckRequest, await _small(self._strangers, requests, known=known))
         if request.service not in _NAMES:
-            raise NotFoundError(f"no such service here: ask for one of {', '.join(map(repr, _NAMES))}")
+            raise NotFoundError(f"unknown service: use one of {', '.join(map(repr, _NAMES))}")
         return request
 
     async def leave(self) -> None:
@@ -130,7 +130,7 @@ async def _next(strangers: Strangers, requests: Requests, *, known: bool) -> byt
     data = await (anext(requests, None) if known else strangers.read(requests))
     if data is not None and (size := len(data)) > _MAX_REQUEST_BYTES:
         del data  # the error's traceback would keep it until the next full collection
-        raise InvalidInputError(f"a request of {size} bytes: at most {_MAX_REQUEST_BYTES} are taken here")
+        raise InvalidInputError(f"the request has {size} bytes: the limit is {_MAX_REQUEST_BYTES}")
     return data
 
 

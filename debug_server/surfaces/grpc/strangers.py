@@ -50,7 +50,7 @@ class Strangers:
             async with asyncio.timeout(self.bounds.read_seconds), self._reads:
                 return await anext(requests, None)
         except TimeoutError as error:
-            text = f"no whole message came within {self.bounds.read_seconds:g} s: call again, or send a token"
+            text = f"no complete message within {self.bounds.read_seconds:g} s: retry, or send a token"
             raise QuotaExceededError(text, retry_after=_RETRY_SECONDS) from error
         finally:
             self._waiting -= 1
@@ -74,7 +74,7 @@ class Strangers:
 
 
 def _crowded() -> QuotaExceededError:
-    return QuotaExceededError("too many calls without a token: call again, or send one", retry_after=_RETRY_SECONDS)
+    return QuotaExceededError("too many calls without a token: retry later, or send one", retry_after=_RETRY_SECONDS)
 
 
 async def first(requests: Requests) -> bytes:

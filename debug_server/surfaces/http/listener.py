@@ -22,7 +22,7 @@ _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 0.2  # when nothing more can be opened
 _AT_A_TURN = 32
 _REFUSAL = plain_refusal(
-    HTTPStatus.SERVICE_UNAVAILABLE, "too_many_connections", "every connection is in use: retry later", retryable=True
+    HTTPStatus.SERVICE_UNAVAILABLE, "too_many_connections", "all connections are in use: retry later", retryable=True
 )
 
 Factory = Callable[[Connection], asyncio.Protocol]

@@ -34,7 +34,7 @@ _KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "A request repeated with the same key is done once.",
+    "description": "A repeated request with the same key is performed once.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
 }
 _RANGE = {"name": "Range", "in": "header", "required": False, "schema": {"type": "string"}}
@@ -78,7 +78,7 @@ _PROBES = {
     "/health": "The process answers.",
     "/healthz": "The process answers, with details.",
     "/livez": "The process answers.",
-    "/readyz": "Store, disk and keepers, checked now; 503 if one fails or the server is shutting down.",
+    "/readyz": "Check store, disk and keepers; 503 if a check fails or the server is shutting down.",
     "/metrics": "Metrics in Prometheus text format, for the server's own user or with a token.",
 }
 
@@ -176,9 +176,9 @@ def _responses(about: RouteDoc) -> dict[str, Any]:
 
 def _probe(path: str, sentence: str) -> dict[str, Any]:
     kind = "text/plain" if path == "/metrics" else JSON
-    responses: dict[str, Any] = {"200": {"description": "Yes.", "content": {kind: {}}}}
+    responses: dict[str, Any] = {"200": {"description": "The check succeeded.", "content": {kind: {}}}}
     if path == "/readyz":
-        responses["503"] = {"description": "Not now.", "content": {kind: {}}}
+        responses["503"] = {"description": "The check failed.", "content": {kind: {}}}
     if path == "/metrics":
         responses["401"] = {"description": "No valid token.", "content": {JSON: {}}}
     return {"operationId": f"get_{path[1:]}", "summary": sentence, "responses": responses}

@@ -63,13 +63,22 @@ class TasksPart:
         log = "/tasks/{task_id}/log"
         return [
             DocumentedRoute("POST", "/tasks/submit", self.submit, _about("Run a task.", RunnerSubmit)),
-            DocumentedRoute("GET", "/tasks", self.list, _about("Tasks, oldest first.", TaskPage, reply=TaskList)),
-            DocumentedRoute("GET", "/tasks/{task_id}", self.get, _about("One task.", TaskId)),
-            DocumentedRoute("GET", "/tasks/{task_id}/wait", self.wait, _about("One task, once it is over.", WaitTask)),
-            DocumentedRoute("POST", "/tasks/{task_id}/cancel", self.cancel, _about("End a task.", TaskId)),
-            DocumentedRoute("GET", log, self.log, _log_about("Its output.", BYTES)),
-            DocumentedRoute("GET", f"{log}.ndjson", self.log_lines, _log_about("Its output as lines of JSON.", NDJSON)),
-            DocumentedRoute("GET", f"{log}/events", self.log_events, _log_about("Its output as events.", SSE)),
+            DocumentedRoute("GET", "/tasks", self.list, _about("List tasks, oldest first.", TaskPage, reply=TaskList)),
+            DocumentedRoute("GET", "/tasks/{task_id}", self.get, _about("Get a task.", TaskId)),
+            DocumentedRoute(
+                "GET", "/tasks/{task_id}/wait", self.wait, _about("Wait until a task has ended.", WaitTask)
+            ),
+            DocumentedRoute("POST", "/tasks/{task_id}/cancel", self.cancel, _about("Cancel a task.", TaskId)),
+            DocumentedRoute("GET", log, self.log, _log_about("Get a task's output.", BYTES)),
+            DocumentedRoute(
+                "GET", f"{log}.ndjson", self.log_lines, _log_about("Get a task's output as JSON lines.", NDJSON)
+            ),
+            DocumentedRoute(
+                "GET",
+                f"{log}/events",
+                self.log_events,
+                _log_about("Follow a task's output as server-sent events.", SSE),
+            ),
             WebSocketRoute(log, guarded_socket(self.log_socket)),
         ]
 

@@ -22,7 +22,7 @@ def unix_listener(path: Path) -> Iterator[list[socket.socket]]:
             try:
                 _listen(listener, folder, path.name)
             except OSError as error:
-                _LOG.warning("no_unix_socket", extra={"path": str(path), "error": str(error)})
+                _LOG.warning("unix_socket_not_created", extra={"path": str(path), "error": str(error)})
                 yield []
                 return
             try:

@@ -16,9 +16,7 @@ class LineSearch:
         alternatives = (pattern.lower() if ignore_case else pattern).split("|")
         self._wanted = [[part.encode() for part in item.split(".*") if part] for item in alternatives]
         if not all(self._wanted):
-            raise InvalidInputError(
-                f"grep={pattern!r} has an empty alternative, which matches every line: give it a text"
-            )
+            raise InvalidInputError(f"grep={pattern!r} has an empty alternative, which matches every line: remove it")
 
     def lines(self, block: bytes) -> list[tuple[int, int]]:
         """(start, end) of each matching line of ``block``, in order."""

@@ -11,7 +11,7 @@ from debug_server.service.digest import Digest, Excerpt
 
 WaitSeconds = Annotated[
     float,
-    Field(gt=0, le=3600, description="Answer after this long even if the command still runs; it carries on."),
+    Field(gt=0, le=3600, description="Return after this time even if the command still runs; it continues."),
 ]
 
 
@@ -30,9 +30,9 @@ class WaitArguments(m.CommandId):
 class ReadLogArguments(m.CommandId):
     """A part of a log: from an offset, the last lines, or the lines with a text."""
 
-    offset: Annotated[int, Field(ge=0, le=2**62, description="Byte to start at, for example a digest's.")] = 0
-    limit: Annotated[int, Field(ge=1, le=1 << 18, description="Bytes at most.")] = 1 << 14
-    tail: Annotated[int | None, Field(ge=1, le=5000, description="The last lines instead; offset is ignored.")] = None
+    offset: Annotated[int, Field(ge=0, le=2**62, description="Offset in bytes, for example one from a digest.")] = 0
+    limit: Annotated[int, Field(ge=1, le=1 << 18, description="Maximum number of bytes.")] = 1 << 14
+    tail: Annotated[int | None, Field(ge=1, le=5000, description="Read this many last lines; ignores offset.")] = None
     grep: Annotated[
         str | None,
         Field(
@@ -42,8 +42,8 @@ class ReadLogArguments(m.CommandId):
             "Nothing else is special.",
         ),
     ] = None
-    ignore_case: Annotated[bool, Field(description="For grep.")] = False
-    max_matches: Annotated[int, Field(ge=1, le=500, description="For grep.")] = 50
+    ignore_case: Annotated[bool, Field(description="Whether grep ignores case.")] = False
+    max_matches: Annotated[int, Field(ge=1, le=500, description="Maximum number of lines that grep returns.")] = 50
 
 
 class LogText(m.Reply):

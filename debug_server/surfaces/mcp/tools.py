@@ -23,12 +23,12 @@ _KEY_SCHEMA = {
     "type": "string",
     "minLength": 1,
     "maxLength": 255,
-    "description": "Your name for this call: repeated under it, it is not done twice but answered as before.",
+    "description": "A repeated call with the same key is not performed again; it returns the first reply.",
 }
 
 EXCEPTIONS = {
-    "follow_log": "a tool answers once: wait_command follows the log, tells the progress and answers with a digest",
-    "follow_events": "a tool answers once: read_events goes on from the cursor `after`",
+    "follow_log": "a tool returns once: wait_command follows the log, reports progress and returns a digest",
+    "follow_events": "a tool returns once: read_events continues from the cursor `after`",
 }
 
 
@@ -175,10 +175,10 @@ _ALL = [
     ),
     _of("debug_session", "session_debug"),
     _of("diff_session", "session_diff"),
-    _of("reset_session", "session_reset", destructive=True, note="What was changed is lost."),
+    _of("reset_session", "session_reset", destructive=True, note="Changes are lost."),
     _of("fork_session", "session_fork"),
     _of("close_session", "session_close", destructive=True),
-    _of("submit_command", "submit_command", note="Answers at once; wait_command waits for the end."),
+    _of("submit_command", "submit_command", note="Returns at once; wait_command waits until it ends."),
     _of("get_command", "command_info"),
     Tool(
         name="wait_command",
@@ -203,7 +203,7 @@ _ALL = [
     ),
     Tool(
         name="log_digest",
-        sentence="What a command's log says so far: first error, failing tests, tracebacks, repeated lines, ends.",
+        sentence="Digest of a log so far: first error, failing tests, tracebacks, repeats, first and last lines.",
         request=m.CommandId,
         reply=t.CommandDigest,
         run=_log_digest,
