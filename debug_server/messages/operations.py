@@ -74,7 +74,7 @@ _ROWS = (
         "repositories.page",
         "GET /repository",
         (base.Page, sessions.RepositoryList),
-        "A page of the repositories.",
+        "List the repositories.",
         SESSIONS_READ,
     ),
     _row(
@@ -82,7 +82,7 @@ _ROWS = (
         "repositories.get",
         "GET /repository/{name}",
         (sessions.RepositoryName, sessions.RepositoryReply),
-        "One repository by name.",
+        "Get a repository by name.",
         SESSIONS_READ,
     ),
     _row(
@@ -90,7 +90,7 @@ _ROWS = (
         "sessions.open",
         "POST /sessions 201",
         (sessions.OpenSession, sessions.SessionReply),
-        "Lease a workspace of a commit and a patch.",
+        "Open a session: lease a workspace of a commit and a patch.",
         SESSIONS_WRITE,
         keyed=True,
     ),
@@ -99,7 +99,7 @@ _ROWS = (
         "sessions.page",
         "GET /sessions",
         (base.Page, sessions.SessionList),
-        "The caller's sessions; an admin's list has everybody's.",
+        "List the caller's sessions; an admin sees all sessions.",
         SESSIONS_READ,
     ),
     _row(
@@ -107,7 +107,7 @@ _ROWS = (
         "sessions.get",
         "GET /sessions/{session_id}",
         (sessions.SessionId, sessions.SessionReply),
-        "One session.",
+        "Get a session.",
         SESSIONS_READ,
     ),
     _row(
@@ -141,7 +141,7 @@ _ROWS = (
         "sessions.diff",
         "GET /sessions/{session_id}/diff",
         (sessions.SessionId, sessions.SessionDiff),
-        "The changes in the workspace as a patch.",
+        "Get the changes in the workspace as a patch.",
         SESSIONS_READ,
     ),
     _row(
@@ -158,7 +158,7 @@ _ROWS = (
         "commands.page",
         "GET /sessions/{session_id}/commands",
         (commands.SessionPage, commands.CommandList),
-        "A session's commands by sequence.",
+        "List a session's commands in order.",
         SESSIONS_READ,
     ),
     _row(
@@ -166,7 +166,7 @@ _ROWS = (
         "artifacts.page",
         "GET /sessions/{session_id}/artifacts",
         (commands.SessionPage, logs.ArtifactList),
-        "A session's artifacts.",
+        "List a session's artifacts.",
         *_READ_LOGS,
     ),
     _row(
@@ -174,7 +174,7 @@ _ROWS = (
         "artifacts.get",
         "GET /sessions/{session_id}/artifacts/{artifact_id}/info",
         (logs.ArtifactId, logs.ArtifactReply),
-        "One artifact.",
+        "Get an artifact's metadata.",
         *_READ_LOGS,
     ),
     _row(
@@ -200,7 +200,7 @@ _ROWS = (
         "commands.get",
         "GET /commands/{command_id}",
         (commands.CommandId, commands.CommandReply),
-        "One command.",
+        "Get a command.",
         SESSIONS_READ,
     ),
     _row(
@@ -224,7 +224,7 @@ _ROWS = (
         "commands.signal",
         "POST /commands/{command_id}/signal",
         (commands.SignalCommand, base.Message),
-        "Send a signal.",
+        "Send a signal to a command's first process.",
         COMMANDS_WRITE,
         keyed=True,
     ),
@@ -241,7 +241,7 @@ _ROWS = (
         "logs.read",
         "GET /commands/{command_id}/log",
         (logs.ReadLog, logs.LogPage),
-        "Bytes of a log from an offset.",
+        "Read a log from an offset.",
         *_READ_LOGS,
     ),
     _row(
@@ -249,7 +249,7 @@ _ROWS = (
         "logs.follow",
         "GET /commands/{command_id}/log.ndjson",
         (logs.FollowLog, logs.LogPiece),
-        "A log from an offset: history, then live, until the command has ended.",
+        "Follow a log from an offset until the command has ended.",
         *_READ_LOGS,
         stream=True,
     ),
@@ -258,7 +258,7 @@ _ROWS = (
         "events.read",
         "GET /events",
         (logs.ReadEvents, logs.EventList),
-        "Events after a cursor.",
+        "Read the events after a cursor.",
         SESSIONS_READ,
     ),
     _row(
@@ -266,7 +266,7 @@ _ROWS = (
         "events.follow",
         "GET /events/stream",
         (logs.ReadEvents, logs.EventReply),
-        "Events after a cursor, then live.",
+        "Follow the events after a cursor.",
         SESSIONS_READ,
         stream=True,
     ),
@@ -275,7 +275,7 @@ _ROWS = (
         "leases.page",
         "GET /leases",
         (base.Page, operators.LeaseList),
-        "The workspaces and their leases.",
+        "List the workspaces and their leases.",
         ADMIN,
     ),
     _row(
@@ -283,7 +283,7 @@ _ROWS = (
         "workers.page",
         "GET /workers",
         (base.Page, operators.WorkerList),
-        "Supervised long-lived processes.",
+        "List the supervised workers.",
         ADMIN,
     ),
     _row(
@@ -316,7 +316,7 @@ _ROWS = (
         "tokens.create",
         "POST /auth/tokens 201",
         (operators.CreateToken, operators.TokenReply),
-        "A new token; its secret is shown once.",
+        "Create a token; its secret is shown only once.",
         ADMIN,
         keyed=True,
     ),
@@ -325,7 +325,7 @@ _ROWS = (
         "tokens.page",
         "GET /auth/tokens",
         (base.Page, operators.TokenList),
-        "The tokens, without secrets.",
+        "List the tokens, without their secrets.",
         ADMIN,
     ),
     _row(
@@ -341,7 +341,7 @@ _ROWS = (
         "tokens.who_am_i",
         "GET /whoami",
         (base.Nothing, operators.WhoAmI),
-        "The caller as the server sees it.",
+        "Get the caller's token id, name and scopes.",
     ),
     ServiceOperation(
         name="health",
@@ -351,7 +351,7 @@ _ROWS = (
         reply=operators.Health,
         scopes=None,
         idempotent=True,
-        sentence="Whether store, disk, keepers and the server's parts work, checked now.",
+        sentence="Check the store, the disk, the keepers and the parts of the server.",
     ),
 )
 

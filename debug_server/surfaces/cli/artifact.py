@@ -28,7 +28,7 @@ COLUMNS: list[Column] = [
 
 @app.command("list")
 def list_all(context: typer.Context, session: SessionArgument, after: After = 0, limit: Limit = DEFAULT_LIMIT) -> None:
-    """A session's artifacts."""
+    """List a session's artifacts."""
     call = invocation(context)
     with call.backend() as backend:
         page = backend.send(calls.list_artifacts(session, after=after, limit=limit))
@@ -37,7 +37,7 @@ def list_all(context: typer.Context, session: SessionArgument, after: After = 0,
 
 @app.command()
 def show(context: typer.Context, session: SessionArgument, artifact: ArtifactArgument) -> None:
-    """One artifact."""
+    """Show an artifact's metadata."""
     call = invocation(context)
     with call.backend() as backend:
         call.output().record(backend.send(calls.get_artifact(session, artifact)))

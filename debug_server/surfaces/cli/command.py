@@ -129,7 +129,7 @@ def list_all(
     after: After = 0,
     limit: Limit = DEFAULT_LIMIT,
 ) -> None:
-    """A session's commands by sequence."""
+    """List a session's commands in order."""
     call = invocation(context)
     with call.backend() as backend:
         page = backend.send(calls.list_commands(session, after=after, limit=limit))
@@ -138,7 +138,7 @@ def list_all(
 
 @app.command()
 def show(context: typer.Context, command: CommandArgument) -> None:
-    """One command."""
+    """Show a command."""
     call = invocation(context)
     with call.backend() as backend:
         call.output().record(backend.send(calls.get_command(command)))

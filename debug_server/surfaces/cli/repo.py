@@ -49,7 +49,7 @@ def add(
 
 @app.command("list")
 def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LIMIT) -> None:
-    """The repositories."""
+    """List the repositories."""
     call = invocation(context)
     with call.backend() as backend:
         page = backend.send(calls.list_repositories(after=after, limit=limit))
@@ -58,7 +58,7 @@ def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LI
 
 @app.command()
 def show(context: typer.Context, name: Annotated[str, typer.Argument(help="the repository's name")]) -> None:
-    """One repository."""
+    """Show a repository."""
     call = invocation(context)
     with call.backend() as backend:
         call.output().record(backend.send(calls.get_repository(name)))

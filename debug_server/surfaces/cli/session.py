@@ -99,7 +99,7 @@ def list_all(
     after: After = 0,
     limit: Limit = DEFAULT_LIMIT,
 ) -> None:
-    """The sessions that you may see."""
+    """List the sessions that you may see."""
     call = invocation(context)
     with call.backend() as backend:
         page = backend.send(calls.list_sessions(after=after, limit=limit))
@@ -108,7 +108,7 @@ def list_all(
 
 @app.command("show")
 def show_one(context: typer.Context, session: SessionArgument) -> None:
-    """One session."""
+    """Show a session."""
     call = invocation(context)
     with call.backend() as backend:
         call.output().record(backend.send(calls.get_session(session)))

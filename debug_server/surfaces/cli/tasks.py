@@ -107,7 +107,7 @@ def list_all(
     after: Annotated[int, typer.Option(help="continue after this value, which the previous page printed")] = 0,
     limit: Annotated[int, typer.Option(help="maximum number of tasks")] = 100,
 ) -> None:
-    """The tasks that you may see, oldest first."""
+    """List the tasks that you may see, oldest first."""
     call = invocation(context)
     params = {"after": after, "limit": limit, **({"status": status} if status is not None else {})}
     with _client(call) as client:
@@ -119,7 +119,7 @@ def list_all(
 
 @app.command()
 def get(context: typer.Context, task: TaskArgument) -> None:
-    """One task."""
+    """Show a task."""
     call = invocation(context)
     with _client(call) as client:
         call.output().record(client.send("GET", _path(task)))

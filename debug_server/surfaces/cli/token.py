@@ -53,7 +53,7 @@ def create(
 
 @app.command("list")
 def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LIMIT) -> None:
-    """The tokens, without secrets."""
+    """List the tokens, without their secrets."""
     call = invocation(context)
     with call.backend() as backend:
         page = backend.send(calls.list_tokens(after=after, limit=limit))
