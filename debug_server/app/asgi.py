@@ -14,7 +14,7 @@ from debug_server.surfaces.http import HttpApp
 
 
 def create_app(context: Local | None = None) -> HttpApp:
-    """The application of ``context``, or of this directory's settings; its engine runs while it is served."""
+    """Create the application of ``context``, or of this directory's settings; its engine runs during its lifespan."""
     local = context if context is not None else Local.open()
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Builds the parts of one machine from the settings."""
+"""Builds the components of one machine from the settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Local:
-    """The parts of this machine, each created on first use."""
+    """The components of this machine, each created on first use."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class Local:
         log_level: str = "WARNING",
         metrics: bool = True,
     ) -> Local:
-        """From a settings file and the environment; without ``config`` the file is searched from this directory up.
+        """From a settings file and the environment; without ``config`` it is searched from the current directory up.
 
-        ``metrics`` is for processes that serve them.
+        ``metrics`` is for processes that serve metrics.
         """
         configure_logging(log_level)
         placed = load_runner(config, environ=environ)
@@ -102,7 +102,7 @@ class Local:
 
     @property
     def server_lock_path(self) -> Path:
-        """The lock file of the store's only server; with a shared database, of this folder's only server."""
+        """The lock file that allows one server per store; with a shared database, one server per data folder."""
         if self.shares_database:
             return self.settings.paths.artifacts_root / "server.lock"
         return sqlite_path(self._database_url).with_name("server.lock")

@@ -92,7 +92,7 @@ def _workers(local: Local) -> Part:
     return WorkersPart(local.workers)
 
 
-# name -> its maker, which imports the part and returns None if it is not configured.
+# name -> function that imports and builds the part; it returns None if the part is not configured.
 # The gateway comes before the workers because it declares one.
 _MAKERS: dict[str, Callable[[Local], Part | None]] = {
     TASKS: _tasks,

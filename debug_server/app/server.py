@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _BACKLOG = 2048
-_LEAST_SECONDS = 1.0  # to send the last messages of parts whose own grace was long
+_LEAST_SECONDS = 1.0  # minimum time to send last messages, if a part used up the grace period
 _ENGINE_SECONDS = 1.0  # for commands that are about to end
 _FOLDER_MARK = "folder"  # in the artifacts folder
 _SWITCH_SECONDS = 0.0005
@@ -134,15 +134,15 @@ def serve(local: Local, options: ServeOptions, *, announce: Callable[[str], None
 
 
 def _serve(local: Local, options: ServeOptions, say: Callable[[str], None]) -> float:
-    first = _check_access(local, options)
+    needs_first_token = _needs_first_token(local, options)
     # A command passes through four threads; the default of 5 ms would let each wait longer than the command runs.
     sys.setswitchinterval(_SWITCH_SECONDS)
     with _listening(options) as listener, _reserved_grpc_port(options) as reserved, _own_socket(local) as own:
         local.engine.start()
         try:
             run = _Run(local, options, _Sockets(http=listener, own=own, grpc=reserved))
-            if first:  # after both ports are bound: a start that fails must not use up the message
-                say(f"admin token, shown this once: {local.first_token.make()}")
+            if needs_first_token:  # after both ports are bound: a failed start must not use up the message
+                say(f"admin token, shown only once: {local.first_token.make()}")
             return asyncio.run(run.until_signal(say))
         finally:
             local.engine.stop(grace=_ENGINE_SECONDS)
@@ -179,7 +179,7 @@ def held_lock(path: Path, what: str) -> Iterator[None]:
 
 
 def check_folder(store: MetadataStore, root: Path) -> None:
-    """ConfigurationError if a shared database belongs to another folder than ``root``.
+    """ConfigurationError if a shared database belongs to a data folder other than ``root``.
 
     The lock allows one server for each folder; servers of two folders could not read the logs of each other's commands.
     """
@@ -204,8 +204,8 @@ def _print(text: str) -> None:
     sys.stdout.flush()
 
 
-def _check_access(local: Local, options: ServeOptions) -> bool:
-    """Refuse to listen publicly without a token or TLS; returns whether there is no token yet."""
+def _needs_first_token(local: Local, options: ServeOptions) -> bool:
+    """Whether no token exists yet; ConfigurationError if that, or the gateway, is unsafe on this address."""
     if GATEWAY in options.parts and has_gateway(local):
         from debug_server.gateway import refuse_insecure
 
@@ -357,7 +357,7 @@ class _Run:
         return self._deadline()
 
     def _note_addresses(self, http: str, grpc_port: int) -> None:
-        """Write down the addresses for command lines, so that they send no token to another server's port."""
+        """Write the addresses for command lines, so that they do not send a token to another server's port."""
         path = self._local.server_lock_path.with_name(ADDRESSES)
         path.write_text(json.dumps({"pid": os.getpid(), "grpc_port": grpc_port, "http": http}))
 
@@ -367,7 +367,7 @@ class _Run:
             await self._server.serve(sockets=[self._sockets.http, *self._sockets.own])
 
     async def _parts_live(self, serving: asyncio.Task[None]) -> bool:
-        """Wait until every part runs: events for a repository that is still being created would be skipped."""
+        """Wait until every part runs, or events for new repositories are skipped; False if the server ends first."""
         live = asyncio.ensure_future(self._live.wait())
         await asyncio.wait([live, serving], return_when=asyncio.FIRST_COMPLETED)
         live.cancel()
@@ -420,7 +420,7 @@ class _Run:
             self._end_streams()
 
     def _deadline(self) -> float:
-        """The end of the grace; at least a moment from now, because a part may have used all of it."""
+        """The end of the grace period, at least _LEAST_SECONDS from now: a part may have used up the period."""
         return max(self._signalled_at + self._options.grace_seconds, time.monotonic() + _LEAST_SECONDS)
 
     def _end_streams(self) -> None:
@@ -430,7 +430,7 @@ class _Run:
 
 
 def _leave_threads(deadline: float) -> None:
-    """Wait for running calls until the deadline; then exit, because all durable state is on disk."""
+    """Wait for other threads until the deadline; then exit at once, because all durable state is on disk."""
     left = [item for item in threading.enumerate() if not item.daemon and item is not threading.main_thread()]
     for item in left:
         item.join(max(0.0, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""The asynchronous client: the same verbs and rules as the blocking one."""
+"""The asynchronous client; it has the same methods as the blocking client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls as values: operation, fields and type of the reply; one function for each operation."""
+"""Builds the request of each operation as a value: operation, fields and type of the reply."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Exchange(Generic[T]):
             self.request["headers"]["Idempotency-Key"] = secrets.token_hex(16)
 
     def accept(self, response: httpx.Response) -> T | Pause:
-        """The reply, or the pause before the next attempt; raises a refusal that is final."""
+        """The reply, or the pause before the next attempt; raises an error that cannot be retried."""
         if response.is_success or self._is_report(response):
             return decode(self._call.reply, response.content if self._call.reply is bytes else _body(response))
         return self.refused(response)
@@ -93,7 +93,7 @@ class Exchange(Generic[T]):
         return self._call.operation == "health" and response.status_code == 503 and b'"checks"' in response.content
 
     def refused(self, response: httpx.Response) -> Pause:
-        """The pause before the next attempt; raises a refusal that is final."""
+        """The pause before the next attempt; raises an error that cannot be retried."""
         error = refusal(response)
         if response.status_code not in RETRIED:
             raise error

@@ -84,7 +84,7 @@ def retry_after(response: httpx.Response) -> float | None:
 
 
 def no_answer(base_url: str, error: httpx.HTTPError | httpx.StreamError) -> UnavailableError:
-    """The error for a network failure; ConfigurationError for an invalid certificate, which no retry can fix."""
+    """Return the error for a network failure; raise ConfigurationError for an invalid certificate: no retry helps."""
     if (reason := _certificate_fault(error)) is not None:
         raise ConfigurationError(
             f"the certificate of {base_url} cannot be verified ({reason}): set SSL_CERT_FILE to the"

@@ -22,7 +22,7 @@ from debug_server.errors import DebugServerError, UnavailableError
 from debug_server.messages import ROUTES, EventReply, LogPiece
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 120.0  # without a response, before the stream fails
+PATIENCE_SECONDS = 120.0  # how long to reconnect without a response before the stream fails
 _SILENCE_SECONDS = 60.0  # a connection that is silent for so long may be dead, and resuming is cheap
 
 
@@ -30,7 +30,7 @@ class ResumableStream(Generic[T]):
     """One stream, independent of the client that sends its requests."""
 
     operation: str
-    endless = False  # True: it ends only because the server shuts down, so it is resumed
+    endless = False  # True: the stream ends only when the server shuts down, and is then resumed
 
     def __init__(self, base_url: str, timeout: float) -> None:
         self._base_url = base_url
@@ -52,7 +52,7 @@ class ResumableStream(Generic[T]):
         raise NotImplementedError
 
     def opened(self, response: httpx.Response) -> Pause | None:
-        """None if the stream is open; raises a refusal that is final. The body of an error must have been read."""
+        """None if the stream is open, or a pause; raises a final error. Read the body of an error response before."""
         if response.is_success:
             self._answered, self._failures = time.monotonic(), 0
             return None
@@ -125,7 +125,7 @@ class EventStream(ResumableStream[EventReply]):
         return {"after": self._after, **{name: value for name, value in self._chosen.items() if value is not None}}
 
     def take(self, line: bytes) -> EventReply | None:
-        """The event of a data line; the other lines of a server-sent event repeat its fields."""
+        """The event of a ``data:`` line; the other lines only repeat its fields."""
         if not line.startswith(b"data:"):
             return None
         event = decode(EventReply, json.loads(line.removeprefix(b"data:")))
@@ -136,7 +136,7 @@ class EventStream(ResumableStream[EventReply]):
 
 
 class LineSplitter:
-    """Splits pieces of a body into lines; an incomplete last line is dropped."""
+    """Splits the chunks of a response body into lines; drops an incomplete last line."""
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []

@@ -1,8 +1,9 @@
-"""The way of gRPC to a server: its library makes connections of its own, and shows none of them before it is used.
+"""Relays gRPC connections to a server, so that the user of each server is checked before data is sent.
 
-    the library -> unix socket of this process -> a TCP connection that is judged when it is made -> the server
+    gRPC library -> unix socket of this process -> TCP connection, checked when it is made -> server
 
-So every connection is judged, also each one that the library makes anew after the server went away.
+The gRPC library makes its own connections and does not expose them before use; with the relay every connection is
+checked, also each new one after the server has restarted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _CHUNK = 1 << 16
 
 
 class Relay:
-    """Carries this process's connections to ``host:port``. A context manager; close the channel before it."""
+    """Relays this process's connections to ``host:port``. A context manager; close the channel before leaving it."""
 
     def __init__(self, target: str, trusted: TrustedServer) -> None:
         self._host, self._port = _split(target)
@@ -36,7 +37,7 @@ class Relay:
         self._threads: list[threading.Thread] = []
         self._is_closed = False
         name = f"debug-server-{secrets.token_hex(16)}"
-        # Without a file: nothing is left of a process that is killed. Who may connect is seen by its credentials.
+        # An abstract socket: a killed process leaves no file behind. The peer's credentials say who may connect.
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(f"\0{name}")
         self.address = f"unix-abstract:{name}"
@@ -108,7 +109,7 @@ class Relay:
         return far
 
     def _keep(self, near: socket.socket, far: socket.socket) -> bool:
-        """Note them, to be ended with the relay; False when that is closed already."""
+        """Register both sockets, so that the relay can close them; False if the relay is closed."""
         with self._guard:
             if not self._is_closed:
                 self._open |= {near, far}
@@ -116,7 +117,7 @@ class Relay:
 
 
 def _copy(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):  # either end is gone: the other is told
+    with suppress(OSError):  # one end has closed: shut down the other end below
         while data := source.recv(_CHUNK):
             sink.sendall(data)
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The client that waits."""
+"""The blocking client."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE_BYTES = 1 << 16
 
 
 class DebugServerClient(Verbs):
-    """Speaks to one server; safe to share between threads. A context manager."""
+    """A client of one server; safe to share between threads. A context manager."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class DebugServerClient(Verbs):
         timeout: float = 30.0,
         server_uid: int | None = None,
     ) -> None:
-        """``server_uid`` is the user of a server on this machine that is neither yours nor root's."""
+        """``server_uid`` is the user id of a local server that runs as neither you nor root."""
         self.base_url = base_url
         self._timeout = timeout
         trust = HttpTrust(TrustedServer(uid=server_uid), lost=httpx.ConnectError)
@@ -44,7 +44,7 @@ class DebugServerClient(Verbs):
         self._http = httpx.Client(**options)
 
     def send(self, call: Call[T]) -> T:
-        """Do one operation; tried again after a failure of the network, because a repetition does nothing twice."""
+        """Perform one operation; network failures are retried, which is safe because requests are idempotent."""
         exchange = Exchange(call, self.base_url, self._timeout)
         while True:
             try:
@@ -67,11 +67,11 @@ class DebugServerClient(Verbs):
         return LogPage(pieces=pieces, next_offset=following, ended=command.ended and following >= command.log_bytes)
 
     def stored_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
-        """A log from an offset as far as it goes now."""
+        """A log from an offset to its current end."""
         return self._pieces(command_id, offset, follow=False)
 
     def follow_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
-        """A log from an offset until the command has ended; carries on over lost connections and server restarts."""
+        """A log from an offset until the command has ended; survives lost connections and server restarts."""
         return self._pieces(command_id, offset, follow=True)
 
     def _pieces(self, command_id: int, offset: int, *, follow: bool) -> Iterator[LogPiece]:
@@ -79,7 +79,7 @@ class DebugServerClient(Verbs):
         return self._resume(stream)
 
     def stream_session_logs(self, session_id: int, *, follow: bool = True) -> Iterator[LogPiece]:
-        """The logs of a session's commands, one after the other; with ``follow`` until all of them have ended."""
+        """The logs of a session's commands in order; with ``follow`` until all of them have ended."""
         return session_pieces(self, session_id, follow=follow)
 
     def follow_events(
@@ -90,7 +90,7 @@ class DebugServerClient(Verbs):
         command_id: int | None = None,
         kind: str | None = None,
     ) -> Iterator[EventReply]:
-        """Events after a cursor, then live, for as long as they are iterated."""
+        """Events after a cursor, then new ones; the iterator does not end."""
         stream = EventStream(
             after=after,
             session_id=session_id,
@@ -125,7 +125,7 @@ class DebugServerClient(Verbs):
                     yield item
 
     def download_artifact(self, session_id: int, artifact_id: int, target: Path | str) -> Path:
-        """An artifact's bytes into a file, which is replaced only by a whole one."""
+        """Download an artifact into a file, which is replaced only when the download is complete."""
         exchange = Exchange(calls.artifact_file(session_id, artifact_id), self.base_url, self._timeout)
         while True:
             try:

@@ -1,6 +1,6 @@
-"""Whose server a client speaks to: on this machine another user may have taken the port.
+"""Checks which user runs a server on this machine, because another user may have taken its port.
 
-Every connection that no certificate proves is judged once, when it is made and before anything is sent, token or not.
+Every connection without a verified certificate is checked once, when it is made and before anything is sent.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _ROOT = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustedServer:
-    """Whose server may be spoken to on this machine: this user's, root's, and that of ``uid``."""
+    """The users whose servers on this machine are trusted: this user, root, and ``uid``."""
 
     uid: int | None = None
 
     def require(self, connected: socket.socket, place: str) -> None:
-        """AccessError when the other end is on this machine and not proved to be a trusted user's.
+        """AccessError if the server is on this machine and is not known to run as a trusted user.
 
-        ConnectionResetError when the connection is over already. ``place`` is scheme, host and port, for the sentence.
+        ConnectionResetError if the connection is closed. ``place`` is scheme, host and port, for the message.
         """
         try:
             uid = serving_user(connected)
@@ -54,20 +54,20 @@ def _sentence(place: str, uid: int) -> str:
 
 
 class HttpTrust:
-    """The same for one client of httpx: its ``hook`` (or ``async_hook``) goes into the client's hooks for requests.
+    """The same check for an httpx client: add ``hook`` or ``async_hook`` to its request hooks.
 
-    httpx tells of each new connection (its ``trace`` extension) before TLS and before the request.
+    httpx reports each new connection through its ``trace`` extension, before TLS and before the request.
     """
 
     def __init__(self, trusted: TrustedServer, lost: type[Exception]) -> None:
-        """``lost`` is what this client raises for a connection that was closed."""
+        """``lost`` is the client's exception class for a closed connection."""
         self._trusted = trusted
         self._lost = lost
         self._has_judged = False
         self.refusal: AccessError | None = None
 
     def hook(self, request: Any) -> None:
-        """Judge the connection that is made for this request, if one is."""
+        """Check the connection of this request, if a new one is made."""
         place = _place(request)
 
         def trace(event: str, facts: Mapping[str, Any]) -> None:
@@ -82,7 +82,7 @@ class HttpTrust:
         request.extensions["trace"] = trace
 
     async def async_hook(self, request: Any) -> None:
-        """The same where nothing may block."""
+        """The same for an asynchronous client: the check runs in a thread."""
         place = _place(request)
 
         async def trace(event: str, facts: Mapping[str, Any]) -> None:

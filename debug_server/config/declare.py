@@ -1,4 +1,4 @@
-"""Declares settings: a dataclass field with a sentence, a kind and a default.
+"""Declares settings: a dataclass field with a description, a kind and a default.
 
 A settings class is a frozen dataclass whose fields come from ``setting`` or, for a table of settings, from ``section``.
 """
@@ -17,7 +17,7 @@ from debug_server.config.kinds import Kind
 class Derived:
     """A default that is computed from settings declared before it in the same section."""
 
-    text: str  # for people, in place of a value
+    text: str  # shown in the documentation instead of a value
     of: Callable[[Mapping[str, Any]], Any]
 
 
@@ -37,7 +37,7 @@ class Setting:
 
 
 def setting(sentence: str, kind: Kind, *, default: Any, variable: str | None = None) -> Any:
-    """A dataclass field for one setting; ``variable`` defaults to DEBUG_SERVER_ and the key; empty: none."""
+    """A dataclass field for one setting. ``variable`` None: DEBUG_SERVER_ plus the key; empty: no variable."""
     metadata = {"setting": (sentence, kind, default, variable)}
     # A derived default depends on other settings: without ``load`` the value must be passed.
     plain = MISSING if isinstance(default, Derived) else default

@@ -13,7 +13,7 @@ HOOK_SECRET = "DEBUG_SERVER_HOOK_SECRET"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchConfig:
-    """Set by variables alone: the file would be in the folder that one of them names."""
+    """Settings that only environment variables can set, because one of them names the folder of the files."""
 
     config: Path = setting(
         "The folder that contains `runners.yml` and `repos.yml`.",

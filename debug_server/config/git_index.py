@@ -24,7 +24,7 @@ _SHA256 = re.compile(r"^\s*objectformat\s*=\s*sha256\s*$", re.IGNORECASE | re.MU
 
 
 def tracking_tree(path: Path) -> Path | None:
-    """The work tree that tracks the path, a file below it, or a link or submodule above it."""
+    """The work tree whose index lists the path, a file below it, or a link or submodule above it; None if none does."""
     path = path.absolute()
     for tree in path.parents:
         if (folder := _git_folder(tree)) is not None:
@@ -35,8 +35,8 @@ def tracking_tree(path: Path) -> Path | None:
 def _git_folder(tree: Path) -> Path | None:
     """``.git``, or the folder that the file ``.git`` of a linked work tree or a submodule names.
 
-    Another user's is ignored: what it says of our files means nothing, and would refuse every command in folders
-    below one that others may write to.
+    A ``.git`` of another user is ignored: otherwise, in a folder that others may write to, it could make every command
+    fail.
     """
     entry = tree / ".git"
     try:
@@ -87,7 +87,7 @@ def _read(path: Path, most: int) -> bytes:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "no regular file", str(path))
-        if found.st_size > most:  # not passed over: it may list the path
+        if found.st_size > most:  # an error, because the index might list the path
             raise ConfigurationError(f"{path} is larger than {most} bytes: the git index there cannot be read")
         return file.read(most)
 

@@ -16,8 +16,8 @@ class Kind:
     """What a value must be; ``check`` and ``read`` raise ValueError for anything else."""
 
     expected: str  # completes "must be …"
-    check: Callable[[Any], Any]  # a file's value -> the setting's
-    read: Callable[[str], Any] = str  # a variable's or flag's text -> a file's value
+    check: Callable[[Any], Any]  # the value as a file has it -> the value of the setting
+    read: Callable[[str], Any] = str  # text of a variable or flag -> the value as a file has it
 
 
 def _require(holds: bool, value: Any) -> Any:
@@ -89,7 +89,7 @@ def whole(*, least: int) -> Kind:
 
 
 def number(*, least: float | None = None) -> Kind:
-    """A number: ``least`` or more, or above zero."""
+    """A number of at least ``least``; without ``least``, a number above zero."""
 
     def check(value: Any) -> float:
         _require(isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value), value)

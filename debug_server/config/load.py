@@ -1,4 +1,4 @@
-"""Loads settings from files, environment variables and flags, each overriding the previous, with their sources."""
+"""Loads settings from files, variables and flags, each overriding the one before, and records their sources."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def load(
 ) -> Loaded[T]:
     """Build ``cls`` from its defaults, then ``files`` in order, then ``environ``, then ``flags`` (dotted key -> value).
 
-    ``tables`` are parts of files that are already read, each with the name of its source. ``defaults`` replace declared
-    ones. An empty variable and a flag of None count as not set.
-    Relative paths of a file start at ``base_of`` the file, those of tables and defaults at ``base`` if given, those of
-    variables and flags in the current directory.
-    ``owners``: users whose files are trusted, in addition to this user and root.
+    ``tables`` are (source, table) pairs of files already read. ``defaults`` replace declared defaults. An empty
+    variable and a flag of None count as not set.
+    Relative paths in a file are resolved against ``base_of`` the file; in ``tables`` and ``defaults`` against ``base``,
+    if given; in variables and flags against the current directory.
+    ``trusted_uids``: users whose files are trusted, in addition to this user and root.
     """
     known = settings_of(cls)
     given = {key: (value, "default") for key, value in (defaults or {}).items()}

@@ -1,12 +1,12 @@
-"""Finds the settings files and the data folder that apply; every program uses this search.
+"""Finds the settings files and the data folder; every program uses this search. The data folder is:
 
-    paths.artifacts of a variable or of the settings file, if given
-    else .artifacts in the current directory, or beside our ``config/`` there; else the same in a folder above
-    else the user's data folder
+    1. paths.artifacts of a variable or of the settings file, if set
+    2. else ``.artifacts`` in the nearest folder, from the current directory up, with ``.artifacts`` or ``config/FILE``
+    3. else the user's data folder
 
-The nearest folder wins. A file of another user must not choose a shell or a database: only paths that ``disk.trusted``
-trusts count, and above the current directory only those of this user; ``cloned`` has the rule for files of a cloned
-repository. A user who names a file (``--config``) trusts its owner too.
+A file of another user must not choose a shell or a database: only paths that ``disk.trusted`` accepts count, and above
+the current directory only paths of this user. ``cloned`` has the rule for cloned repositories. A user who names a file
+(``--config``) also trusts its owner.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Place:
 
     @property
     def base(self) -> Path:
-        """Where default paths of settings other than ``paths`` start."""
+        """The folder against which relative default paths of other settings are resolved."""
         return self.found or self.data or Path.cwd()
 
     @property
@@ -55,7 +55,7 @@ class Place:
         return (self.found or Path.cwd()) / CONFIG_FOLDER
 
     def files(self, name: str) -> list[Path]:
-        """The settings file ``name``, if it exists: beside the named file, else in the found folder."""
+        """The settings file ``name`` as a list of one path or none: beside the named file, else in the found folder."""
         if name == RUNNER_FILE and self.named is not None:
             return [self.named]
         beside = [self.named.parent / name] if self.named is not None else []
@@ -78,7 +78,7 @@ class Placed:
         return self.loaded.value.paths.artifacts
 
     def notes(self, environ: Mapping[str, str]) -> list[str]:
-        """Messages for the user: what the search found, at its first use, and what it ignored."""
+        """Messages for the user: what the search ignored, and, when shown for the first time, what it found."""
         found = [f"{path} is ignored: {reason}" for path, reason in self.place.ignored]
         declared = [item.variable for item in settings_of(RunnerConfig).values()]
         found += [f"{name} is ignored: did you mean {ours}?" for name, ours in misspelt(environ, declared)]
@@ -138,7 +138,7 @@ def user_data_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def make_data_folder(path: Path, owners: Collection[int] | None = None) -> None:
-    """Create the private folder with a ``.gitignore`` of everything; an existing one keeps its mode.
+    """Create the data folder, private and with a ``.gitignore`` of ``*``; an existing folder keeps its mode.
 
     ConfigurationError when it cannot be used, or is not trusted: a user with write access could place a database with
     their own token.
@@ -146,7 +146,7 @@ def make_data_folder(path: Path, owners: Collection[int] | None = None) -> None:
     try:
         made = _make(path)
         check_trusted(path, owners)
-        if made or path.name == DATA_FOLDER:  # another folder that was there may hold more than our data
+        if made or path.name == DATA_FOLDER:  # another existing folder may contain more than our data
             _ignore_in_git(path)
     except OSError as error:
         raise _unusable(path, error.strerror or str(error)) from error
@@ -155,7 +155,7 @@ def make_data_folder(path: Path, owners: Collection[int] | None = None) -> None:
 
 
 def _make(path: Path) -> bool:
-    """Whether it was not there before."""
+    """Create the folder; returns whether it is new."""
     try:
         path.mkdir(mode=0o700, parents=True)
     except FileExistsError:

@@ -39,7 +39,7 @@ class RunnerOptions:
     """[runner]: how commands are run."""
 
     default_shell: str = setting(
-        "The shell for commands given as one text (`SHELL -c TEXT`); without /bin/bash, the default is /bin/sh.",
+        "The shell for commands that are given as one line (`SHELL -c LINE`). Default without /bin/bash: /bin/sh.",
         TEXT,
         default=DEFAULT_SHELL,
     )

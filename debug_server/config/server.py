@@ -29,5 +29,5 @@ class ServerConfig:
     keep_alive: float = setting(
         "Seconds that a connection may stay open without a request.",
         number(),
-        default=75.0,  # longer than most clients keep one: theirs to close, not ours while they send
+        default=75.0,  # longer than most clients keep one, so that the client closes it and not we during a request
     )

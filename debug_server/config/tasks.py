@@ -1,4 +1,4 @@
-"""The settings of host tasks: the variables that their users have always set, and the same keys in a file."""
+"""The settings of host tasks, with the established HOST_RUNNER_ variables, and as keys of ``tasks.toml``."""
 
 from __future__ import annotations
 

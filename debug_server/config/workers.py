@@ -18,7 +18,7 @@ READINESS_KINDS = ("handshake", "stdout", "notify", "fd", "http", "exec")
 
 
 def _own(sentence: str, kind: Kind, default: Any = None) -> Any:
-    """A setting that one worker has for itself: a variable would mean all of them."""
+    """A setting without a variable, because a variable would apply to every worker."""
     return setting(sentence, kind, default=default, variable="")
 
 
@@ -31,7 +31,7 @@ _MEMORY = size(least=MIN_MEMORY_BYTES, least_text="4M")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """[workers.NAME]: one long-lived program. Variables hold for every worker."""
+    """[workers.NAME]: one long-lived program. Variables apply to every worker."""
 
     argv: tuple[str, ...] = _own(
         "The program and its arguments; `{instance}` is replaced by the instance number, from 0.", TEXTS, ()

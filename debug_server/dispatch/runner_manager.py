@@ -113,10 +113,10 @@ def _event_from(event: EventLike | Mapping[str, Any]) -> IssueEvent:
             raise InvalidInputError(f"the event has no {name}: give task_id, event_type and repo_name")
     paths = found.pop("paths", ())
     if not isinstance(paths, Sequence) or isinstance(paths, str) or not all(isinstance(path, str) for path in paths):
-        raise InvalidInputError("paths of the event must be a list of texts")
+        raise InvalidInputError("paths of the event must be a list of strings")
     for name, value in found.items():
         if not isinstance(value, str):
-            raise InvalidInputError(f"{name} of the event must be a text, not {type(value).__name__}")
+            raise InvalidInputError(f"{name} of the event must be a string, not {type(value).__name__}")
     return IssueEvent(**found, paths=tuple(paths))
 
 

@@ -56,7 +56,7 @@ def event_of(repo_name: str, kind: str, body: bytes) -> IssueEvent | None:
 def _push(repo_name: str, body: Mapping[str, Any]) -> IssueEvent:
     after, commits = body.get("after"), body.get("commits")
     if not isinstance(after, str) or not after:
-        raise InvalidInputError("'after' of a push must be the commit that the branch is at now, a text")
+        raise InvalidInputError("'after' of a push must be the commit that the branch is at now, a string")
     if not isinstance(commits, list) or not all(isinstance(item, dict) for item in commits):
         raise InvalidInputError("'commits' of a push must be a list of objects; it may be empty")
     paths = [path for commit in commits for name in ("added", "modified", "removed") for path in _texts(commit, name)]

@@ -35,7 +35,7 @@ class Section:
     def _add(self, key: yaml.Node, value: yaml.Node) -> None:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
-            fail(self.path, line, f"a key of {self.what} must be a text")
+            fail(self.path, line, f"a key of {self.what} must be a string")
         if key.value in self._keys:
             first = self._keys[key.value][0]
             fail(self.path, line, f"{self.what} has the key {key.value!r} twice, first in line {first}: remove one")
@@ -86,7 +86,7 @@ class Section:
         if node is None:
             return None
         if not isinstance(node, yaml.ScalarNode):
-            self.refuse(name, f"{name!r} of {self.what} must be a text")
+            self.refuse(name, f"{name!r} of {self.what} must be a string")
         if any(ord(letter) < 32 for letter in node.value):
             self.refuse(name, f"{name!r} of {self.what} contains a control character")
         return str(node.value)
@@ -97,13 +97,13 @@ class Section:
         if node is None:
             return ()
         if not isinstance(node, yaml.SequenceNode):
-            self.refuse(name, f"{name!r} of {self.what} must be a list of texts")
+            self.refuse(name, f"{name!r} of {self.what} must be a list of strings")
         for item in node.value:
             if not isinstance(item, yaml.ScalarNode) or item.tag != _STRING or not item.value:
                 fail(
                     self.path,
                     item.start_mark.line + 1,
-                    f"{name!r} of {self.what} must contain only texts: quote this one",
+                    f"{name!r} of {self.what} must contain only strings: quote this one",
                 )
             if any(ord(letter) < 32 for letter in item.value):
                 fail(self.path, item.start_mark.line + 1, f"{name!r} of {self.what} contains a control character")

@@ -16,14 +16,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class ArtifactCopier:
-    """Copies files to ``collected/<session>/<command>``; the file ``.<command>`` beside it marks it as done."""
+    """Copies files to ``collected/<session>/<command>``; a file ``.<command>`` beside it says that this is done."""
 
     def __init__(self, *, store: MetadataStore, paths: RunnerPaths) -> None:
         self._store = store
         self._root = paths.artifacts_root.absolute() / "collected"  # readers may have another working directory
 
     def copy_requested(self, session: Session, command: Command, workspace: Path) -> None:
-        """Copy what the command's request names, unless that is done; two processes may do it at once."""
+        """Copy the artifacts that the command requested, unless they were copied; two processes may do it at once."""
         patterns = command.plan.artifacts
         if not patterns or self._mark(session.id, command.id).exists():
             return

@@ -1,8 +1,9 @@
 """Writes that failed because the store was unavailable: retried until they succeed.
 
-There are three kinds: the end of a command that ran here, its follow-up (artifacts to copy, a session to close), and a
-claimed command that could not be prepared and is requeued. None of them holds a thread or a slot of the engine. If this
-process dies first, recovery and the housekeeper of the next process do the same from the files on disk.
+There are three kinds: recording the end of a command that ran here, doing its follow-up (copy artifacts, close the
+session), and requeueing a claimed command that could not be prepared. None of them holds a thread or a
+slot of the engine. If this process dies first, recovery and the housekeeper of the next process do the same from the
+files on disk.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from debug_server.runner.pipeline import Pipeline
 
 _LOG = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
-_JOIN_SECONDS = 1.0  # it may be waiting for a locked database
+_JOIN_SECONDS = 1.0  # the thread may be waiting for a locked database
 
 
 class DeferredWrites:
@@ -101,9 +102,9 @@ class DeferredWrites:
             self._do_follow_ups()
             self._requeue()
         except StoreUnavailableError as error:
-            _LOG.info("settling_postponed", extra={"error": str(error)})
+            _LOG.info("deferred_writes_postponed", extra={"error": str(error)})
         except Exception:  # noqa: BLE001 - the thread's boundary: the next round tries again
-            _LOG.error("settling_failed", exc_info=True)
+            _LOG.error("deferred_writes_failed", exc_info=True)
         return not self._deferred()
 
     def _record_ends(self) -> None:
@@ -122,7 +123,7 @@ class DeferredWrites:
     def _do_follow_ups(self) -> None:
         for number, command in list(self._without_follow_up.items()):
             step = partial(self._follow_up, command)
-            run_or_log("conclusion_failed", step, passing=StoreUnavailableError, command_id=number)
+            run_or_log("follow_up_failed", step, passing=StoreUnavailableError, command_id=number)
             with self._changed:
                 del self._without_follow_up[number]
                 self._changed.notify_all()

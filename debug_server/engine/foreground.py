@@ -1,7 +1,7 @@
 """Runs commands in the foreground: at once, in the calling thread.
 
-This engine has no thread of its own. It claims commands of one session only, and takes over only the commands of dead
-processes; it leaves the rest of the queue alone.
+This engine has no thread of its own. It claims only commands of one session, and takes over only commands of dead
+processes; it does not touch the rest of the queue.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch
 
-FOR_EVER = 365 * 86400.0  # neither the child nor the reader of our output has a deadline
+FOR_EVER = 365 * 86400.0  # seconds: the command and the reader of its output have no deadline
 
 
 class ForegroundEngine:
@@ -49,10 +49,10 @@ class ForegroundEngine:
         self._supervisor.check(spec, SessionWorkspace(path=directory))
 
     def recover(self) -> None:
-        """Recover dead processes' commands that have ended: exit records, artifacts, workspaces; not running ones."""
+        """Recover ended commands of dead processes: exit records, artifacts, workspaces. Skips running commands."""
         for item in recover(self._store, self._supervisor.paths, self.owner, ended_only=True):
             run_or_log("recovery_failed", partial(self._follow, item), command_id=item.command.id)
-            run_or_log("settling_failed", partial(self._sessions.follow_up, item.command), command_id=item.command.id)
+            run_or_log("follow_up_failed", partial(self._sessions.follow_up, item.command), command_id=item.command.id)
         self._sessions.close_abandoned()
 
     def run(
@@ -98,7 +98,7 @@ class ForegroundEngine:
         return None
 
     def carry_on(self, session: Session, observers: Sequence[ChunkCallback]) -> Iterator[Command]:
-        """Wait for the commands that dead processes left running in the session; yield each when it has ended."""
+        """Follow the session's commands that outlived their process; yield each when it has ended."""
         left = [row.id for row in self._store.queue.claimed() if row.session_id == session.id]
         for item in recover(self._store, self._supervisor.paths, self.owner, session_id=session.id):
             left.remove(item.command.id)
@@ -116,7 +116,7 @@ class ForegroundEngine:
     ) -> Iterator[tuple[Command, DebugServerError | None]]:
         """Claim and run the session's waiting commands in order; yield each ended command, with its error if it failed.
 
-        ``add`` is queued behind them. A session without a workspace runs in ``elsewhere``.
+        ``add`` is queued after them. Commands of a session without a workspace run in ``elsewhere``.
         """
         if add is None and not self._store.commands.in_session(session.id, status=CommandStatus.PENDING):
             return

@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 _EVERY_SECONDS = 20.0
 _JOIN_SECONDS = 10.0
 _CLOSE_SECONDS = 60.0  # in addition to the grace: a pre-kill hook, and processes that the kernel ends slowly
-IDLE = timedelta(hours=24)  # without a command, and not used by its owner
+IDLE = timedelta(hours=24)  # close a session that was not used for so long and has no unfinished command
 
 
 class Housekeeper:
@@ -52,7 +52,7 @@ class Housekeeper:
         self._thread: threading.Thread | None = None
 
     def start(self, recover: Callable[[], object]) -> None:
-        """Start the thread; ``recover`` takes over the commands of dead owners, and has just been called once."""
+        """Start the thread, which calls ``recover`` in each round to take over commands of dead owners."""
         self._sessions.close_abandoned()
         self._sessions.copy_missing_artifacts()
         self._thread = threading.Thread(target=self._run, args=(recover,), name="housekeeper", daemon=True)

@@ -39,7 +39,7 @@ from debug_server.store.commands import STARTED
 
 _LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_SECONDS = 1.0
-_NO_WAIT = 0.0  # for an unavailable store: the write is deferred, so that the command's slot is free
+_NO_WAIT = 0.0  # do not wait for an unavailable store: defer the write, so that the command's slot is freed
 
 
 class LocalEngine:
@@ -63,7 +63,7 @@ class LocalEngine:
         self._reserved = 0  # slots for commands that are being added
         self._key_lock = threading.Lock()
         self._new_work = True  # whether there may be a command to claim
-        self._backlog = True  # whether commands waited at the last check: then any end may free a slot for one
+        self._backlog = True  # whether commands waited at the last check: then any commit may let one of them start
         self._stopping = False
         self._store_unavailable = False  # so that it is logged once
         self._dispatcher: threading.Thread | None = None
@@ -82,13 +82,14 @@ class LocalEngine:
         """Recover, then start to claim; returns the adopted commands."""
         adopted = self._recover()
         self._deferred.start()
-        self._housekeeper.start(self._check)
+        self._housekeeper.start(self._recover_periodically)
         self._dispatcher = threading.Thread(target=self._dispatch, name="engine", daemon=True)
         self._dispatcher.start()
         self.schedules.start()
         return adopted
 
-    def _check(self) -> None:
+    def _recover_periodically(self) -> None:
+        """Record postponed ends, and recover commands of dead owners and orphaned claims."""
         self._deferred.wake()
         self._recover(self._orphaned.find(busy=self._active))
 
@@ -117,7 +118,7 @@ class LocalEngine:
     ) -> Command:
         """Add a command to the queue; QueueFullError if the queue is full.
 
-        A command that can start at once is claimed when it is added, and started without the dispatcher.
+        A command that can start at once is claimed when it is added, and started without the claim thread.
         """
         add = partial(
             self._store.commands.add,
@@ -216,13 +217,13 @@ class LocalEngine:
     def check(self) -> str:
         """``ok``, or why no further command can start; for the readiness probe."""
         if self._dispatcher is not None and not self._dispatcher.is_alive() and not self._stopping:
-            return "the dispatcher has ended: restart the server"
+            return "the thread that claims commands has ended: restart the server"
         with self._lock:
             held = [] if self._has_room() else sorted(self._active)
         return check_slots(self._store, self._supervisor.paths.keepers_dir, held)
 
     def connect(self, command: Command) -> KeeperConnection:
-        """Connect to its keeper; the socket appears shortly after the row says ``running``."""
+        """Connect to the command's keeper; its socket appears shortly after the row says ``running``."""
         return self._keepers.connect(command)
 
     def wait(self, command_id: int, timeout: float) -> Command:
@@ -276,10 +277,10 @@ class LocalEngine:
                 self._lock.wait_for(lambda: not self._active, 0.05)
         self._supervisor.pipeline.detach_all()
 
-    # -- the dispatcher -------------------------------------------------------------------------------------------
+    # -- the claim thread -----------------------------------------------------------------------------------------
 
     def _on_commit(self, notice: Notice) -> None:
-        """Wake the dispatcher if a command waits, or if a waiting command may be able to start."""
+        """Wake the claim thread if a command waits, or if a waiting command may now be able to start."""
         if notice.waits or (self._backlog and notice.kind != STARTED):
             with self._lock:
                 self._new_work = self._backlog = True
@@ -303,7 +304,7 @@ class LocalEngine:
         return len(self._active) + self._reserved < self._settings.max_concurrency
 
     def _pause(self) -> None:
-        """Wait for a commit of this process, or until it is time to look for commits of others."""
+        """Wait for a commit of this process, or until commits of other processes must be polled."""
         while not self._stopping:
             depth = self._depth()
             with self._lock:
@@ -318,9 +319,9 @@ class LocalEngine:
     def _depth(self) -> int:
         try:
             depth = self._store.queue.depth()
-        except DebugServerError as error:  # the dispatcher must survive an unavailable store
+        except DebugServerError as error:  # the claim thread must survive an unavailable store
             if not self._store_unavailable:
-                _LOG.warning("dispatch_failed", extra={"error": str(error)})
+                _LOG.warning("queue_depth_failed", extra={"error": str(error)})
             self._store_unavailable = True
             return 0
         self._store_unavailable = False
@@ -343,7 +344,7 @@ class LocalEngine:
             self._gauge("debug_server_keepers_live", len(self._active))
         self._threads.start(partial(self._work, work, item, number))
         with self._lock:
-            self._lock.notify_all()  # if no thread could be created, the dispatcher retries
+            self._lock.notify_all()  # if no thread could be created, the claim thread retries
 
     def _work(self, work: Callable[[Any], None], item: Command | Adopted, number: int) -> None:
         try:

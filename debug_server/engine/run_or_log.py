@@ -18,7 +18,7 @@ def run_or_log(
 ) -> _Result | None:
     """Return the result of ``step``; if it fails, log ``event`` with ``fields`` and return None.
 
-    ``passing`` errors are raised.
+    Errors of the classes in ``passing`` are raised.
     """
     try:
         return step()

@@ -1,4 +1,4 @@
-"""Schedules: a thread that acts when one is due, in one process only, and once for all missed times.
+"""Schedules: a thread performs an action when its schedule is due, in one process only; missed times count once.
 
     declare (rule, next time in the store) -> due -> act, which claims the due time in the commit of its action
 
@@ -108,7 +108,7 @@ class Scheduler:
         found = [row for row in self._store.schedules.all() if row.name in planned and row.next_at <= now]
         for row in found:
             rule = planned[row.name].rule
-            moment = rule.latest(row.next_at, now)  # of several missed times only the last one counts
+            moment = rule.latest(row.next_at, now)  # if several times were missed, only the last one counts
             due = DueTime(schedule=row.name, moment=moment, since=row.next_at, next_at=rule.after(now))
             self._act(planned[row.name], due)
         return [row.name for row in found]

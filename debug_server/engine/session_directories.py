@@ -53,7 +53,7 @@ class SessionDirectories:
         return Path(tree.path) if tree is not None else None
 
     def remove(self, session: Session) -> Cleanup | None:
-        """Remove the directory; returns the outcome if it is to be reported."""
+        """Run the session's ``after`` program, then remove its directory; returns an outcome to report, if any."""
         if (argv := session.plan.after) and (output := run_cleanup_program(argv, seconds=_AFTER_SECONDS)):
             _LOG.info("cleanup_program_output", extra={"session_id": session.id, "output": output})
         if session.plan.scratch:
@@ -67,7 +67,7 @@ class SessionDirectories:
         return Cleanup(succeeded=done.removed, message=done.message)
 
     def _remove_scratch(self, session: Session) -> Cleanup | None:
-        """What cannot be removed stays: no other session uses the folder."""
+        """Remove the scratch folder; if that fails, what remains is kept: no other session uses the folder."""
         place = self._scratch(session)
         if not (left := remove_tree(place)):
             return None

@@ -68,7 +68,7 @@ class Sessions:
         settings: WorkspacesConfig | None = None,
         process: Callable[[], str] | None = None,
     ) -> None:
-        """``process`` is the name of this process as an owner; without it, leases end only by their expiry."""
+        """``process`` returns the owner name of this process; without it, leases end only when they expire."""
         self._store = store
         self._paths = paths
         self.settings = settings or WorkspacesConfig()
@@ -90,7 +90,7 @@ class Sessions:
 
     @property
     def views_dir(self) -> Path:
-        """Where git gets its views of repositories on this machine that have no mirror yet."""
+        """The folder of views (see the glossary) of local repositories that have no mirror yet."""
         return self._paths.artifacts_root / "repos" / ".views"
 
     @classmethod
@@ -204,7 +204,7 @@ class Sessions:
         )
 
     def prepare(self, session: Session) -> WorktreeLease | SessionWorkspace:
-        """The workspace of a session's commands; a directory of the session's own is created."""
+        """The workspace of a session's commands; creates the session's own directory, if its plan has one."""
         self._directories.prepare(session)
         return self.workspace(session)
 
@@ -248,7 +248,7 @@ class Sessions:
         )
 
     def job(self, command: Command, lease: Lease | None = None) -> Job:
-        """The plan of a claimed command, from its row and its session; ``lease`` replaces the session's workspace."""
+        """The job of a claimed command, from its row and its session; ``lease`` replaces the session's workspace."""
         session = self._store.sessions.get(command.session_id)
         spec = CommandSpec.from_command(command, *self._store.commands.inputs(command.id))
         lease = lease or self.prepare(session)
@@ -304,7 +304,7 @@ class Sessions:
         return [
             row.id
             for row in found
-            if run_or_log("settling_failed", partial(self.close_if_abandoned, row), session_id=row.id)
+            if run_or_log("close_abandoned_failed", partial(self.close_if_abandoned, row), session_id=row.id)
         ]
 
     def close_if_abandoned(self, session: Session) -> bool:
@@ -321,7 +321,7 @@ class Sessions:
     def copy_missing_artifacts(self) -> None:
         """Copy the artifacts of commands that ended just before their server died, in open sessions."""
         for session in self.open_sessions():
-            run_or_log("catching_up_failed", partial(self._copy_missing_artifacts, session), session_id=session.id)
+            run_or_log("artifact_copy_failed", partial(self._copy_missing_artifacts, session), session_id=session.id)
 
     def _copy_missing_artifacts(self, session: Session) -> None:
         """Only of the last command: a later command may have changed the files of an earlier one."""
@@ -391,7 +391,7 @@ class Sessions:
                 self._closing.pop(session.id, None)
 
     def _close(self, session: Session, status: SessionStatus) -> Session:
-        """A lost lease, or a session that another process has closed meanwhile, is not an error."""
+        """Close the session; a lost lease, or a session that another process has closed, is not an error."""
         cleanup = None
         if session.worktree_id is not None:
             try:

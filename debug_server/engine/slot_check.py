@@ -12,7 +12,7 @@ from debug_server.runner.keeper_connection import KeeperConnection
 from debug_server.runner.run_dirs import run_dir_for
 from debug_server.store import MetadataStore
 
-_SECONDS = 2.0  # for one keeper of all to answer
+_SECONDS = 2.0  # within this time at least one keeper must answer
 
 
 def check_slots(store: MetadataStore, keepers_dir: Path, held: list[int]) -> str:

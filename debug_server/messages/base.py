@@ -35,7 +35,7 @@ Metadata = Annotated[dict[str, Any], AfterValidator(_bounded)]  # of the caller;
 class Request(BaseModel):
     """A request; unknown fields are refused, so that misspelled ones are not ignored."""
 
-    # Built when first used: sixty validators at import would be a fifth of the server's start.
+    # Build validators on first use: building sixty at import would take a fifth of the server's start-up time.
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
     holds_bytes: ClassVar[frozenset[str]] = (
         frozenset()
@@ -55,7 +55,7 @@ class Request(BaseModel):
 
 
 def _nul_in(value: object) -> tuple[int | str, ...] | None:
-    """The path within a value to a text or name with a NUL; the empty path is the value itself."""
+    """The path to a string or key with a NUL inside ``value``; () for ``value`` itself, None if there is none."""
     if isinstance(value, str):
         return () if "\0" in value else None
     items: Iterable[tuple[int | str, object]] = ()
@@ -112,7 +112,7 @@ class Message(Reply):
 
 
 class Page(Request):
-    """A page of a list: at most ``limit`` items after the cursor, the ``next_after`` of the previous page."""
+    """Request for a page of a list: at most ``limit`` items after the cursor ``after``."""
 
     after: Annotated[int, Field(ge=0, le=2**62)] = 0
     limit: Annotated[int, Field(ge=1, le=1000)] = 100

@@ -168,7 +168,7 @@ class CommandList(Items[CommandReply]):
 
 
 class SessionPage(Page):
-    """A page of a list of one session."""
+    """Request for a page of a list of one session."""
 
     session_id: Identifier
 

@@ -24,12 +24,12 @@ class Fault:
 
     @property
     def sentence(self) -> str:
-        """For people."""
+        """The field and the reason, as one phrase."""
         return f"{self.field}: {self.reason}"
 
 
 def faults_of(error: ValidationError, *, whole: str = "body") -> Sequence[Fault]:
-    """Every fault; ``whole`` is the name for a fault that concerns no single field."""
+    """Every fault; a fault without a field gets the field name ``whole``."""
     found = error.errors(include_url=False, include_context=False)
     return [_fault(".".join(map(str, item["loc"])) or whole, item["msg"], item["input"]) for item in found]
 

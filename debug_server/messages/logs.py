@@ -13,14 +13,14 @@ from debug_server.messages.sessions import SessionId
 
 
 class ReadLog(CommandId):
-    """Bytes of a log from an offset."""
+    """Request for bytes of a log from an offset."""
 
     offset: Annotated[int, Field(ge=0, le=2**62)] = 0
     limit: Annotated[int, Field(ge=1, le=8 << 20)] = 1 << 16
 
 
 class FollowLog(CommandId):
-    """A log from an offset: history, then live, until the command has ended."""
+    """Request for a log from an offset until the command has ended."""
 
     offset: Annotated[int, Field(ge=0, le=2**62)] = 0
 
@@ -42,7 +42,7 @@ class LogPiece(Reply):
 
     @property
     def end(self) -> int:
-        """The offset after it."""
+        """The offset after its last byte."""
         return self.offset + len(self.data)
 
 

@@ -20,7 +20,7 @@ class Operation:
     request: type[base.Request]
     reply: type[base.Reply]
     scopes: tuple[str, ...] | None  # None: needs no authentication
-    idempotent: bool  # may be repeated; others take an idempotency key
+    idempotent: bool  # a repetition has no further effect; False: it takes an idempotency key
     sentence: str
 
 
@@ -357,9 +357,9 @@ _ROWS = (
 
 OPERATIONS = {row.name: row for row in _ROWS}
 
-# Routes that return the result of an operation in another form: form -> (operation, route).
+# Routes that return an operation's result in another format: name -> (operation, route).
 _FORMS = {
-    "session_patch": ("diff_session", OPERATIONS["diff_session"].route),  # as bytes, by the Accept header
+    "session_patch": ("diff_session", OPERATIONS["diff_session"].route),  # as bytes, if the Accept header says so
     "artifact_file": ("get_artifact", Route.of("GET /sessions/{session_id}/artifacts/{artifact_id}")),
     "log_events": ("follow_log", Route.of("GET /commands/{command_id}/log/events")),
     "session_logs": ("follow_log", Route.of("GET /sessions/{session_id}/logs")),

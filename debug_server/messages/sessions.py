@@ -9,7 +9,7 @@ from pydantic import Field
 
 from debug_server.messages.base import COMMIT, Identifier, Items, Metadata, OfCommit, PartNames, Reply, Request, Text
 
-ShellText = Annotated[str, Field(min_length=1, max_length=131_071)]  # a line for runner.default_shell
+ShellText = Annotated[str, Field(min_length=1, max_length=131_071)]  # a command line for runner.default_shell
 
 
 class RegisterRepository(Request):
@@ -17,7 +17,7 @@ class RegisterRepository(Request):
 
     name: Annotated[str, Field(min_length=1, max_length=128)]
     remote_url: Annotated[str, Field(min_length=1, max_length=4096)]
-    default_branch: Annotated[str, Field(min_length=1, max_length=255)] | None = None  # the remote's own, or main
+    default_branch: Annotated[str, Field(min_length=1, max_length=255)] | None = None  # None: the remote's, or main
     description: Text | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
 

@@ -29,16 +29,16 @@ class CommandSpec:
     log_name: str = "command"
     timeout: float | None = None  # short for limits.wall_seconds
     limits: Limits = field(default_factory=Limits, kw_only=True)
-    require: Sequence[str] = field(default=(), kw_only=True)  # limits that must be enforced, or the command is refused
+    require: Sequence[str] = field(default=(), kw_only=True)  # refuse the command unless these limits are enforced
     tty: bool = field(default=False, kw_only=True)
     stdin: bool = field(default=False, kw_only=True)  # a pipe to write to; otherwise /dev/null
-    stdin_text: str | None = field(default=None, kw_only=True)  # all of its stdin, known before it starts
+    stdin_text: str | None = field(default=None, kw_only=True)  # the complete stdin, instead of a pipe
     wrapper: Sequence[str] = field(default=(), kw_only=True)  # run the command under this program
     pre_kill: Sequence[str] = field(default=(), kw_only=True)  # run before its process tree is killed
     secrets: Sequence[str] = field(default=(), kw_only=True)  # variables of ``env`` whose values are masked in the log
     containers: bool = field(default=False, kw_only=True)  # it starts containers: its control groups stay writable
     relay: bool = field(default=False, kw_only=True)  # stdout goes to a client of the keeper instead of the log
-    orphan_seconds: float | None = field(default=None, kw_only=True)  # end a relay that has no client for so long
+    orphan_seconds: float | None = field(default=None, kw_only=True)  # end a relay after so long without a client
 
     def __post_init__(self) -> None:
         check_argv(self.argv)
@@ -60,7 +60,7 @@ class CommandSpec:
 
     @property
     def bounds(self) -> Limits:
-        """The limits with ``timeout`` folded in."""
+        """The limits, with ``timeout`` as ``wall_seconds``."""
         if self.timeout is None:
             return self.limits
         return dataclasses.replace(self.limits, wall_seconds=self.timeout)
@@ -80,7 +80,7 @@ class CommandSpec:
         closes_session: bool = False,
         artifacts: Sequence[str] = (),
     ) -> SpecColumns:
-        """What the store keeps of it, with what the engine needs to know; ``from_command`` is the way back."""
+        """The columns that the store keeps, with a plan for the engine; ``from_command`` is the inverse."""
         plan = CommandPlan(
             inline=inline,
             worker=worker,

@@ -10,6 +10,6 @@ _TOOLS = {"uv-receipt.toml": "uv tool install", "pipx_metadata.json": "pipx inst
 
 
 def install_command(extra: str, prefix: str = sys.prefix) -> str:
-    """The command of the tool that installed debug-server into ``prefix``; others would change another environment."""
+    """The install command of the tool that created ``prefix``; another tool would change another environment."""
     tool = next((command for file, command in _TOOLS.items() if (Path(prefix) / file).exists()), "pip install")
     return f"{tool} 'debug-server[{extra}]'"

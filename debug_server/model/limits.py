@@ -1,4 +1,4 @@
-"""What a command may use: the one table of limits, and the request for some of them, validated once."""
+"""The table of limits, and ``Limits``: the limits that one command requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 MIN_MEMORY_BYTES = 4 << 20
-ENDLESS = 1 << 50  # more than any machine has, and far below where numbers wrap around
+ENDLESS = 1 << 50  # default maximum: more than any machine has, and small enough to avoid overflow
 
 
 class Unit(Enum):
@@ -41,8 +41,8 @@ class Limit:
     sentence: str
     example: str
     least: float | None  # None: anything above zero
-    too_small: str  # what is wrong with less
-    most: float  # the kernel refuses more, or wraps around
+    too_small: str  # what is wrong with a value below ``least``
+    most: float  # the largest value that the kernel accepts without overflow
 
     @property
     def setting(self) -> str:
@@ -56,12 +56,12 @@ class Limit:
         return text if text[1].isupper() else text[0].lower() + text[1:]
 
     def check(self, value: object) -> None:
-        """InvalidInputError for a value that cannot be put into force."""
+        """InvalidInputError for an invalid value."""
         if fault := self.fault_of(value):
             raise InvalidInputError(f"limit {self.name}={value!r} {fault}")
 
     def fault_of(self, value: object) -> str | None:
-        """What is wrong with a value, as the rest of a sentence that names it; None for a good one."""
+        """Why a value is invalid, as a phrase that follows the value; None if it is valid."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             return "must be a number; leave it out for no limit"
         if self.unit.is_whole and not isinstance(value, int):
@@ -144,7 +144,7 @@ class Limits:
             LIMITS[name].check(value)
 
     def asked(self) -> dict[str, int | float]:
-        """Only what was asked for."""
+        """The limits that are set, by name."""
         return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
 
     @classmethod

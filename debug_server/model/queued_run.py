@@ -14,7 +14,7 @@ from debug_server.model.records import NewEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedRun:
-    """What to run, where, and where it stands in the queue."""
+    """What to run, where, and with which place in the queue."""
 
     spec: CommandSpec
     place: SessionPlan  # where it runs

@@ -50,14 +50,14 @@ class Access:
         return command
 
     async def session_to_use(self, caller: Caller, session_id: int) -> Session:
-        """The same for a caller that uses the session: use by its owner keeps a session from idling."""
+        """A session that the caller may see; if the caller owns it, its time of last use is updated."""
         session = await self.session(caller, session_id)
         if session.owner_token_id == caller.token_id:
             self._last_used.note(session_id)
         return session
 
     async def command_to_use(self, caller: Caller, command_id: int) -> Command:
-        """The same for a command that the caller uses."""
+        """A command that the caller may see; if the caller owns its session, the time of last use is updated."""
         command = await self.command(caller, command_id)
         if await self._owner_of(command.session_id) == caller.token_id:
             self._last_used.note(command.session_id)

@@ -1,4 +1,4 @@
-"""The background server: it is found by the lock that it holds, so a reused pid is never mistaken for it."""
+"""Starts, finds and stops the background server by the lock that it holds, because its pid may have been reused."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def holder(lock: Path) -> int | None:
 
 @contextmanager
 def one_at_a_time(files: ServerFiles) -> Iterator[None]:
-    """Start one server at a time: starts share a log, and each reads its own server's address from it."""
+    """Hold the lock for starting a server: starts share one log, from which each reads the address of its server."""
     files.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(files.lock.with_name("server.start.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -66,7 +66,7 @@ def one_at_a_time(files: ServerFiles) -> Iterator[None]:
 
 
 def start(files: ServerFiles, arguments: Sequence[str]) -> dict[str, object]:
-    """Start the server and return when it answers; if it exits, the error has the last line of its output."""
+    """Start the server; returns its pid and addresses once it serves, or raises with the last line of its output."""
     process = start_background([sys.executable, "-P", "-m", "debug_server", "serve", *arguments], files.log)
     deadline = time.monotonic() + _START_SECONDS
     while True:
@@ -105,7 +105,7 @@ def stop(files: ServerFiles) -> int | None:
 
 
 def known_state(files: ServerFiles) -> dict[str, object]:
-    """The addresses that the running server wrote down."""
+    """The pid and addresses of the running server; empty if none runs, only ``pid`` before it has written them."""
     pid = holder(files.lock)
     if pid is None:
         return {}
@@ -117,6 +117,6 @@ def known_state(files: ServerFiles) -> dict[str, object]:
 
 
 def _last_message(text: str, log: Path) -> str:
-    """The last line that is not a JSON record: records seldom give the reason."""
+    """The last line that is not JSON: log records seldom contain the reason."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("{")]
     return lines[-1] if lines else f"it gave no reason, its log is {log}"

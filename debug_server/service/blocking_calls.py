@@ -22,7 +22,7 @@ class BlockingCalls:
     """Runs blocking functions in threads for callers in the event loop."""
 
     def __init__(self, *, reads_at_once: bool, exhausted: Callable[[], object]) -> None:
-        """``reads_at_once``: the store reads a row faster than a thread wakes (20 us against 100).
+        """``reads_at_once``: read rows in the event loop, because that is faster than a thread (20 us against 100 us).
 
         ``exhausted`` is called when a call fails because no thread or process can be created.
         """

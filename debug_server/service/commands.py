@@ -24,7 +24,7 @@ from debug_server.worktrees.artifact_files import check_patterns
 
 _CANCEL_SECONDS = 10.0
 _START_SECONDS = 10.0  # for a claimed command to start
-_OF_LINE = "\n"  # between a request's key and a line's number; callers' keys cannot contain it
+_OF_LINE = "\n"  # separates the request's key and the line number; keys of callers cannot contain it
 _FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.001, 0.1
 
 
@@ -32,7 +32,7 @@ class CommandVerbs(Verbs):
     """Commands."""
 
     async def submit_lines(self, session_id: int, lines: Sequence[str], key: str | None) -> None:
-        """Queue texts for a shell, each with a key of its own; if one cannot be queued, the session is closed."""
+        """Queue shell command lines, each with its own key; if one cannot be queued, the session is closed."""
         try:
             for number, line in enumerate(lines):
                 command = m.CommandRequest(argv=shell_command(self._shared.shell, line))

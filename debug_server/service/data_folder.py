@@ -2,8 +2,8 @@
 
     survey (nothing is changed) -> purge: servers and runs end -> commands end -> builds end -> unmount -> remove
 
-Processes are found by the locks and run directories in the folder, never by name, and are signalled by pidfd after it
-is certain that they are the ones that hold them.
+Processes are found by the locks and run directories in the folder, never by name. Each is signalled through a pidfd,
+after a check that it still holds its lock or run directory.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ class Survey:
     """What a purge would end and remove."""
 
     root: Path
-    identity: tuple[int, int]  # of the folder that was looked at
+    identity: tuple[int, int]  # device and inode of the folder that was examined
     processes: list[Holder]
     commands: list[LiveCommand]
     workers: list[LiveCommand]
-    damaged: list[str]  # run directories that tell nothing that can be believed: nothing is ended for them
+    damaged: list[str]  # run directories whose contents cannot be trusted: no process is ended because of them
     mounts: list[Path]
     parts: list[Part]
     foreign: list[str]  # entries that are not ours: they stay
@@ -105,7 +105,7 @@ class Survey:
 
 
 def configured() -> tuple[Path, str | None]:
-    """The data folder that applies here; and if that is the user's own for want of another one, why."""
+    """The data folder of the current directory; with the reason, if it is only the user's default folder."""
     placed = load_runner()
     if placed.place.found is not None or placed.loaded.source("paths.artifacts") != "default":
         return placed.data, None
@@ -114,7 +114,7 @@ def configured() -> tuple[Path, str | None]:
 
 
 def survey(root: Path) -> Survey:
-    """Look, and change nothing; InvalidInputError when ``root`` is not a data folder that may be removed."""
+    """Examine a data folder without changes; InvalidInputError if ``root`` is not one that may be removed."""
     with _opened(root) as folder:
         real = _real(folder)
         _refuse_foreign_mounts(real)
@@ -135,7 +135,7 @@ def survey(root: Path) -> Survey:
 
 
 def purge(found: Survey, *, seconds: float = _STOP_SECONDS) -> list[Leftover]:
-    """End and remove what a survey found, and what has begun since; returns what could not be removed."""
+    """End and remove everything in a surveyed folder, also what has started since; returns what remains."""
     with _opened(found.root) as folder:
         if _identity(folder) != found.identity:
             raise DebugServerError(f"{found.root} was replaced since it was examined: nothing was removed")
@@ -162,7 +162,7 @@ def _purge(folder: Folder, root: Path, seconds: float) -> list[Leftover]:
 
 @contextmanager
 def _opened(root: Path) -> Iterator[Folder]:
-    """A folder of ours, held open: whatever its path leads to later, this one is treated."""
+    """Open a data folder: later calls use this folder, even if its path is replaced."""
     if not root.is_dir():
         raise InvalidInputError(f"there is no data folder at {root}")
     root = root.resolve()
@@ -181,7 +181,7 @@ def _opened(root: Path) -> Iterator[Folder]:
 
 
 def _as_user(owner: os.stat_result) -> str:
-    """What runs a program as that user; root needs no sudo, which small images do not have."""
+    """The command prefix that runs a program as that user; setpriv for root, because small images have no sudo."""
     if os.geteuid() != 0:
         return f"sudo -H -u '#{owner.st_uid}'"
     return f"setpriv --reuid {owner.st_uid} --regid {owner.st_gid} --clear-groups"
@@ -197,7 +197,7 @@ def _identity(folder: Folder) -> tuple[int, int]:
 
 
 def _is_data_folder(folder: Folder) -> bool:
-    """By what a store leaves; of the user's folder perhaps nothing but the notes that were shown."""
+    """Whether it has files of a store; the user's default folder may only have the record of shown notices."""
     if _reads(folder, _IDENTITY, b"") or _reads(folder, _DATABASE, _SQLITE):
         return True
     names = set(folder.names())
@@ -205,7 +205,7 @@ def _is_data_folder(folder: Folder) -> bool:
 
 
 def _reads(folder: Folder, path: str, start: bytes) -> bool:
-    """Whether it is a file that starts so."""
+    """Whether ``path`` is a file that begins with ``start``."""
     try:
         return folder.read(path, len(start)) == start
     except OSError:
@@ -213,7 +213,7 @@ def _reads(folder: Folder, path: str, start: bytes) -> bool:
 
 
 def _refuse_foreign_mounts(root: Path) -> None:
-    """Only workspaces are mounted by us; a disk that somebody mounted here is not ours to unmount or to empty."""
+    """InvalidInputError for a mount that is not a workspace: somebody else mounted it, so it is not unmounted."""
     for mount in list_mounts(root):
         if not mount.target.is_relative_to(root / _WORKSPACES) or mount.target == root / _WORKSPACES:
             raise InvalidInputError(f"{mount.target} is a mount point that is not a workspace: unmount it, then purge")
@@ -248,9 +248,9 @@ def _first_number(folder: Folder, path: str) -> str:
 
 
 def _holds(folder: Folder, pid: int, lock: str) -> bool:
-    """Whether the lock is taken and that very process, of the folder's owner, has its file open.
+    """Whether the lock is held and process ``pid``, of the folder's owner, has the lock file open.
 
-    A pid alone may be anybody's by now.
+    The pid alone is not enough: it may have been reused.
     """
     try:
         descriptor = folder.open_file(lock)
@@ -285,7 +285,7 @@ def _end(folder: Folder, holder: Holder, seconds: float) -> None:
     except ProcessLookupError:
         return
     try:
-        if not _holds(folder, holder.pid, holder.lock):  # it left, and the descriptor may be another process's
+        if not _holds(folder, holder.pid, holder.lock):  # it has exited, and the pidfd may be another process's
             return
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
@@ -298,7 +298,7 @@ def _end(folder: Folder, holder: Holder, seconds: float) -> None:
 
 @contextmanager
 def _no_server(folder: Folder, root: Path) -> Iterator[None]:
-    """Keep servers from starting here for the block."""
+    """Hold the server locks during the block, so that no server starts."""
     with contextlib.ExitStack() as stack:
         for lock in _SERVER_LOCKS:
             try:

@@ -6,7 +6,7 @@
     first_error  the first line that is certainly an error, or else the first that mentions one
     failing      ids of failing tests
     tracebacks   each exception, and where it was raised
-    repeats      the longest runs of lines that are equal but for their digits
+    repeats      the longest runs of lines that differ only in digits
     head, tail   the first and the last lines, such runs folded into one
 """
 
@@ -23,7 +23,7 @@ from debug_server.service import log_patterns
 _BLOCK = 1 << 18  # bytes processed at once
 _HELD_BACK = 1 << 16  # an incomplete line or traceback is held back up to this many bytes
 _WHOLE_TEXT = 6000  # a log of at most so many bytes is included whole
-_FOLD = 3  # the shortest run that is listed under ``repeats``
+_FOLD = 3  # lines in the shortest run that ``repeats`` lists
 _HEAD, _TAIL, _REPEATS, _TRACEBACKS = 15, 40, 5, 8
 _SHOWN_TESTS, _COUNTED_TESTS = 40, 1000
 _TRACEBACK_ATTEMPTS, _ERROR_ATTEMPTS = 1000, 20_000  # a log that says "error" in each line must not cost minutes
@@ -39,7 +39,7 @@ class Excerpt(Reply):
 
 
 class FoldedLine(Excerpt):
-    """A run of lines that are equal but for their digits: the first, and the last if it differs."""
+    """A run of lines that differ only in digits: the first line, and the last one if it differs."""
 
     count: int
     last: str | None
@@ -69,7 +69,7 @@ class Digest(Reply):
     text: str | None
     first_error: Excerpt | None
     failing: list[FailingTest]
-    failing_count: int  # more than are listed, up to a bound
+    failing_count: int  # of all failing tests, counted up to a limit; ``failing`` lists fewer
     tracebacks: list[TracebackHead]
     repeats: list[FoldedLine]
     head: list[FoldedLine]
@@ -232,7 +232,7 @@ class _Folds:
 
 
 class _Finds:
-    """Errors, failing tests and tracebacks. Only lines that contain one of the needles are matched."""
+    """Finds errors, failing tests and tracebacks; patterns are matched only in lines that contain a needle."""
 
     def __init__(self) -> None:
         self.strong: Excerpt | None = None

@@ -26,21 +26,21 @@ class PlannedRun:
     argv: Sequence[str]
     cwd: Path
     log_path: str  # with <id> in place of the command's id
-    mechanism: str  # of its containment
+    mechanism: str  # the containment mechanism
     controllers: Sequence[str]
     limits: Mapping[str, dict[str, Any]]  # requested limits, and what would enforce each
     env: Mapping[str, str]
 
 
 class DryRuns:
-    """Plans commands; opens the store only for a session's workspace, because opening may create it."""
+    """Plans commands; opens the store only to find a session's workspace, because that may create the database."""
 
     def __init__(self, *, settings: RunnerSettings, open_store: Callable[[], MetadataStore]) -> None:
         self._settings = settings
         self._open_store = open_store
 
     def plan(self, text: str, *, session_id: str | None) -> PlannedRun:
-        """Plan a text for a shell, in a session's workspace or in the current directory."""
+        """Plan a shell command line, in a session's workspace or in the current directory."""
         settings = self._settings
         spec = CommandSpec(shell_command(settings.default_shell, text), limits=settings.limits)
         command = _unsaved_row(spec, session_number(session_id or 0))

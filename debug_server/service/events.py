@@ -60,7 +60,7 @@ class EventVerbs(Verbs):
         return await self._read(self._store.events.read, after, limit, subject=subject)
 
     def changes(self) -> AbstractAsyncContextManager[asyncio.Event]:
-        """An event that is set after every commit; clear it before each read."""
+        """An ``asyncio.Event`` that is set after every commit; clear it before each read."""
         return self._wakeups.of(ANYTHING)
 
     async def last(self, caller: Caller) -> int:

@@ -15,7 +15,7 @@ class FairWakeups:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._due: deque[asyncio.Event] = deque()
-        self._queued: set[asyncio.Event] = set()  # the same: each is queued once, however often its log changes
+        self._queued: set[asyncio.Event] = set()  # the events in _due, so that each is queued only once
         self._scheduled = False
 
     def waker(self, woken: asyncio.Event) -> Callable[[], None]:

@@ -14,7 +14,7 @@ from debug_server.service.caller import Caller
 TOKEN_INVALID = "the token has expired or was revoked"
 _MAX_FOLLOWERS = 10_000
 _RETRY_SECONDS = 5.0
-_CHECK_SECONDS = 5.0  # between looks for tokens that another process, such as a command line, has revoked
+_CHECK_SECONDS = 5.0  # between checks for tokens that another process, such as a command line, has revoked
 
 Revoked = Callable[[Collection[int]], Awaitable[Collection[int]]]  # the revoked ones among the given tokens
 
@@ -25,7 +25,7 @@ class Followers:
     def __init__(self, most: int | None = None, *, revoked: Revoked | None = None) -> None:
         self.most = max_followers() if most is None else most
         self._members: dict[object, tuple[int | None, Callable[[], object]]] = {}
-        self._waiting: set[object] = set()  # those of them that wait for a single reply
+        self._waiting: set[object] = set()  # members that wait for a single reply, and are not counted as followers
         self._revoked = revoked
         self._checker: asyncio.Task[None] | None = None  # runs while there are members
 
@@ -44,7 +44,10 @@ class Followers:
 
     @contextmanager
     def counted(self, caller: Caller | None, leave: Callable[[], object], *, follows: bool = True) -> Iterator[None]:
-        """Count a follower during the block; call ``check_room`` first. ``leave`` is called if its token ends."""
+        """Count a follower during the block, and call ``leave`` if its token expires or is revoked.
+
+        The limit is not checked here: call ``check_room`` first. Without ``follows`` the token is watched only.
+        """
         entry, expiry = object(), None
         self._members[entry] = (caller.token_id if caller else None, leave)
         if not follows:
@@ -67,7 +70,7 @@ class Followers:
 
     @asynccontextmanager
     async def while_valid(self, caller: Caller, *, follows: bool = False) -> AsyncIterator[None]:
-        """AccessError as soon as the caller's token expires or is revoked; with ``follows``, counted as a follower."""
+        """End the block with AccessError if the caller's token expires or is revoked; ``follows`` counts a follower."""
         token_invalid = False
 
         def leave() -> None:

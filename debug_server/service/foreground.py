@@ -1,7 +1,7 @@
 """The verbs of foreground runs, which a command line calls in its own process.
 
-They use plain values and blocking calls, because a command that needs no server must not load one. Only the user of the
-process can call them, so they need no authorisation.
+They use plain values and blocking calls, so that a command line does not load the code of a server. Only the user of
+the process can call them, so they check no permissions.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class CommandInput:
 
 
 class ForegroundRun:
-    """A session for one command."""
+    """One command in a session of its own."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class ForegroundRun:
         self.session = session
 
     def run(self, *, observers: Sequence[ChunkCallback], terminal_size: Mapping[str, int] | None = None) -> RunReply:
-        """Run the command until it ends; KeyboardInterrupt if that is how it ended."""
+        """Run the command until it ends; KeyboardInterrupt if the user interrupted it."""
         request = self._request
         try:
             result = self._engine.run(
@@ -181,7 +181,7 @@ class ForegroundRuns:
         self._engine.check(request.command, current_folder())
 
     def recover(self) -> None:
-        """Recover what dead processes left: exit records, artifacts, workspaces."""
+        """Recover commands of dead processes that have ended: exit records, artifacts, workspaces."""
         self._engine.recover()
 
     def register_reachable(self, remote: str) -> Repository:
@@ -208,9 +208,9 @@ class ForegroundRuns:
             self._engine.close(session)
 
     def work_off(self, session_id: str, *, add: str | None, observers: Sequence[ChunkCallback]) -> Iterator[RunReply]:
-        """Wait for the commands that dead processes left running in a session, then run its waiting commands in order.
+        """Follow commands of the session that outlived their process, then run its waiting commands in order.
 
-        ``add`` is a text for a shell, queued behind them.
+        ``add`` is a shell command line that is queued after them.
         """
         session = self._store.sessions.get(session_number(session_id))
         for row in self._engine.carry_on(session, observers):

@@ -21,10 +21,10 @@ class HealthVerbs(Verbs):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
-        self.parts: Sequence[Part] = ()  # of the server; the service is ready only if they are
+        self.parts: Sequence[Part] = ()  # set by the server; the service is ready only if they are
 
     async def check(self, caller: Caller | None, request: m.Nothing) -> m.Health:
-        """Check store, disk, keepers and the server's parts now; anonymous callers do not see why a check fails."""
+        """Check store, disk, keepers and parts; reasons are hidden from ANONYMOUS, but not from None (internal)."""
         checks = await self._checked()
         checks |= {part.name: part.readiness()[0] for part in self.parts}
         ok = all(result == "ok" for result in checks.values())

@@ -28,11 +28,11 @@ class Attempt:
     """One attempt of a request with a key."""
 
     key: str  # prefixed with the caller
-    since: datetime | None  # when a process that is now dead began it; None for the first attempt
+    since: datetime | None  # when the first attempt began, in a process that has died; None for the first attempt
 
 
 class KeyedReplies:
-    """The requests with keys in one process; ``is_alive`` says whether the process of a name is alive."""
+    """Performs keyed requests once; ``is_alive`` says whether the process with an owner name is alive."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class KeyedReplies:
         return reply
 
     def _begin(self, place: tuple[str, str], fingerprint: str) -> str | datetime | None:
-        """The kept reply, or when a dead process began the request, or None for a new request."""
+        """The stored reply; or the time at which a dead process began the request; or None for a new request."""
         owner = self._owner()
         row = self._store.requests.begin(*place, fingerprint=fingerprint, owner=owner)
         if row.fingerprint != fingerprint:

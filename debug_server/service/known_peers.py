@@ -1,4 +1,4 @@
-"""Which connections of a port have shown whose they are, by a token or by the kernel's word."""
+"""The TCP peers whose caller has been identified, by a token or by the kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Address = tuple[str, int]  # host and port
 
 
 class KnownPeers:
-    """The peers' addresses; only for what strangers are refused, never in place of a token."""
+    """Addresses of identified peers. Used only for the limits of unidentified callers, never instead of a token."""
 
     def __init__(self) -> None:
         self._known: set[Address] = set()
@@ -17,9 +17,9 @@ class KnownPeers:
         return peer in self._known
 
     def add(self, peer: Address) -> None:
-        """This connection has shown whose it is."""
+        """Mark a peer as identified."""
         self._known.add(peer)
 
     def keep(self, connected: Collection[Address]) -> None:
-        """Forget those that are gone: their ports may be anybody's by now."""
+        """Remove all peers that are not in ``connected``: another process may use their ports now."""
         self._known.intersection_update(connected)

@@ -27,7 +27,7 @@ from debug_server.service.verbs import Shared, Verbs
 from debug_server.service.wakeups import wait_for
 
 _PIECE = 1 << 16
-_AT_A_TURN = 16  # pieces: a read may return 256 of a log that was written in small pieces
+_AT_A_TURN = 16  # pieces sent before other followers run; a read of a finely written log may return 256
 _SHARED = 32  # cached pieces for followers of the same log
 _ROW_SECONDS = 10.0
 _MERGE_SECONDS = 0.25  # small writes within this time are merged for followers that are behind
@@ -37,7 +37,7 @@ _LOOK_AGAIN_SECONDS = 5.0  # for filesystems without inotify
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamEnds:
-    """The ends of a log's two streams as text, and the sizes of the whole streams."""
+    """The last bytes of stdout and of stderr as text, and the full size of each stream."""
 
     stdout: str | None = None  # None: there is no log
     stderr: str | None = None
@@ -74,7 +74,7 @@ class LogVerbs(Verbs):
         self._commands = commands
 
     async def command(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
-        """A command whose log is to be read; NotFoundError if the log was removed."""
+        """A command; NotFoundError if its log was removed."""
         command = await self._access.command_to_use(caller, request.command_id)
         _require_log(command)
         return views.command(command)
@@ -172,7 +172,7 @@ def _require_log(command: Command) -> None:
     ended = command.exit
     if command.log_path is None or ended is None or not ended.stdout_bytes + ended.stderr_bytes:
         return
-    if not os.path.exists(command.log_path):  # noqa: PTH110 - for every reader of every log
+    if not os.path.exists(command.log_path):  # noqa: PTH110 - faster than Path.exists, and called for every reader
         raise NotFoundError(f"the log of command {command.id} was removed: it was {command.log_path}")
 
 

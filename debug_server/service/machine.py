@@ -35,7 +35,7 @@ class Finding:
 
     area: str
     name: str
-    state: str  # ok, degraded, missing (optional, or has a substitute), failed (commands cannot run)
+    state: str  # ok, degraded, missing (optional or replaceable), failed (commands cannot run)
     detail: str
     remedy: str | None = None
 
@@ -90,7 +90,7 @@ class Machine:
         )
         try:
             found = self._capabilities()
-        except StoreUnavailableError:  # said of the database
+        except StoreUnavailableError:  # already reported for the database
             return
         except DebugServerError as error:
             yield Finding(area="commands", name="containment", state="failed", detail=str(error), remedy=_DELEGATE)
@@ -187,7 +187,7 @@ def _optional() -> Iterator[Finding]:
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # a package that it would be in
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 

@@ -49,7 +49,7 @@ class OutboxVerbs(Verbs):
         await self._call(self._store.outbox.postpone, message.id, due_at)
 
     async def done(self, message: Outgoing) -> None:
-        """Remove a message; with the last message of a closed session its secrets are removed."""
+        """Remove a message. The last message of a closed session also removes the session's secrets."""
         await self._call(self._done, message)
 
     def _done(self, message: Outgoing) -> None:

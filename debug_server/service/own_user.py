@@ -46,7 +46,7 @@ class TcpPeer:
 
     host: str
     port: int
-    server_host: str | None  # None: any address of the server
+    server_host: str | None  # None: unknown, so any address of the server
     server_port: int
     socket: socket.socket | None = None  # our end, where it is known
 
@@ -109,7 +109,7 @@ class OwnUser:
         return found
 
     async def http_refusal(self, scope: Mapping[str, Any]) -> str | None:
-        """The same for an ASGI request; its Host must be this machine, and its Origin the server's own."""
+        """As ``refusal``, for an ASGI request: its Host must be this machine and its Origin the server itself."""
         sender = http_sender(scope)
         if sender is None or not is_direct(sender):
             return _INDIRECT

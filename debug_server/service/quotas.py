@@ -57,7 +57,7 @@ class Quotas:
 
     @asynccontextmanager
     async def room(self, caller: Caller, **wanted: int) -> AsyncIterator[None]:
-        """Reserve so many sessions and commands while they are added."""
+        """Reserve quota for new sessions and commands during the block; QuotaExceededError if there is not enough."""
         bounded = [(name, count) for name, count in wanted.items() if name in caller.quotas]
         if not bounded or caller.token_id is None:
             yield

@@ -17,7 +17,7 @@ from debug_server.worktrees.artifact_files import check_patterns
 
 
 class RunVerbs(Verbs):
-    """Runs."""
+    """Runs: one command in a session of its own."""
 
     def __init__(self, shared: Shared, sessions: SessionVerbs, commands: CommandVerbs) -> None:
         super().__init__(shared)

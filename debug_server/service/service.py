@@ -1,4 +1,4 @@
-"""The service: one member for each noun, authentication, and the dispatch of operations to verbs."""
+"""The service: one attribute per resource, authentication, and the call of the method of each operation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from debug_server.workers.workers import Workers
 
 _KEYED = frozenset(
     {"open_session", "submit_command", "start_run"}
-)  # the store keeps their key with the rows that they add
+)  # the session or command that they add stores the key too, so that a retry finds it
 
 _NO_TOKEN = "no token was given: send `Authorization: Bearer TOKEN`, or run `debug-server configure --token -`"
 
@@ -69,7 +69,7 @@ class Service:
         )
         self.followers = shared.followers
         self.own_user = OwnUser(shared.blocking.call_peers)
-        self.known_peers = KnownPeers()  # peers of gRPC connections that have shown a token
+        self.known_peers = KnownPeers()  # gRPC peers that are identified, by a token or as the server's own user
         self.grpc_address: tuple[str, int] | None = None  # host and port of the gRPC server, once it listens
 
         self.repositories = RepositoryVerbs(shared)
@@ -144,7 +144,7 @@ class Service:
         key: str | None,
         run: Callable[[str | None], Awaitable[m.Reply]],
     ) -> m.Reply:
-        """The same for an operation of another part: ``run`` gets the key with the caller's prefix."""
+        """As ``perform``, for an operation of another part; ``run`` receives the key prefixed with the caller."""
         caller.require(operation.scopes or ())
         if key is None:
             return await run(None)

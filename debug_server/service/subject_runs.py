@@ -1,4 +1,4 @@
-"""The verbs of runs with a subject: one command in a session of its own, found by its subject.
+"""Runs with a subject, the name by which they are found: one command in a session of its own.
 
 Host tasks are such runs. A run is done when its session is closed: then its tree is empty and its directories removed.
 """

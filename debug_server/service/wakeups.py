@@ -15,7 +15,7 @@ from debug_server.errors import DebugServerError
 from debug_server.model import Event, Notice
 from debug_server.store import MetadataStore
 
-REPAIR_SECONDS = 0.25  # within this time events of another process are found
+REPAIR_SECONDS = 0.25  # how often events of other processes are polled
 _PAGE = 1000
 
 Subject = tuple[Literal["command", "session", "anything"], int]
@@ -37,7 +37,7 @@ class Wakeups:
 
     @asynccontextmanager
     async def of(self, subject: Subject) -> AsyncIterator[asyncio.Event]:
-        """An event that is set after each change; clear it before each read of the facts inside the block."""
+        """An ``asyncio.Event`` that is set after each change of the subject; clear it before each read."""
         await self._join()
         woken = asyncio.Event()
         self._waiting.setdefault(subject, set()).add(woken)
@@ -70,7 +70,7 @@ class Wakeups:
             self._waiting.pop(subject, None)
 
     def _committed(self, notice: Notice) -> None:
-        """Called in the thread that committed; a waiter that comes later reads the new facts itself."""
+        """Wake the waiters; runs in the thread that committed. A waiter that starts later reads the new rows itself."""
         loop = self._loop
         concerned = [subject for subject in _subjects(notice) if subject in self._waiting]
         if loop is not None and concerned:

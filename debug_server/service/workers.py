@@ -18,13 +18,13 @@ class WorkerVerbs:
         self._workers = workers
 
     async def page(self, caller: Caller, request: m.Page) -> m.WorkerList:
-        """The status of every instance; the cursor is the number of instances before."""
+        """The status of every instance; the cursor is the number of instances before the page."""
         every = [] if self._workers is None else self._workers.statuses()
         end = request.after + request.limit
         return m.WorkerList(items=every[request.after : end], next_after=end if end < len(every) else None)
 
     async def restart(self, caller: Caller, request: m.WorkerChoice) -> m.WorkerList:
-        """Drain each worker and start a new process; a worker that is down starts now."""
+        """Drain each worker and start a new process; a stopped worker starts at once."""
         chosen = self._chosen(request)
         await asyncio.gather(*(worker.restart() for worker in chosen))
         return _shown(chosen)

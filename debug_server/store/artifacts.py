@@ -1,4 +1,4 @@
-"""The artifacts table: files that commands left."""
+"""The artifacts table: files kept from commands."""
 
 from __future__ import annotations
 

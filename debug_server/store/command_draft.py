@@ -87,7 +87,7 @@ class CommandDraft:
         return (*self.state_columns, self._key(session_id), *self.other_columns)
 
     def concurrency(self, session_id: int) -> tuple[object, ...]:
-        """Its queue key, and how many commands of that key may be active; 0 if it must wait for an earlier one."""
+        """The queue key and its limit of active commands; 0 for an order key: such a command is not claimed at once."""
         return self._key(session_id), self.key_limit
 
     def unclaimed(self) -> CommandDraft:

@@ -85,7 +85,7 @@ def _plan_from(text: str) -> CommandPlan:
 
 
 def exit_text(record: ExitRecord) -> str:
-    """The JSON text of a record without default values: a smaller row splits fewer pages."""
+    """The JSON text of a record; default values are left out, because smaller rows split fewer pages."""
     values = {name: value for name, unsaid in _EXIT_DEFAULTS.items() if (value := getattr(record, name)) != unsaid}
     try:
         return str(encode(values))

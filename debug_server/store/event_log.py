@@ -84,7 +84,7 @@ class EventLog(Table):
         return [_event(row) for row in self._all(sql, (*params, limit))]
 
     def last(self) -> int:
-        """The number of the newest event, 0 when there is none: the cursor for "from now on"."""
+        """The number of the newest event, 0 if there is none; a reader that starts there gets only new events."""
         row = self._one("SELECT COALESCE(MAX(seq), 0) FROM events", ())
         return row[0] if row else 0
 

@@ -42,7 +42,7 @@ def utc_now() -> datetime:
 
 
 class MetadataStore:
-    """All durable facts except the bytes of logs, with one member for each noun.
+    """All durable data except the bytes of logs; one attribute for each table or group of tables.
 
     Threads may share a store, and processes may share its database.
     """
@@ -89,7 +89,7 @@ class MetadataStore:
         return self._database.reads_at_once
 
     def keep_reserve(self) -> None:
-        """Reserve space on the database's disk, so that ends can be recorded when it is full; may be repeated."""
+        """Reserve disk space for the database, so that ends can be recorded on a full disk; may be repeated."""
         self._database.keep_reserve()
 
     def close(self) -> None:

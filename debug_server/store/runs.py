@@ -1,4 +1,4 @@
-"""Runs: sessions with one command each, many in one commit."""
+"""Runs: adds sessions with one command each, several in one commit."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Runs(Table):
         """Add runs and events in one commit: all of them or none. Returns the commands and the events.
 
         A run whose queue is full, or for which ``max_pending`` commands wait already, becomes the event that its
-        ``refused`` returns. ConflictError when a claim is taken. With ``due`` the same commit marks that time as done;
-        None if another process did that first.
+        ``refused`` returns. ConflictError when a claim is taken. With ``due`` the same commit claims that time; None
+        if another process has claimed it.
         """
         checked = [_Checked.of(step, max_pending) if isinstance(step, QueuedRun) else step for step in steps]
         runs = [step for step in checked if isinstance(step, _Checked)]

@@ -191,9 +191,9 @@ class Sessions(Table):
     def by_idempotency_key(
         self, idempotency_key: str, *, owner_token_id: int | None, since: datetime
     ) -> Session | None:
-        """The last session that a request of this owner with this key opened, at ``since`` or later.
+        """The newest session that a request of this owner with this key opened, at ``since`` or later.
 
-        Each attempt opens one only if the ones before it left none that can be continued.
+        A new attempt opens a session only if no earlier attempt has left one that can be continued.
         """
         terms, params = filters(
             ("idempotency_key = ?", idempotency_key),
@@ -216,13 +216,13 @@ class Sessions(Table):
         return [_session(row) for row in self._all(sql, (epoch(now),))]
 
     def secrets(self, session_id: int) -> dict[str, str]:
-        """The sealed secrets of a session; empty when there are none (any more)."""
+        """The decrypted secrets of a session; empty if it has none or they were removed."""
         row = self._one("SELECT sealed_secrets FROM sessions WHERE id = ?", (session_id,))
         (sealed,) = found(row, "session", session_id)
         return {} if sealed is None else self._sealer.unseal(bytes(sealed), _seal_context(session_id))
 
     def drop_secrets(self, session_id: int) -> None:
-        """Forget what the session keeps sealed."""
+        """Delete the session's secrets."""
         with self._database.write() as transaction:
             transaction.run("UPDATE sessions SET sealed_secrets = NULL WHERE id = ?", (session_id,))
 

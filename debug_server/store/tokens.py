@@ -25,7 +25,7 @@ from debug_server.store.encoding import (
 from debug_server.store.table import ALL_ROWS, Table, found
 
 SECRET_BYTES = 32
-# ``last_used_at`` is for people; a write for every request would cost more than the request.
+# ``last_used_at`` is only informative; writing it for every request would cost more than the request.
 USE_RECORDED_EVERY = 60.0
 
 _COLUMNS = "id, name, scopes, expires_at, revoked_at, last_used_at, quotas, created_at"

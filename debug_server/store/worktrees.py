@@ -76,8 +76,8 @@ class Worktrees(Table):
     ) -> Worktree | None:
         """Lease an idle workspace, or one whose lease has expired; None if another holder has it.
 
-        A caller that read the row before can compare ``generation``: the result's is exactly one more if the row did
-        not change in between. With an ``environment_hash`` of None the row's stays.
+        If the row did not change since the caller read it, the new ``generation`` is exactly one more. An
+        ``environment_hash`` of None keeps the row's value.
         """
         with self._database.write() as transaction:
             now = self._now()

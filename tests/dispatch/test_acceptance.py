@@ -50,7 +50,7 @@ def test_sashi_starts_emits_and_watches(governor: GovernorProcess) -> None:
     try:
         first, second = (json.loads(start.result().splitlines()[-1]) for start in both)
         assert first == second, "who comes second is told of the server that runs"
-        assert "the server runs already: server" in _run(governor, "sashi", "grpc", "start")
+        assert "already running: server" in _run(governor, "sashi", "grpc", "start")
         port = first["grpc_port"]
         assert "[runner] board queued" in _run(governor, "sashi", "emit", "TEST-01", "created", "kanban-pmo")
         stub = subprocess.run(
@@ -83,7 +83,7 @@ def test_sashi_starts_emits_and_watches(governor: GovernorProcess) -> None:
     finally:
         stopped = _run(governor, "sashi", "grpc", "stop")
     assert "stopped server" in stopped
-    assert "no server runs" in _run(governor, "sashi", "grpc", "stop")
+    assert "no server is running" in _run(governor, "sashi", "grpc", "stop")
 
 
 def test_the_probe_runner_calls_sync_repo(governor: GovernorProcess, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_what_this_process_claimed_and_forgot_is_begun_anew(bench: Bench) -> Non
     assert bench.store.queue.claim_next(engine.owner) is not None
     engine.start()
     for _ in range(2):
-        engine._check()
+        engine._recover_periodically()
     ended = engine.wait(command.id, 100.0)
     engine.stop()
     assert (ended.status, ended.attempt) == (CommandStatus.SUCCEEDED, 2)

@@ -78,10 +78,10 @@ def test_no_session_keeps_a_server_from_starting(bench: Bench, caplog: pytest.Lo
     engine.stop()
     assert store.sessions.get(abandoned.id).status is SessionStatus.FAILED
     assert [item.name for item in store.artifacts.in_session(bench.session.id, kind=ArtifactKind.CUSTOM)] == ["out.txt"]
-    assert {"settling_failed", "artifacts_lost"} <= {record.getMessage() for record in caplog.records}
+    assert {"close_abandoned_failed", "artifacts_lost"} <= {record.getMessage() for record in caplog.records}
 
 
-def test_upkeep_goes_on_after_a_repository_that_cannot_be_used(bench: Bench) -> None:
+def test_maintenance_goes_on_after_a_repository_that_cannot_be_used(bench: Bench) -> None:
     """Settings that nobody can use, of a repository with workspaces, do not end the thread that takes leases back."""
     broken = bench.store.repositories.create("broken", "/nowhere", settings={"max_worktrees": "many"})
     bench.store.worktrees.add(broken.id, "/nowhere/wt", "pool")

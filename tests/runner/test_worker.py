@@ -148,7 +148,7 @@ def test_wrong_requests_leave_no_row(bench: Bench) -> None:
             bench.run(argv)
     with pytest.raises(InvalidInputError, match=r"\[\"sh\", \"-c\", text\]"):
         CommandSpec("ls -l")
-    with pytest.raises(InvalidInputError, match="wrapper 'nice' is one text"):
+    with pytest.raises(InvalidInputError, match="wrapper 'nice' is a string"):
         CommandSpec(["true"], wrapper="nice")
     for log_name in ("..", "a/b", ""):
         with pytest.raises(InvalidInputError, match="log name"):

@@ -47,7 +47,7 @@ def _pip_section(item: dict[object, object]) -> Sequence[str]:
 def _texts(values: object, what: str) -> list[str]:
     """A list of texts or numbers. Whatever else YAML can hold is not written out: ten aliases stand for 10^10 words."""
     if not isinstance(values, list) or not all(isinstance(value, str | int | float) for value in values):
-        raise EnvironmentBuildError(f"the conda manifest's `{what}` must be a list of texts")
+        raise EnvironmentBuildError(f"the conda manifest's `{what}` must be a list of strings")
     return [str(value) for value in values]
 
 

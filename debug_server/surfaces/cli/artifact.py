@@ -1,4 +1,4 @@
-"""``debug-server artifact``: files that commands left."""
+"""``debug-server artifact``: files kept from commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_p
 from debug_server.surfaces.cli.session import SessionArgument
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Files kept from commands.")
-ArtifactArgument = Annotated[int, typer.Argument(metavar="ARTIFACT", help="an artifact's number")]
+ArtifactArgument = Annotated[int, typer.Argument(metavar="ARTIFACT", help="the artifact's id")]
 COLUMNS: list[Column] = [
     ("id", lambda row: row.id),
     ("command", lambda row: row.command_id),
@@ -60,7 +60,7 @@ def download(
     context: typer.Context,
     session: SessionArgument,
     artifact: ArtifactArgument,
-    output: Annotated[Path | None, typer.Option(help="the file to write; default: its own name, here")] = None,
+    output: Annotated[Path | None, typer.Option(help="output file or folder; default: its name, here")] = None,
 ) -> None:
     """Download an artifact."""
     call = invocation(context)

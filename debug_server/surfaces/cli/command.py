@@ -1,4 +1,4 @@
-"""``debug-server command``: one process tree each, from its start to its one end."""
+"""``debug-server command``: submits, shows, cancels and waits for commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from debug_server.surfaces.cli.variable_options import Secrets, Variables, given
 from debug_server.surfaces.cli.words import duration, listed, patch_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Commands in sessions.")
-CommandArgument = Annotated[int, typer.Argument(metavar="COMMAND", help="a command's number")]
+CommandArgument = Annotated[int, typer.Argument(metavar="COMMAND", help="the command's id")]
 Argv = Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", help="the program and its arguments")]
 Cwd = Annotated[str | None, typer.Option(help="the folder to run in, inside the workspace")]
 Artifacts = Annotated[list[str] | None, typer.Option("--artifact", help="a glob of files to keep; may be repeated")]
@@ -42,7 +42,7 @@ COLUMNS: list[Column] = [
 @with_limits
 def submit(
     context: typer.Context,
-    session: Annotated[int, typer.Argument(metavar="SESSION", help="a session's number")],
+    session: Annotated[int, typer.Argument(metavar="SESSION", help="the session's id")],
     argv: Argv,
     cwd: Cwd = None,
     env: Variables = None,
@@ -125,7 +125,7 @@ def run(
 @app.command("list")
 def list_all(
     context: typer.Context,
-    session: Annotated[int, typer.Argument(metavar="SESSION", help="a session's number")],
+    session: Annotated[int, typer.Argument(metavar="SESSION", help="the session's id")],
     after: After = 0,
     limit: Limit = DEFAULT_LIMIT,
 ) -> None:

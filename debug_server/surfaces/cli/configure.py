@@ -1,4 +1,4 @@
-"""``debug-server configure``: remember which server to speak to."""
+"""``debug-server configure``: saves which server to use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def configure(
     ] = None,
     insecure: Annotated[bool | None, typer.Option("--insecure/--verify", help="accept any certificate")] = None,
 ) -> None:
-    """Remember a server, in a file that only you can read; without one, commands run on this machine."""
+    """Save a server in a file that only you can read. Without a saved server, commands run on this machine."""
     call = invocation(context)
     given = {
         "base_url": base_url,

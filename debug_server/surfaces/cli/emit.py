@@ -1,4 +1,4 @@
-"""``debug-server emit``: something happened to a card, or a push; prints who acts on it."""
+"""``debug-server emit``: sends an event of a card or a push; prints which runners act on it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def emit(
     if payload == paths == "-":
         raise InvalidInputError("--payload and --paths cannot both be stdin: write one of them to a file")
     text = _text(_read(payload, "--payload")) if payload == "-" else payload
-    # By line, as git writes them; what is no line end to git (U+2028 and the like) is part of a name.
+    # One path per line, as git writes them; other line separators, such as U+2028, are part of a name.
     changed = [] if paths is None else [_path(line) for line in _read(paths, "--paths").split(b"\n") if line]
     try:
         request = kanban_pb2.IssueEventRequest(
@@ -72,7 +72,7 @@ def _text(payload: bytes) -> str:
 
 
 def _path(name: bytes) -> str:
-    """A name that is not UTF-8 is told with escapes: one file must not cost the event of all the others."""
+    """Escape a name that is not UTF-8, so that one file does not prevent the event."""
     try:
         return name.decode()
     except UnicodeDecodeError:
@@ -82,7 +82,7 @@ def _path(name: bytes) -> str:
 
 
 def _acted_on(event_type: str, outcomes: list[str]) -> bool:
-    """Whether a runner was queued; a push that no trigger waits for is nobody's failure."""
+    """Whether a runner was queued; a push without a matching trigger counts as success."""
     if any(line.endswith(" queued") for line in outcomes):
         return True
     return event_type in ("push", "pr") and all(line.startswith(_NOBODY) for line in outcomes)

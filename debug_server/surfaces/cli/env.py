@@ -55,7 +55,7 @@ def gc(
     idle: Annotated[str | None, typer.Option(help="such as 7d; default: environments.idle_seconds")] = None,
     budget: Annotated[str | None, typer.Option(help="such as 10G; default: environments.budget")] = None,
 ) -> None:
-    """Remove environments by last use and size, never one that is in use."""
+    """Remove unused environments by age, then the least recently used until the total size fits."""
     call = invocation(context)
     with call.programs.open_local() as local:
         found = local.environments.collect(

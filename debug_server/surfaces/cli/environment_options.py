@@ -17,5 +17,5 @@ Groups = Annotated[list[str] | None, typer.Option("--group", help="a dependency 
 def wanted_environment(
     manifest: list[str] | None, python: str | None, extra: list[str] | None, group: list[str] | None
 ) -> EnvironmentPlan | None:
-    """What the options say together."""
+    """The environment plan of the options; None if no option is given."""
     return EnvironmentPlan.of(manifests=manifest or [], python=python, extras=extra or [], groups=group or [])

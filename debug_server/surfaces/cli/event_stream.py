@@ -20,7 +20,7 @@ _AGAIN_SECONDS = 0.5
 def show_stream(
     call: Invocation, *, target: str | None, follow: bool, cursor: str, limit: int | None, **wish: str
 ) -> None:
-    """Print what the governor's stream tells until it ends; when following, over the governor's restarts."""
+    """Print the governor's events until the stream ends; with ``follow``, reconnect when the governor restarts."""
     output = call.output()
     _check_repository(call, target, wish["repo_filter"])
     left = math.inf if limit is None else limit
@@ -44,7 +44,7 @@ def show_stream(
 
 
 def _check_repository(call: Invocation, target: str | None, name: str) -> None:
-    """NotFoundError for a repository that is neither configured nor has a history: a mistyped name looks like peace."""
+    """NotFoundError for a repository that is not configured and has no events: its name is probably mistyped."""
     from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
     from debug_server.surfaces.cli.governor import CALL_SECONDS, channel_to, credentials, target_of
 
@@ -85,7 +85,7 @@ def show_event(output: Output, event: Any) -> None:
 
 
 def _said(event: Any) -> list[str]:
-    """The part of a payload that people want to read; output of several lines is as many."""
+    """The readable part of a payload, as lines."""
     if not event.event_type.startswith("runner."):
         return [str(event.field)]
     payload = json.loads(event.payload)
@@ -102,5 +102,5 @@ def _said(event: Any) -> list[str]:
 
 
 def _lines(text: str) -> list[str]:
-    """As a terminal shows them: no line ends, no tabs, which would look like damage."""
+    """The lines of a text with tabs expanded."""
     return [line.expandtabs() for line in text.splitlines()]

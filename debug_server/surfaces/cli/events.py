@@ -46,7 +46,7 @@ def events(
         raise InvalidInputError("--after and --cursor both say where to begin: give one of them")
     if repo is not None:
         if after:
-            cursor = str(after)  # of an event as a whole its number is the cursor
+            cursor = str(after)  # the number of an event is also a valid cursor
         wish = {"repo_filter": "" if repo == "*" else repo, "task_filter": task, "event_type_filter": event_type}
         show_stream(call, target=target, follow=follow, cursor=cursor, limit=limit, **wish)
         return
@@ -65,7 +65,7 @@ def events(
 
 
 def _check(*, of_engine: dict[str, object], of_cards: dict[str, object], cards: bool) -> None:
-    """An option that says nothing about the events asked for is refused: ignored, it would show the wrong ones."""
+    """Refuse an option that does not apply to the requested events: if it were ignored, wrong events would be shown."""
     for name, value in (of_engine if cards else of_cards).items():
         if value not in (None, ""):
             fix = "filter with --task and --type" if cards else "use --repo '*' for all repositories"

@@ -1,4 +1,4 @@
-"""Staying with commands that we started: their output, their end, and Ctrl-C, which ends them and says so."""
+"""Follows commands that were just started: prints their output and end, and cancels them on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEAST_SECONDS = 0.001
 
 
 def follow_to_the_end(backend: Backend, output: Output, started: Iterator[CommandReply]) -> int:
-    """Start the commands, then show their output as our own; returns the first exit status that is not 0."""
+    """Start the commands, then print their output; returns the first exit status that is not 0."""
     log: Log = json_log() if output.as_json else RawLog()
     commands: list[CommandReply] = []
     statuses: list[int] = []
@@ -37,13 +37,16 @@ def follow_to_the_end(backend: Backend, output: Output, started: Iterator[Comman
                 log.finish()
                 statuses.append(tell_end(output, wait_for(backend, command.id)))
     except KeyboardInterrupt:
-        commands.extend(started)  # one answer may have started several
+        commands.extend(started)  # one reply may contain several started commands
         return _cancel(backend, output, commands[len(statuses) :])
     return next((status for status in statuses if status), 0)
 
 
 def _start_one(started: Iterator[CommandReply], commands: list[CommandReply]) -> bool:
-    """Ctrl-C waits for the answer: without it nobody could tell what to cancel. A second one does not wait."""
+    """Start the next command; returns False if there is none.
+
+    Ctrl-C takes effect after the reply, which has the id to cancel; a second Ctrl-C takes effect at once.
+    """
     noted: list[int] = []
 
     def note(number: int, _: FrameType | None) -> None:
@@ -73,12 +76,12 @@ def wait_for(backend: Backend, command_id: int, seconds: float | None = None) ->
 
 
 def status_of(command: CommandReply) -> int:
-    """The exit status that tells a command's end."""
+    """The exit status for an ended command."""
     return exit_status(ExitRecord.from_json(command.exit)) if command.exit is not None else FAILURE
 
 
 def tell_end(output: Output, command: CommandReply) -> int:
-    """Say how it ended, beside its output; returns the exit status."""
+    """Report how a command ended, on stderr; returns the exit status."""
     if output.as_json:
         output.record(command)
     elif command.exit is not None:
@@ -87,7 +90,7 @@ def tell_end(output: Output, command: CommandReply) -> int:
 
 
 def _cancel(backend: Backend, output: Output, commands: Sequence[CommandReply]) -> int:
-    """The last one first: none of them may start because another has made room."""
+    """Cancel the commands, the last one first, so that no waiting command starts when another ends."""
     for command in reversed(commands):
         ended = backend.send(calls.cancel_command(command.id))
         state = "was cancelled" if ended.status == "cancelled" else f"is {ended.status}"

@@ -1,4 +1,4 @@
-"""A channel to the governor: which address, which token, and what its refusals mean."""
+"""Connects to the governor: finds its address and token, and converts its errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CALL_SECONDS = 30.0
 
 
 def target_of(call: Invocation, target: str | None) -> str:
-    """As asked for, or the server that runs here, or the usual port."""
+    """The given target, else GOVERNOR_GRPC_PORT, else the server of this data folder, else the default port."""
     if target:
         return target if ":" in target else f"{target}:{_DEFAULT_PORT}"
     if port := os.environ.get("GOVERNOR_GRPC_PORT"):
@@ -27,19 +27,19 @@ def target_of(call: Invocation, target: str | None) -> str:
 
 
 def _own_port(call: Invocation) -> int:
-    """Of the server that runs here, which notes it; of one that does not run, or has none, the usual one."""
+    """The gRPC port that this data folder's server has recorded; the default port if there is none."""
     port = background.known_state(places_of(call)).get("grpc_port")
     return port if isinstance(port, int) else _DEFAULT_PORT
 
 
 def connection_to(call: Invocation, target: str) -> Connection:
-    """Who we are at that address, and whose server it may be."""
+    """The token for that address, and the user that may run the server."""
     return grpc_connection(target, call.flags, own_port=_own_port(call))
 
 
 @contextmanager
 def channel_to(call: Invocation, target: str) -> Iterator[Any]:
-    """A channel; what a call on it raises inside the block becomes one of our errors."""
+    """A gRPC channel; gRPC errors inside the block are raised as DebugServerError."""
     import grpc
 
     from debug_server.client.relay import Relay
@@ -61,7 +61,7 @@ def credentials(call: Invocation, target: str) -> tuple[tuple[str, str], ...]:
 
 
 def _meaning(error: Any, target: str, failure: Exception | None) -> DebugServerError:
-    """What a refusal says; ``failure`` is why no connection was made."""
+    """Convert a gRPC error; ``failure`` is the error that prevented the connection, if any."""
     if isinstance(failure, DebugServerError):
         return failure
     name, details = error.code().name, error.details() or ""

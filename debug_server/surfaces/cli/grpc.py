@@ -1,4 +1,4 @@
-"""``debug-server grpc``: the one server in the background, with its gRPC services."""
+"""``debug-server grpc``: starts, stops and shows the server in the background."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def start(
     http_port: Annotated[int, typer.Option(min=0, max=65535, help="HTTP port; 0 chooses a free port")] = 0,
     host: Annotated[str, typer.Option(help="the address to listen on")] = "127.0.0.1",
 ) -> None:
-    """Start the server in the background; returns when it answers."""
+    """Start the server in the background; returns when it serves gRPC."""
     call = invocation(context)
     output = call.output()
-    _ensure_configuration(output)  # first: it makes this folder the place of the server's data
+    _ensure_configuration(output)  # first, because it creates the data folder here
     places = places_of(call)
     with background.one_at_a_time(places):
         state, word = background.known_state(places), "already running"
@@ -40,7 +40,7 @@ def start(
             try:
                 state, word = background.start(places, words), "started"
             except ConfigurationError:
-                state = background.known_state(places)  # a `serve` that nobody told us of was faster
+                state = background.known_state(places)  # another process has started a server meanwhile
                 if not state:
                     raise
     output.say(_sentence(word, state), {**state, "running": True})
@@ -68,7 +68,7 @@ def status(context: typer.Context) -> None:
 
 
 def places_of(call: Invocation) -> ServerFiles:
-    """The files of this machine's server."""
+    """The files of the server of this data folder."""
     with call.programs.open_local() as local:
         return ServerFiles(lock=local.server_lock_path, log=local.data_folder / "server.log")
 
@@ -83,7 +83,7 @@ def _ensure_configuration(output: Output) -> None:
 
 
 def _prepare(call: Invocation, output: Output) -> None:
-    """What a first start needs, and errors of the configuration here rather than in a log."""
+    """Check the configuration, so that errors appear here and not only in the log, and create the first token."""
     from debug_server.dispatch.configuration import read_configuration
     from debug_server.dispatch.folder import configuration_folder
 
@@ -92,7 +92,7 @@ def _prepare(call: Invocation, output: Output) -> None:
     with call.programs.open_local() as local:
         if local.first_token.is_missing():
             secret = local.first_token.make()
-            output.say(f"admin token, shown this once: {secret}", {"token": secret})
+            output.say(f"admin token, shown only once: {secret}", {"token": secret})
 
 
 def _sentence(word: str, state: dict[str, Any]) -> str:
@@ -102,7 +102,7 @@ def _sentence(word: str, state: dict[str, Any]) -> str:
 
 
 def _configuration() -> tuple[list[str], dict[str, Any]]:
-    """What the files here say, for people and for programs."""
+    """The state of the configuration, as lines and as data."""
     from debug_server.dispatch.configuration import read_configuration
     from debug_server.dispatch.folder import RUNNERS, configuration_folder
 

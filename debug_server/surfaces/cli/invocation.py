@@ -1,4 +1,4 @@
-"""One call of the program: its global options, and what the commands get from them."""
+"""One invocation of the program: its global options, and the objects that commands create from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Serve = Callable[..., int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
-    """What only the composition root can start."""
+    """The functions of the composition root that commands call."""
 
     open_local: OpenLocal
     serve: Serve
@@ -47,13 +47,13 @@ class Invocation:
         return find_connection(self.flags)
 
     def backend(self) -> Backend:
-        """Whoever does the work; a context manager."""
+        """The configured server, or the service in this process; a context manager."""
         from debug_server.surfaces.cli.backend import open_backend
 
         return open_backend(self.connection(), self.programs.open_local)
 
     def output(self) -> Output:
-        """Where the answer goes."""
+        """The output for results."""
         from debug_server.surfaces.cli.output import Output
 
         return Output(as_json=self.as_json)
@@ -72,7 +72,7 @@ class Invocation:
 
 
 def invocation(context: typer.Context) -> Invocation:
-    """The one behind a command's context."""
+    """The invocation of a command's context."""
     found = context.find_root().obj
     assert isinstance(found, Invocation)
     return found

@@ -1,7 +1,7 @@
 """The service in this process, for a machine without a server.
 
-Each call that concerns commands carries the queue on while it lasts: it takes up what earlier ones left, starts what
-waits, and lets go at its end. What runs goes on under its keeper.
+The first operation on commands starts the queue of this process: it adopts running commands and starts waiting ones.
+``close`` stops the queue; running commands continue under their keepers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LocalBackend:
         self._working = False
 
     def send(self, call: Call[T]) -> T:
-        """Do one operation."""
+        """Perform one operation."""
         self._work_for(call.operation)
         if call.operation == "session_patch":
             patch = self._local.service.sessions.diff_bytes(LOCAL, _request(m.SessionId, call.fields))
@@ -64,7 +64,7 @@ class LocalBackend:
         yield from drive(self._runner, self._local.service.logs.follow(LOCAL, request))
 
     def stored_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
-        """A log from an offset as far as it goes now."""
+        """A log from an offset to its current end."""
         self._work_for("read_log")
         while True:
             request = _request(m.ReadLog, {"command_id": command_id, "offset": offset, "limit": _PAGE_BYTES})
@@ -77,7 +77,7 @@ class LocalBackend:
     def follow_events(
         self, *, after: int, session_id: int | None, command_id: int | None, kind: str | None
     ) -> Iterator[EventReply]:
-        """Events after a cursor, then live."""
+        """Events after a cursor, then new ones."""
         fields = {"after": after, "session_id": session_id, "command_id": command_id, "kind": kind}
         request = _request(m.ReadEvents, fields)
         yield from drive(self._runner, self._local.service.events.follow(LOCAL, request))
@@ -88,7 +88,7 @@ class LocalBackend:
         shutil.copyfile(self._runner.run(self._local.service.artifacts.path(LOCAL, request)), target)
 
     def leave(self, command: CommandReply) -> CommandReply:
-        """Stay until it has started, or until it is clear that it waits for another."""
+        """Wait until the command has started, for at most two seconds; returns its current state."""
         waited = 0.0
         while command.status == "pending" and waited < _START_SECONDS:
             command = self.send(calls.wait_command(command.id, seconds=_TICK_SECONDS))
@@ -96,7 +96,7 @@ class LocalBackend:
         return command
 
     def close(self) -> None:
-        """Let go; what runs goes on."""
+        """Close the backend; running commands continue."""
         if self._working:
             self._local.service.queue.stop()
         self._stack.close()

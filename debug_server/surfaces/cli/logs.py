@@ -1,4 +1,4 @@
-"""``debug-server logs``: what a command said, from any byte on."""
+"""``debug-server logs``: prints the output of a command, from an offset."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def logs(
     context: typer.Context,
-    command: Annotated[int, typer.Argument(metavar="COMMAND", help="a command's number")],
+    command: Annotated[int, typer.Argument(metavar="COMMAND", help="the command's id")],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="wait until it ends")] = False,
     offset: Annotated[int, typer.Option(help="the byte to start at")] = 0,
     format_: Annotated[

@@ -48,7 +48,7 @@ Exit status: 0 success; 1 not found, conflict or unhealthy; 2 invalid value; 75 
 130 interrupted. run, command run, command wait and --follow exit with the command's status, or with 123 if it
 exceeded a limit, 124 if it timed out, 125 if debug-server failed, 127 if it could not start, 128 + n for signal n."""
 INTERRUPTED = 130
-# What follows these commands may be another program's flag.
+# The words after these commands may be flags of another program.
 _TAKE_ARGV = {("run",), ("command", "run"), ("command", "submit"), ("tasks", "submit")}
 _ROOT_VALUES = ("--base-url", "--token", "--token-file")  # options before the command whose next word is their value
 
@@ -75,7 +75,7 @@ class LazyCommands(TyperGroup):
             formatter.write_dl([(name, sentence) for name, (_, sentence) in COMMANDS.items()])
 
     def invoke(self, ctx: Any) -> Any:
-        """Errors of ours become one line and an exit status."""
+        """Report a DebugServerError as one line and an exit status."""
         try:
             return super().invoke(ctx)
         except DebugServerError as error:
@@ -142,7 +142,7 @@ def hoisted(argv: Sequence[str]) -> list[str]:
 
 
 def _own_words(argv: Sequence[str]) -> int:
-    """How many words come before those of a program to run: a name such as ``repo add run`` is none."""
+    """The number of words before the program to run. A value such as ``run`` in ``repo add run`` is not a command."""
     path: tuple[str, ...] = ()
     value = False  # whether this word is an option's value
     for index, word in enumerate(argv):

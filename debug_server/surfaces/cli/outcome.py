@@ -1,12 +1,12 @@
-"""How a command's end is told: one line for people, one exit status for programs.
+"""Reports how a command ended: one line for people, one exit status for programs.
 
 | status | meaning |
 |---|---|
 | the command's own | it ended by itself |
 | 2 | the command line is wrong: nothing was done |
-| 123 | it went over a limit other than time or memory |
-| 124 | it ran, or was silent, for too long |
-| 125 | a failure of ours: environment, patch, lease, folders or keeper |
+| 123 | it exceeded a limit other than time or memory |
+| 124 | it ran, or printed nothing, for too long |
+| 125 | debug-server failed: environment, patch, lease, folders or keeper |
 | 127 | the program could not be started |
 | 128 + n | it was ended by signal n (137 also when it ran out of memory, 130 when it was cancelled, 141 when nobody
 read its output any more) |
@@ -34,13 +34,13 @@ _STATUS = {
 
 
 def exit_status(record: ExitRecord) -> int:
-    """What the program that ran the command exits with."""
+    """The exit status of the program that ran the command."""
     if record.reason in (ExitReason.EXITED, ExitReason.NONZERO_EXIT):
         return record.exit_code or 0
     if record.reason is ExitReason.SIGNALED:
         return 128 + (record.signal or 0)
     if record.reason is ExitReason.SPAWN_FAILED and not record.mechanism:
-        return FAILURE  # no keeper has had it: the folders, or a keeper, could not be had
+        return FAILURE  # no keeper received it: a folder or a keeper could not be created
     return _STATUS.get(record.reason, FAILURE)
 
 

@@ -17,13 +17,13 @@ _GOOD = ("succeeded", "completed", "running", "ok", "idle", "ready")
 _BAD = ("failed", "cancelled", "missing", "degraded", "not ready")
 _PAINT = {"good": "\x1b[32m", "bad": "\x1b[31m", "head": "\x1b[1m"}
 _PLAIN = "\x1b[0m"
-_ESCAPED = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # controls that JSON itself leaves as they are
+_ESCAPED = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # control characters that JSON does not escape
 _JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
 Column = tuple[str, Callable[[Any], object]]
 
 
 class Output:
-    """Where a command puts its answer."""
+    """Prints a command's result."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
@@ -47,7 +47,7 @@ class Output:
         self._aligned([[name, cell(item)] for name, item in data.items() if item not in (None, {}, [])], head=False)
 
     def say(self, text: str, value: Any) -> None:
-        """A sentence for people, the value for programs."""
+        """Print ``text``, or ``value`` with ``--json``."""
         if self.as_json:
             self.json(plain(value))
         else:
@@ -71,17 +71,17 @@ class Output:
 
 
 def write_line(text: str) -> None:
-    """To stdout, at once; what no terminal can show is replaced."""
+    """Write a line to stdout and flush; characters that stdout cannot encode are replaced."""
     write_stdout(f"{text}\n")
 
 
 def tell(text: str) -> None:
-    """Something beside the answer, to stderr."""
+    """Print a notice to stderr."""
     tell_plainly(f"[debug-server] {harmless(text)}")
 
 
 def progress(text: str) -> None:
-    """What is being waited for; for people only."""
+    """Print what is being waited for, if stderr is a terminal."""
     if sys.stderr.isatty():
         tell(f"{text}…")
 
@@ -102,7 +102,7 @@ def plain(value: Any) -> Any:
 
 
 def cell(value: object) -> str:
-    """One value in a table: no line breaks, no control characters of somebody else's."""
+    """A value as a table cell, without line breaks and control characters."""
     if value is None:
         return "-"
     if isinstance(value, datetime):
@@ -112,7 +112,7 @@ def cell(value: object) -> str:
 
 
 def harmless(text: str) -> str:
-    """Lines for a terminal in which names and words of others stand: they must not steer it."""
+    """Replace control characters, because the text may contain names from others that could control the terminal."""
     return "\n".join("\t".join(map(_printable, line.split("\t"))) for line in text.split("\n"))
 
 
@@ -121,5 +121,5 @@ def _printable(text: str) -> str:
 
 
 def _is_harmless(character: str) -> bool:
-    """Spaces of any width and the joiners of scripts and pictures are part of people's names."""
+    """Printable, or a space of any width, or a joiner as in some scripts and emoji."""
     return character.isprintable() or character in _JOINERS or unicodedata.category(character) == "Zs"

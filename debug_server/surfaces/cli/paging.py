@@ -1,4 +1,4 @@
-"""Lists by pages: the two options that choose one, and the line that names the next."""
+"""Paged lists: the options ``--after`` and ``--limit``, and the hint for the next page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Page(Protocol):
 
     @property
     def items(self) -> list[Any]:
-        """What is on it."""
+        """Its items."""
 
     @property
     def next_after(self) -> int | None:
@@ -39,7 +39,7 @@ def show_page(output: Output, page: Page, columns: Sequence[Column]) -> None:
 
 
 def every_item(backend: Backend, page_after: Callable[[int], Call[P]]) -> list[Any]:
-    """What is on all pages together."""
+    """The items of all pages."""
     found: list[Any] = []
     after: int | None = 0
     while after is not None:

@@ -1,4 +1,4 @@
-"""What the command line needs of the composition root: the service, and the members of it that work in this process."""
+"""The components of the composition root that the command line uses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LocalParts(Protocol):
 
     @property
     def server_lock_path(self) -> Path:
-        """What the one server of the store holds locked."""
+        """The lock file of the store's only server."""
 
     @property
     def foreground(self) -> ForegroundRuns:

@@ -1,4 +1,4 @@
-"""``debug-server probe``: whether the probe answers, and what the governor says of its versions."""
+"""``debug-server probe``: checks the probe, and prints the governor's changelog."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def status(context: typer.Context) -> None:
 
 
 def _target() -> str:
-    """PROBE_HOST and PROBE_GRPC_PORT, or else what the runner with the skill says."""
+    """PROBE_HOST and PROBE_GRPC_PORT, else the address of the runner with the skill, else the default."""
     from debug_server.dispatch.configuration import read_configuration
     from debug_server.dispatch.folder import configuration_folder
 

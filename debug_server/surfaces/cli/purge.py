@@ -63,7 +63,7 @@ def _lines(found: Survey) -> list[str]:
     lines += [f"  end process {item.pid}: {item.command_line}" for item in found.processes]
     for word, commands in (("command", found.commands), ("worker", found.workers)):
         lines += [f"  end {word} {item.command_id}: {item.command_line()}" for item in commands]
-    lines += [f"  ignore {item}" for item in found.damaged]
+    lines += [f"  damaged, no process is ended for it: {item}" for item in found.damaged]
     lines += [f"  unmount {path}" for path in found.mounts]
     lines += [f"  remove {part.name} ({size_text(part.size)})" for part in found.parts]
     lines += [f"  keep {name}, which is not debug-server's" for name in found.foreign]

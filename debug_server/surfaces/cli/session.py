@@ -23,7 +23,7 @@ from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
 from debug_server.surfaces.cli.words import duration, patch_text, values
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Workspaces in which commands run.")
-SessionArgument = Annotated[int, typer.Argument(metavar="SESSION", help="a session's number")]
+SessionArgument = Annotated[int, typer.Argument(metavar="SESSION", help="the session's id")]
 COLUMNS: list[Column] = [
     ("id", lambda row: row.id),
     ("status", lambda row: row.status),

@@ -22,20 +22,20 @@ _BACK = "\r\x1b[K"  # to the beginning of the line, which is emptied
 
 
 def say(line: str, *, end: str = "\n") -> None:
-    """One line to stderr; where that is closed the exit status says it."""
+    """Write a line to stderr; if stderr is closed, only the exit status reports the result."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{line}{end}")
         sys.stderr.flush()
 
 
 def stage(name: str, text: str) -> None:
-    """A stage that is done, or begins."""
+    """Print a stage."""
     say(f"[debug-server] {name}: {harmless(text)}")
 
 
 @contextlib.contextmanager
 def timed_stage(name: str, beginning: str) -> Iterator[Callable[[str], None]]:
-    """A stage that takes a while; give what it yields the words for its end. On a terminal it is seen to begin."""
+    """Print a stage and its duration; call the yielded function with its result. A terminal shows its start too."""
     live = sys.stderr.isatty()
     beginning = harmless(beginning)
     begun, words = time.monotonic(), [beginning]

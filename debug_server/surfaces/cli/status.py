@@ -1,4 +1,4 @@
-"""``debug-server status``: who answers, whether all is well there, and who we are to it."""
+"""``debug-server status``: shows the server's health and the caller's identity."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def status(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What was found; None where we may not look."""
+    """The results; None where the caller has no access."""
 
     server: str
     health: Health

@@ -1,4 +1,4 @@
-"""What ``python -m debug_server.runner.supervisor`` does: works off one session's commands, or shows a plan."""
+"""``python -m debug_server.runner.supervisor``: runs one session's commands, or prints a plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from debug_server.surfaces.cli.passthrough import Printer
 
 
 def work_off(foreground: ForegroundRuns, session_id: str, *, add: str | None) -> int:
-    """Carry on what still runs, then run the waiting commands in order; returns the first status that is not 0."""
+    """Follow running commands, then run the waiting ones in order; returns the first status that is not 0."""
     statuses = [_tell(reply) for reply in foreground.work_off(session_id, add=add, observers=[Printer()])]
     return next((status for status in statuses if status), 0)
 
@@ -30,7 +30,7 @@ def _tell(reply: RunReply) -> int:
 
 
 def print_plan(planned: PlannedRun) -> int:
-    """One line for each thing that is known."""
+    """Print the plan, one line for each item."""
     lines = [
         f"argv         {shlex.join(planned.argv)}",
         f"cwd          {planned.cwd}",

@@ -1,4 +1,4 @@
-"""``debug-server tasks``: host tasks, served alone or asked of a server."""
+"""``debug-server tasks``: serves host tasks, or sends requests about them to a server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 PORT = 48070
 DEFAULT_URL = f"http://127.0.0.1:{PORT}"
-TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="a task's id")]
+TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="the task's id")]
 COLUMNS: list[Column] = [
     ("task", lambda row: row["task_id"]),
     ("status", lambda row: row["status"]),
@@ -32,7 +32,7 @@ COLUMNS: list[Column] = [
     ("message", lambda row: row["message"]),
 ]
 _OPEN = ("queued", "running")
-_WAIT_SECONDS = 60  # for one answer; a task's places are made tidy after its last byte
+_WAIT_SECONDS = 60  # for one request; after its last output, a task's directories are still being removed
 _STATUSES = {"success": 0, "canceled": 130}
 
 
@@ -172,7 +172,7 @@ class _Client:
         self._http = http
 
     def send(self, method: str, path: str, **more: Any) -> dict[str, Any]:
-        """One request; a refusal is raised as what it is."""
+        """Send a request; an error response is raised as its error class."""
         from debug_server.client.failures import refusal
 
         response = self._http.request(method, path, **more)
@@ -182,7 +182,7 @@ class _Client:
         return found
 
     def follow(self, task: str, *, lines: bool = False) -> dict[str, Any]:
-        """All of its output, as it comes, then the task; a server that goes away is waited for."""
+        """Print a task's output as it arrives; returns the ended task. Reconnects if the server restarts."""
         import httpx
 
         from debug_server.client.exchange import delay_before
@@ -196,7 +196,7 @@ class _Client:
                     offset, answered, failures = end, time.monotonic(), 0
                 found = self.send("GET", _path(task, "/wait"), params={"timeout": _WAIT_SECONDS})
                 answered, failures = time.monotonic(), 0
-                # A server that leaves ends the stream in good order: the rest is asked of the next one.
+                # A server that shuts down ends the stream normally: the rest is read from the next server.
                 if found["status"] not in _OPEN and (offset >= found["log_bytes"] or offset == before):
                     return found
             except (httpx.TransportError, UnavailableError) as error:
@@ -211,12 +211,12 @@ class _Client:
                 time.sleep(delay_before(failures - 1))
 
     def copy_log(self, task: str, *, lines: bool) -> None:
-        """What is there, to stdout."""
+        """Copy the current log to stdout."""
         for _ in self._copied(task, 0, follow=False, lines=lines):
             pass
 
     def _copied(self, task: str, offset: int, *, follow: bool, lines: bool) -> Iterator[int]:
-        """Copy from an offset on, in bytes or in lines of JSON; yields how far it has come."""
+        """Copy the log to stdout from an offset, as bytes or lines of JSON; yields the offset that was reached."""
         from debug_server.client.failures import refusal
         from debug_server.client.following import LineSplitter
 
@@ -235,7 +235,7 @@ class _Client:
 
 @contextmanager
 def _client(call: Invocation) -> Iterator[_Client]:
-    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # a command line that nobody asked for
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # do not import httpx's command line
     import httpx
 
     from debug_server.client.trust import HttpTrust
@@ -245,7 +245,7 @@ def _client(call: Invocation) -> Iterator[_Client]:
     trust = HttpTrust(found.trusted, lost=httpx.ConnectError)
     hooks = [trust.hook] if found.needs_proof(url) else []
     headers = {"Authorization": f"Bearer {found.token}"} if found.token else {}
-    timeout = httpx.Timeout(30.0, read=None)  # cancel and logs answer when there is something to say
+    timeout = httpx.Timeout(30.0, read=None)  # no read timeout: cancel and logs may answer late
     try:
         with httpx.Client(
             base_url=url, headers=headers, verify=found.verify_tls, timeout=timeout, event_hooks={"request": hooks}

@@ -1,4 +1,4 @@
-"""``debug-server token``: who may do what."""
+"""``debug-server token``: creates, lists and revokes access tokens."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def list_all(context: typer.Context, after: After = 0, limit: Limit = DEFAULT_LI
 
 @app.command()
 def revoke(
-    context: typer.Context, token: Annotated[int, typer.Argument(metavar="TOKEN", help="a token's number")]
+    context: typer.Context, token: Annotated[int, typer.Argument(metavar="TOKEN", help="the token's id")]
 ) -> None:
     """Revoke a token."""
     call = invocation(context)

@@ -1,4 +1,4 @@
-"""A token that is given to the program, by ways that other users of the machine cannot see."""
+"""Reads a token in ways that other users of the machine cannot see."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TokenFileOption = Annotated[Path | None, typer.Option(help="a file that holds th
 
 
 def given_token(token: str | None, file: Path | None) -> str | None:
-    """The token that the two options mean; None when neither was given."""
+    """The token of either option; None if neither is given."""
     if token is not None and file is not None:
         raise InvalidInputError("--token and --token-file cannot be given together: leave one out")
     if file is not None:
@@ -46,7 +46,7 @@ def _read(file: Path) -> str:
 
 
 def _asked() -> str:
-    """From the terminal without an echo; else one line of stdin, the rest of which is left to the command."""
+    """Ask on the terminal without echo, or read one line of stdin; the rest of stdin is left for the command."""
     if sys.stdin.isatty():
         from getpass import getpass
 

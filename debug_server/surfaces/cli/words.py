@@ -1,4 +1,4 @@
-"""What people write on a command line, read once: pairs, durations and patches."""
+"""Parses values of a command line: pairs, durations, patches and comma-separated lists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pairs(items: Sequence[str] | None, *, flag: str) -> dict[str, str]:
 
 
 def values(items: Sequence[str] | None, *, flag: str) -> dict[str, Any]:
-    """``key=value`` each, where a value that is JSON means what it says."""
+    """``key=value`` pairs; a value that is valid JSON is decoded."""
     return {name: _value(text) for name, text in pairs(items, flag=flag).items()}
 
 
@@ -71,5 +71,5 @@ def patch_text(path: Path | None) -> str | None:
 
 
 def listed(items: Sequence[str] | None) -> list[str]:
-    """Items that may be given one by one or with commas."""
+    """The items of a repeatable option, each of which may be a comma-separated list."""
     return [name for item in items or () for name in item.split(",") if name]

@@ -63,7 +63,7 @@ def bearer(context: ServicerContext) -> str | None:
 
 
 async def is_own_user(service: Service, context: ServicerContext) -> bool:
-    """Whether the kernel says that the caller is the server's own user."""
+    """Whether the caller is the server's own user, according to the kernel; marks the connection as identified."""
     if await _stranger(service, context):
         return False
     _note_known(service, context)
@@ -71,7 +71,7 @@ async def is_own_user(service: Service, context: ServicerContext) -> bool:
 
 
 async def is_known(service: Service, context: ServicerContext) -> bool:
-    """Whether anybody on this connection has shown who it is, perhaps with this call."""
+    """Whether a caller on this connection has been identified, now or by an earlier call."""
     if address_of(context) in service.known_peers or await is_own_user(service, context):
         return True
     try:
@@ -117,7 +117,7 @@ def _peer(service: Service, context: ServicerContext) -> Peer | None:
     if address is None or service.grpc_address is None:
         return None
     ours, our_port = service.grpc_address
-    # The library does not say which of our addresses was called; it is certain only if we listen on a single one.
+    # The library does not report the local address of the call; it is known only if we listen on a single address.
     single = ours if is_loopback(ours) and ours != "localhost" else None
     return TcpPeer(host=address[0], port=address[1], server_host=single, server_port=our_port)
 

@@ -1,7 +1,7 @@
-"""Cuts connections to the gRPC port that never showed whose they are: after a while, or when they take too many places.
+"""Closes gRPC connections whose caller is not identified: after a timeout, or when there are too many.
 
-The library counts every connection alike and tells nothing about them. They are therefore found among the descriptors
-of this process, and cut by a shutdown of the socket, which the library sees as a peer that left.
+The gRPC library counts all connections alike and does not list them. So they are found among the descriptors of this
+process, and closed by a shutdown of their socket, which the library sees as a disconnected peer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DESCRIPTORS = Path("/proc/self/fd")
 
 @dataclass(slots=True, kw_only=True)
 class _Connection:
-    address: Address | None  # None: a socket that is none of the port's connections
+    address: Address | None  # None: not a connection of this port
     descriptor: int
     since: float
     cut: bool = False
@@ -38,18 +38,18 @@ class Connections:
     def __init__(self, known: KnownPeers, *, port: int, strangers: int, seconds: float) -> None:
         self._known = known
         self._port = port
-        self._strangers = strangers  # how many of them there may be
-        self._seconds = seconds  # how long each may stay
+        self._strangers = strangers  # maximum number of unidentified connections
+        self._seconds = seconds  # maximum age of an unidentified connection
         self._found: dict[str, _Connection] = {}  # by the kernel's name of the socket
 
     async def watch(self) -> None:
-        """Sweep again and again; ends when it is cancelled."""
+        """Sweep repeatedly until cancelled."""
         while True:
             crowded = self.sweep()
             await asyncio.sleep(_CROWDED_SECONDS if crowded else _SWEEP_SECONDS)
 
     def sweep(self) -> bool:
-        """Cut what must go; returns whether strangers took all of their places."""
+        """Close overdue and excess connections; returns whether there was an excess."""
         self._look()
         connected = {item.address for item in self._found.values() if item.address is not None}
         self._known.keep(connected)
@@ -65,11 +65,11 @@ class Connections:
         for name, item in strangers[: max(excess, late)]:
             self._cut(name, item)
         if excess:
-            _LOG.warning("grpc_strangers_cut", extra={"cut": excess, "most": self._strangers})
+            _LOG.warning("grpc_unidentified_connections_closed", extra={"closed": excess, "limit": self._strangers})
         return bool(excess)
 
     def _look(self) -> None:
-        """Note new sockets and forget those that are gone."""
+        """Add new sockets and remove closed ones."""
         present = {}
         for entry in os.listdir(_DESCRIPTORS):  # noqa: PTH208  names, not paths
             with contextlib.suppress(OSError):
@@ -97,16 +97,16 @@ class Connections:
 
 
 def _duplicate(name: str, descriptor: int) -> socket.socket:
-    """The socket of that name on a descriptor of its own; OSError if the number is another file's by now."""
+    """Duplicate the socket with this name; OSError if the descriptor now belongs to another file."""
     copy = os.dup(descriptor)
     if os.readlink(f"/proc/self/fd/{copy}") != name:  # noqa: PTH115  the text as the kernel gives it
         os.close(copy)
-        raise OSError(errno.EBADF, "the number is another file's by now", name)
+        raise OSError(errno.EBADF, "the descriptor now belongs to another file", name)
     return socket.socket(fileno=copy)
 
 
 def _plain(host: str) -> str:
-    """As the library writes it: an IPv4 address in IPv6 is an IPv4 address."""
+    """The address as the library writes it: an IPv4-mapped IPv6 address as IPv4."""
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
     return str(mapped or address)

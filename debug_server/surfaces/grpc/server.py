@@ -25,12 +25,12 @@ MAX_REQUEST_BYTES = 20 << 20  # a patch of 16 MiB and what comes with it
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
-    ("grpc.so_reuseport", 0),  # else a second server takes half of the calls instead of an error
-    ("grpc.keepalive_time_ms", 30_000),  # finds peers that left without a word, and ends what they follow
+    ("grpc.so_reuseport", 0),  # otherwise a second server on the port would not fail, but take half of the calls
+    ("grpc.keepalive_time_ms", 30_000),  # detects dead peers and ends their streams
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-    ("grpc.max_concurrent_streams", 1024),  # of one connection; what is followed is bounded for all of them together
+    ("grpc.max_concurrent_streams", 1024),  # per connection; followers are limited in total
 )
 
 
@@ -44,19 +44,19 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionBounds:
-    """How many connections there may be, and how long one may do nothing.
+    """The number of connections, and their timeouts.
 
-    Only strangers' have a greatest age: it would cut off whoever follows a long command.
+    Only connections of unidentified callers have a maximum age: it would interrupt callers that follow long commands.
     """
 
     most: int = 1024
     handshake_seconds: float = 20.0
     idle_seconds: float = 75.0
-    stranger_seconds: float = 75.0  # until a connection has shown a token, or that it is the server's own user's
+    stranger_seconds: float = 75.0  # within which the caller must be identified, by a token or as the server's own user
 
     @property
     def strangers(self) -> int:
-        """How many of them strangers may have: half, so that the others always find a place."""
+        """Unidentified callers may have half of the connections, so that identified callers can always connect."""
         return self.most // 2
 
     def options(self) -> tuple[tuple[str, int], ...]:
@@ -80,7 +80,7 @@ class GrpcServer:
         self.port = port
 
     async def start(self) -> None:
-        """Answer from now on."""
+        """Start serving."""
         await self._server.start()
         self._watching = asyncio.create_task(self._connections.watch())
 
@@ -101,7 +101,7 @@ def build_server(
     more: Mapping[str, Any] | None = None,
     bounds: ConnectionBounds | None = None,
 ) -> GrpcServer:
-    """A server that is bound (port 0: to a free one) but does not answer yet; call it where its loop runs.
+    """Create a server that is bound (port 0: to a free port) but not started; call this in the server's event loop.
 
     ``more`` are generic handlers of further services by their full names.
     """
@@ -127,7 +127,7 @@ def build_server(
 
 def _bind(server: aio.Server, host: str, port: int, tls: Tls | None) -> int:
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    try:  # the library would say it in its own words on stderr first
+    try:  # otherwise the library prints its own message to stderr first
         socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except (OSError, OverflowError) as error:
         reason = "a port is a number from 0 to 65535"

@@ -1,5 +1,6 @@
-"""The standard services that anybody may call: health, answered from what the service finds when it is asked, and
-reflection. Strangers hold their streams for a while only.
+"""The standard services, which need no token: health and reflection.
+
+Streams of unidentified callers are ended after a timeout.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MAX_REQUEST_BYTES = 1024  # the name of a service, or of a file of its descript
 
 
 class Serving:
-    """``grpc.health.v1.Health``: a check looks anew, and watchers learn what it found."""
+    """``grpc.health.v1.Health``: each check runs the service's checks and updates all watchers."""
 
     def __init__(self, service: Service, strangers: Strangers) -> None:
         self._service = service
@@ -64,7 +65,7 @@ class Serving:
             return HealthListResponse(statuses=dict.fromkeys(_NAMES, status))
 
     async def _watch(self, requests: Requests, context: ServicerContext) -> None:
-        """The state now, and each change that somebody's check or our shutdown brings."""
+        """The current state, and each change that a later check finds or the shutdown causes."""
         async with _refusing(context):
             known = await is_known(self._service, context)
             request = await self._asked(requests, known=known)
@@ -82,7 +83,7 @@ class Serving:
         return request
 
     async def leave(self) -> None:
-        """Tell everybody that this server is on its way out."""
+        """Report NOT_SERVING to all watchers, because the server shuts down."""
         await self._told.enter_graceful_shutdown()
 
     async def _look(self) -> int:

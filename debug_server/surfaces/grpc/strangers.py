@@ -1,4 +1,4 @@
-"""What callers may take of the gRPC port who have shown neither a token nor that they are the server's own user.
+"""Limits of gRPC callers that are not identified, neither by a token nor as the server's own user.
 
 The library reads a message of up to 20 MiB before its handler is called. Therefore every method of ours takes a stream
 of requests, which is the same on the wire, and reads the message itself once it knows the caller.
@@ -22,7 +22,7 @@ _RETRY_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrangerBounds:
-    """For all strangers together, unless it says otherwise."""
+    """Limits for all unidentified callers together; only ``streams_each`` is per connection."""
 
     reads: int = 4  # messages that are being read: each holds up to 20 MiB
     waiting: int = 64  # calls that wait for one of these places
@@ -33,7 +33,7 @@ class StrangerBounds:
 
 
 class Strangers:
-    """Counts what they hold; used in one event loop."""
+    """Counts the reads and streams of unidentified callers; used in one event loop."""
 
     def __init__(self, bounds: StrangerBounds | None = None) -> None:
         self.bounds = bounds or StrangerBounds()
@@ -66,11 +66,11 @@ class Strangers:
             async with asyncio.timeout(bounds.stream_seconds):
                 yield
         except TimeoutError as error:
-            text = f"a stream without a token ends after {bounds.stream_seconds:g} s: call again, or send a token"
+            text = f"a stream without a token ends after {bounds.stream_seconds:g} s: retry, or send a token"
             raise QuotaExceededError(text, retry_after=_RETRY_SECONDS) from error
         finally:
             self._streams[peer] -= 1
-            self._streams += Counter()  # drops those that hold none
+            self._streams += Counter()  # removes peers with a count of 0
 
 
 def _crowded() -> QuotaExceededError:

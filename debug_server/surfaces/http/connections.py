@@ -1,9 +1,9 @@
-"""Every open connection of the HTTP server: what each is doing, how long it may, and which one makes room for another.
+"""The open connections of the HTTP server: the phase of each, its time limit, and which one is closed for a new one.
 
     accepted -> HEAD -> BODY -> SERVING -> IDLE -> HEAD ...      a WebSocket stays in SERVING
 
-A phase that lasts too long ends the connection. When all places are taken, a new connection takes the place of the one
-that is missed least: idle without a known caller, then idle, then served without a known caller; else it is refused.
+A connection is closed when a phase lasts too long. At the limit, a new connection replaces an existing one: an idle
+one of an unidentified caller, else an idle one, else a served one of an unidentified caller; else it is refused.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from debug_server.service import audit
 CONNECTION = "debug_server.connection"  # its key in an ASGI scope's state
 
 _LOG = logging.getLogger(__name__)
-_COMPLAIN_SECONDS = 5.0  # between two lines of the log, whatever happens
+_COMPLAIN_SECONDS = 5.0  # minimum time between two log lines
 _CLOSE_SECONDS = 10.0  # for a client to take what is left of its answer
-_STRANGER_SECONDS = 1.0  # served so long without a known caller, a connection may have to make room
+_STRANGER_SECONDS = 1.0  # a connection served for longer without an identified caller may be replaced
 _LEAST_RATE = 1024  # bytes of a body a second
 
 
@@ -51,7 +51,7 @@ class ConnectionLimits:
 
 
 class Connection:
-    """One of them; its protocol reports the phases."""
+    """One connection; its protocol reports the phases."""
 
     __slots__ = (
         *("_all", "answered", "body_bytes", "closing_at", "drop", "end", "heard_at", "record", "paused", "phase"),
@@ -67,8 +67,8 @@ class Connection:
         self.closing_at: float | None = None  # since when it is being closed
         self.record: audit.Record | None = None  # of the latest request
         self.drop: Callable[[], object] = _nothing  # cuts the connection
-        self.end: Callable[[], bool] = _nothing  # tells the client and closes; True while it is still open
-        self.paused: Callable[[], bool] = _nothing  # whether we do not read on: then the client cannot be late
+        self.end: Callable[[], bool] = _nothing  # sends an error and closes; True: it closes later
+        self.paused: Callable[[], bool] = _nothing  # whether reading is paused, so that the client cannot send
 
     @property
     def known(self) -> bool:
@@ -76,7 +76,7 @@ class Connection:
         return self.record is not None and self.record.caller is not None
 
     def heard(self, count: int) -> None:
-        """Bytes came."""
+        """Record that ``count`` bytes were received."""
         self.heard_at = self._all.clock()
         if self.phase is Phase.BODY:
             self.body_bytes += count
@@ -89,17 +89,17 @@ class Connection:
             self._all.moved(self, phase)
 
     def leave(self) -> None:
-        """It is closed; a second call does nothing."""
+        """Record that the connection is closed; a second call does nothing."""
         self._all.remove(self)
 
 
 class Connections:
-    """All of them, within their limits; used in one event loop."""
+    """All open connections, within their limits; used in one event loop."""
 
     def __init__(self, limits: ConnectionLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
         self.clock = clock
-        # In the order in which each began to wait, or to be served: the first is the oldest.
+        # Ordered by the start of their phase: the first is the oldest.
         self._idle: dict[Connection, None] = {}
         self._busy: dict[Connection, None] = {}
         self._complaints: Counter[str] = Counter()
@@ -109,20 +109,20 @@ class Connections:
         return len(self._idle) + len(self._busy)
 
     def open(self) -> Connection:
-        """A new connection, which must be sent its first request's head."""
+        """Add a connection that waits for the head of its first request."""
         connection = Connection(self, self.clock())
         self._idle[connection] = None
         return connection
 
     def admit(self) -> Connection | None:
-        """A new connection within the bound, perhaps in another's place; None when it must be refused."""
+        """Add a connection within the limit, if necessary by replacing another one; None if it must be refused."""
         if len(self) >= self.limits.most and not self.make_room():
             self.complain("refused")
             return None
         return self.open()
 
     def make_room(self) -> bool:
-        """Cut the connection that is missed least; False when every one is needed."""
+        """Close the connection that is needed least; False if none can be closed."""
         late = self.clock() - _STRANGER_SECONDS
         victim = (
             next((item for item in self._idle if not item.known), None)
@@ -150,7 +150,7 @@ class Connections:
         self._busy.pop(connection, None)
 
     def sweep(self) -> None:
-        """End what is overdue, and write down what had to be done since the last line of the log."""
+        """Close overdue connections, and log the events counted since the last log line."""
         now = self.clock()
         for connection in (*self._idle, *self._busy):
             if connection.closing_at is not None:
@@ -163,13 +163,13 @@ class Connections:
                 if not connection.end():
                     connection.leave()
         if self._complaints and now - self._complained_at >= _COMPLAIN_SECONDS:
-            fields = {"open": len(self), "most": self.limits.most, **self._complaints}
+            fields = {"open": len(self), "limit": self.limits.most, **self._complaints}
             _LOG.warning("connections_limited", extra=fields)
             self._complaints.clear()
             self._complained_at = now
 
     def complain(self, what: str) -> None:
-        """Count something for the next line of the log."""
+        """Count an event for the next log line."""
         self._complaints[what] += 1
 
     def _overdue(self, connection: Connection, now: float) -> bool:

@@ -71,7 +71,7 @@ def _emit(governor: Governor) -> Endpoint:
 
 
 def _hook(governor: Governor) -> Endpoint:
-    """The signature is the caller's proof: whoever has the secret may say that something was pushed."""
+    """Hooks need no token: a caller that signs with the secret may report a push."""
     bodies = UnauthenticatedBodies()
 
     async def handle(request: Request) -> Response:

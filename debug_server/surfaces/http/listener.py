@@ -1,7 +1,7 @@
-"""Accepts connections for the HTTP server, never more than there is room for.
+"""Accepts connections for the HTTP server, within their limit.
 
-The event loop's own accepting takes as many as the backlog holds in one turn, and once no file can be opened writes a
-traceback for each: 6 MB of log a second.
+The event loop's own accept loop takes the whole backlog in one iteration. When the process has no free descriptors, it
+logs a traceback for each attempt: 6 MB of log per second.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Listener:
         self._connections = connections
         self._tls = tls
         self._loop = asyncio.get_running_loop()
-        # Small against the bound: a connection whose request is on its way must not be the oldest before it is read.
+        # Much smaller than the limit: a new connection must not become the oldest before its request is read.
         self._at_a_turn = max(1, min(_AT_A_TURN, connections.limits.most // 16))
         self._arriving: set[asyncio.Task[None]] = set()
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
@@ -67,7 +67,7 @@ class Listener:
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Until nothing is on its way in."""
+        """Wait until no connection is being established."""
         if self._arriving:
             await asyncio.wait(self._arriving)
 
@@ -96,7 +96,7 @@ class Listener:
             self._take(accepted)
 
     def _pause(self) -> None:
-        """Nothing more can be opened, by this process or on this machine: make room, and try again in a moment."""
+        """The process or the machine has no free descriptors: close a connection, and accept again later."""
         self._connections.complain("not_accepted")
         self._connections.make_room()
         self._loop.remove_reader(self._socket)
@@ -115,7 +115,7 @@ class Listener:
 
     def _arrived(self, task: asyncio.Task[None], accepted: socket.socket, connection: Connection) -> None:
         self._arriving.discard(task)
-        if task.cancelled() or task.exception() is not None:  # another needed its place, or no TLS was spoken
+        if task.cancelled() or task.exception() is not None:  # it was replaced, or the TLS handshake failed
             connection.leave()
             accepted.close()
 

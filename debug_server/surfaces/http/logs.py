@@ -30,7 +30,7 @@ _END_SECONDS, _LOOK_AGAIN_SECONDS = 5.0, 0.1
 
 
 class LogQuery(m.FollowLog):
-    """From where, and whether to wait for more."""
+    """The offset to start at, and whether to follow."""
 
     follow: bool = False
     encoding: Encoding = "utf-8"
@@ -117,7 +117,7 @@ class LogEndpoints:
         yield sse("end", ended.log_bytes, ended.model_dump_json(include={"id", "status", "exit_code", "exit_reason"}))
 
     async def _ended(self, caller: Caller, command: m.CommandId) -> m.CommandReply:
-        """Wait for the end in the row, which comes shortly after the end of the log, or later without the store."""
+        """Wait until the row is terminal: shortly after the log ends, or later if the store is unavailable."""
         waiting = m.WaitCommand(command_id=command.command_id, timeout=_END_SECONDS)
         while True:
             found = await self.service.commands.wait(caller, waiting)

@@ -16,7 +16,7 @@ from debug_server.surfaces.http.connections import CONNECTION
 from debug_server.surfaces.http.refusals import refusal
 
 MAX_BODY = 17 << 20  # a patch of 16 MiB and what comes with it
-OWN_SHAPE = ("/v1/",)  # below these paths a part limits bodies and refuses while draining itself, in its own format
+OWN_SHAPE = ("/v1/",)  # paths of a part that limits bodies and refuses requests itself, in its own format
 _RECORD = "debug_server.record"  # its key in an ASGI scope
 _MAX_REQUEST_ID = 128
 _INTERNAL_CLOSE = 1011

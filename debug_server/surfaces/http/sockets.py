@@ -29,7 +29,7 @@ Socket = Callable[[WebSocket], Awaitable[None]]
 
 
 class CommandLogQuery(m.FollowLog):
-    """From where, and how the bytes travel."""
+    """The offset to start at, and the encoding of the data."""
 
     encoding: Encoding = "utf-8"
 
@@ -74,7 +74,7 @@ class SocketEndpoints:
         await follow_records(self.streams, socket, text.records(self.service.session_logs.follow(caller, following)))
 
     async def debug(self, socket: WebSocket) -> None:
-        """``WS /sessions/{id}/debug``: the error as an object, then the close with 1011, while there is no debugger."""
+        """``WS /sessions/{id}/debug``: sends the error and closes with 1011, because there is no debugger yet."""
         caller = await self._caller(socket, "debug_session")
         query = from_query(socket, m.SessionId)
         await self.service.sessions.get(caller, query)
@@ -93,7 +93,7 @@ class SocketEndpoints:
 
 
 async def follow_records(streams: OpenStreams, socket: WebSocket, records: AsyncGenerator[Record, None]) -> None:
-    """Send records at the client's pace until they end, the client leaves or the server does."""
+    """Send records at the client's pace until they end, the client disconnects or the server shuts down."""
     streams.check_room()
     sender = asyncio.ensure_future(_send(socket, records))
     try:
@@ -133,6 +133,6 @@ async def _send(socket: WebSocket, records: AsyncGenerator[Record, None]) -> Non
 
 
 async def _departure(socket: WebSocket) -> None:
-    """Until the client leaves; what it says meanwhile is of no interest here."""
+    """Wait until the client disconnects; its messages are ignored."""
     while (await socket.receive())["type"] != "websocket.disconnect":
         pass

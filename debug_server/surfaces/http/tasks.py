@@ -31,7 +31,7 @@ _END_SECONDS = 30.0  # a log is complete a moment before its task is over
 
 
 class TaskLogQuery(TaskId):
-    """From where, and whether to wait for more."""
+    """The offset to start at, and whether to follow."""
 
     offset: Annotated[int, Field(ge=0, le=2**62)] = 0
     follow: bool = False
@@ -101,11 +101,11 @@ class TasksPart:
         return {"tasks": {"executor": self._tasks.executor}}
 
     def readiness(self) -> tuple[str, Mapping[str, Any]]:
-        """As the service's."""
+        """Always ready: the service has its own checks."""
         return "ok", {}
 
     def liveness(self) -> tuple[str, Mapping[str, Any]]:
-        """As the service's."""
+        """Always alive: tasks have no process of their own."""
         return "ok", {}
 
     async def submit(self, request: Request) -> Response:

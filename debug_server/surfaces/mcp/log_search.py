@@ -1,4 +1,4 @@
-"""Finds lines by text: `|` between alternatives, `.*` between parts of one; the time is linear in the log.
+"""Finds lines by text, in linear time: `|` separates alternatives, `.*` separates parts of an alternative.
 
 Regular expressions are not supported, because one that backtracks could block the server.
 """
@@ -9,7 +9,7 @@ from debug_server.errors import InvalidInputError
 
 
 class LineSearch:
-    """A text to look for."""
+    """A parsed search pattern."""
 
     def __init__(self, pattern: str, *, ignore_case: bool) -> None:
         self._fold = ignore_case

@@ -88,7 +88,7 @@ class ReadArtifactArguments(m.ArtifactId):
     """A range of bytes of an artifact."""
 
     offset: Annotated[int, Field(ge=0, le=2**62)] = 0
-    limit: Annotated[int, Field(ge=1, le=1 << 20, description="Bytes at most.")] = 1 << 16
+    limit: Annotated[int, Field(ge=1, le=1 << 20, description="Maximum number of bytes.")] = 1 << 16
 
 
 class ArtifactPart(m.Reply):
