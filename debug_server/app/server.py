@@ -141,6 +141,8 @@ def _serve(local: Local, options: ServeOptions, say: Callable[[str], None]) -> f
         local.engine.start()
         try:
             run = _Run(local, options, _Sockets(http=listener, own=own, grpc=reserved))
+            gc.freeze()  # objects of the start live as long as the server
+            gc.enable()
             if needs_first_token:  # after both ports are bound: a failed start must not use up the message
                 say(f"admin token, shown only once: {local.first_token.make()}")
             return asyncio.run(run.until_signal(say))
@@ -317,7 +319,7 @@ class _Run:
         self._sockets = sockets
         self._parts = parts_of(local, options.parts)
         self._app = http_app(local, parts=self._parts, api=API in options.parts)
-        self._signalled_at = 0.0
+        self._signalled_at: float | None = None
         self._live = asyncio.Event()  # every part runs
         self._draining: asyncio.Task[None] | None = None
         self._grpc_connections, limits = connection_limits(local.settings.server, grpc=options.grpc_port is not None)
@@ -330,8 +332,6 @@ class _Run:
                 f"the TLS files {options.tls_cert}, {options.tls_key} cannot be used: {error}"
             ) from error
         self._server = HttpServer(config, connections)
-        gc.freeze()
-        gc.enable()
 
     async def until_signal(self, say: Callable[[str], None]) -> float:
         """Serve until a signal; returns the deadline for the exit, on the monotonic clock."""
@@ -349,8 +349,10 @@ class _Run:
                 self._note_addresses(f"{self._options.scheme}://{shown}:{port}", grpc.port)
                 if await self._parts_live(serving):
                     say(f"serving gRPC on port {grpc.port}")
+        except BaseException:
+            self._server.should_exit = True
+            raise
         finally:
-            self._server.should_exit |= grpc is None and self._options.grpc_port is not None
             await serving
             if grpc is not None:
                 await grpc.stop(max(0.0, self._deadline() - time.monotonic()) / 2)
@@ -401,7 +403,7 @@ class _Run:
         return server
 
     def _signalled(self) -> None:
-        if self._signalled_at:
+        if self._signalled_at is not None:
             self._server.force_exit = self._server.should_exit = True
             return
         self._signalled_at = time.monotonic()
@@ -421,7 +423,10 @@ class _Run:
 
     def _deadline(self) -> float:
         """The end of the grace period, at least _LEAST_SECONDS from now: a part may have used up the period."""
-        return max(self._signalled_at + self._options.grace_seconds, time.monotonic() + _LEAST_SECONDS)
+        soonest = time.monotonic() + _LEAST_SECONDS
+        if self._signalled_at is None:
+            return soonest
+        return max(self._signalled_at + self._options.grace_seconds, soonest)
 
     def _end_streams(self) -> None:
         self._server.config.timeout_graceful_shutdown = math.ceil(self._deadline() - time.monotonic())

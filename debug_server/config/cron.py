@@ -50,6 +50,7 @@ class Rule:
 
     def latest(self, due: datetime, now: datetime) -> datetime:
         """The last due time from ``due`` (itself a due time) to ``now``."""
+        # reverse yields times strictly before its start, so it begins one second later
         just_after = now.astimezone(self.zone) + timedelta(seconds=1)
         return max(due, next(CronSim(self.fields, just_after, reverse=True)).astimezone(UTC))
 

@@ -60,7 +60,7 @@ class Place:
             return [self.named]
         beside = [self.named.parent / name] if self.named is not None else []
         here = [self.found / CONFIG_FOLDER / name] if self.found is not None else []
-        if self.named is None or self.named.parent.name != CONFIG_FOLDER:
+        if self.named is None or self.named.parent.name != CONFIG_FOLDER:  # a named file in config/ vouches for it
             here = [path for path in here if _is_there(path) and why_distrusted(path) is None]
         return [path for path in (*beside, *here) if path.is_file()][:1]
 

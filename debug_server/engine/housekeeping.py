@@ -86,6 +86,10 @@ class Housekeeper:
         ]
 
     def _check_session(self, session: Session) -> bool:
+        """Close a session that is expired, has ended its only command, is abandoned or idle; else renew its lease.
+
+        The conditions are checked in this order; returns whether the session was closed.
+        """
         commands = self._store.commands.in_session(session.id)
         busy = [command for command in commands if not command.status.terminal]
         if self._is_expired(session):

@@ -142,28 +142,30 @@ class LocalEngine:
 
     def _begin(self, add: Callable[..., Command]) -> Command:
         """Add a command, and run it if a slot is free and it was claimed when it was added."""
-        room = self._reserve_slot()
+        has_slot = self._reserve_slot()
         try:
-            command = add(claim_owner=self.owner if room else None)
+            command = add(claim_owner=self.owner if has_slot else None)
         except BaseException:
-            self._release_slot(room)
+            if has_slot:
+                self._release_slot()
             raise
-        if room and command.owner == self.owner:
+        if has_slot and command.owner == self.owner:
             self._spawn(self._run, command, reserved=True)
-        else:
-            self._release_slot(room)
+        elif has_slot:
+            self._release_slot()
         return command
 
     def _reserve_slot(self) -> bool:
         """Reserve a slot if one is free; returns whether it was."""
         with self._lock:
-            room = self._has_room() and self._dispatcher is not None and not self._stopping
-            self._reserved += room
-        return room
+            has_slot = self._has_slot() and self._dispatcher is not None and not self._stopping
+            if has_slot:
+                self._reserved += 1
+        return has_slot
 
-    def _release_slot(self, room: bool) -> None:
+    def _release_slot(self) -> None:
         with self._lock:
-            self._reserved -= room
+            self._reserved -= 1
             self._lock.notify_all()
 
     def queue_run(self, run: QueuedRun) -> Command:
@@ -219,7 +221,7 @@ class LocalEngine:
         if self._dispatcher is not None and not self._dispatcher.is_alive() and not self._stopping:
             return "the thread that claims commands has ended: restart the server"
         with self._lock:
-            held = [] if self._has_room() else sorted(self._active)
+            held = [] if self._has_slot() else sorted(self._active)
         return check_slots(self._store, self._supervisor.paths.keepers_dir, held)
 
     def connect(self, command: Command) -> KeeperConnection:
@@ -289,7 +291,7 @@ class LocalEngine:
     def _dispatch(self) -> None:
         while not self._stopping:
             with self._lock:
-                self._lock.wait_for(lambda: self._stopping or self._has_room() or self._threads.waiting)
+                self._lock.wait_for(lambda: self._stopping or self._has_slot() or self._threads.waiting)
                 self._new_work = False  # before the claim, so that a commit during the claim is not missed
             if self._threads.waiting:
                 self._threads.retry()
@@ -300,18 +302,24 @@ class LocalEngine:
             else:
                 self._pause()
 
-    def _has_room(self) -> bool:
+    def _has_slot(self) -> bool:
         return len(self._active) + self._reserved < self._settings.max_concurrency
 
     def _pause(self) -> None:
-        """Wait for a commit of this process, or until commits of other processes must be polled."""
+        """Wait for a commit of this process, or until commits of other processes must be polled.
+
+        ``_new_work``: a commit since the last claim. ``_backlog``: commands waited at the last check, so any commit may
+        let one of them start. While commands wait, a claim is tried after each timeout, because another process may
+        have ended a command of the same key.
+        """
         while not self._stopping:
             depth = self._depth()
             with self._lock:
                 if not self._new_work:
                     self._backlog = depth > 0
-                if self._lock.wait_for(self._is_wanted, REPAIR_SECONDS) or depth:
-                    return
+                woken = self._lock.wait_for(self._is_wanted, REPAIR_SECONDS)
+            if woken or depth > 0:
+                return
 
     def _is_wanted(self) -> bool:
         return self._stopping or self._new_work or self._threads.waiting
@@ -340,7 +348,8 @@ class LocalEngine:
         number = item.command.id if isinstance(item, Adopted) else item.id
         with self._lock:
             self._active.add(number)
-            self._reserved -= reserved
+            if reserved:
+                self._reserved -= 1
             self._gauge("debug_server_keepers_live", len(self._active))
         self._threads.start(partial(self._work, work, item, number))
         with self._lock:

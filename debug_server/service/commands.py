@@ -36,7 +36,8 @@ class CommandVerbs(Verbs):
         try:
             for number, line in enumerate(lines):
                 command = m.CommandRequest(argv=shell_command(self._shared.shell, line))
-                await self._call(self.add, session_id, command, key and f"{key}{_OF_LINE}{number}")
+                line_key = None if key is None else f"{key}{_OF_LINE}{number}"
+                await self._call(self.add, session_id, command, line_key)
         except DebugServerError:
             session = await self._call(self._store.sessions.get, session_id)
             await self._call(self._engine.close_session, session, SessionStatus.FAILED)

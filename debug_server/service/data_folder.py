@@ -37,32 +37,31 @@ _WORKSPACES = "worktrees"
 _STOP_SECONDS = 15.0
 _OURS = frozenset(
     {
-        *(
-            "artifacts",
-            "collected",
-            "containers",
-            "data",
-            "envs",
-            "keepers",
-            "logs",
-            "owners",
-            "patches",
-            "repos",
-            "scratch",
-        ),
-        *(
-            "examples",
-            "workers",
-            "worktrees",
-            "locks",
-            "folder",
-            "server.lock",
-            "server.log",
-            "told",
-            "server.json",
-            "server.start.lock",
-        ),
-        *(".gitignore", "CACHEDIR.TAG", ".overlay-probe", ".overlay-probe.lock"),
+        ".gitignore",
+        ".overlay-probe",
+        ".overlay-probe.lock",
+        "CACHEDIR.TAG",
+        "artifacts",
+        "collected",
+        "containers",
+        "data",
+        "envs",
+        "examples",
+        "folder",
+        "keepers",
+        "locks",
+        "logs",
+        "owners",
+        "patches",
+        "repos",
+        "scratch",
+        "server.json",
+        "server.lock",
+        "server.log",
+        "server.start.lock",
+        "told",
+        "workers",
+        "worktrees",
     }
 )
 
@@ -220,6 +219,7 @@ def _refuse_foreign_mounts(root: Path) -> None:
 
 
 def _is_worker(folder: Folder, command: LiveCommand) -> bool:
+    """Whether the command is a run of a supervised worker: its log is named after a folder in ``workers``."""
     name = command.log_name.rpartition("-")[0]
     return bool(name) and any(found.startswith(f"{name}-") for found in folder.names("workers"))
 

@@ -189,20 +189,21 @@ class _Folds:
                 first=lines[index],
                 last=lines[last],
             )
-            self._append(run, follows=index == 0)
+            self._append(run, may_continue=index == 0)
 
     def _wanted(self, counts: Sequence[int]) -> Iterator[tuple[int, int]]:
         """(first line, length) of the runs that may be shown; short ones in the middle are skipped."""
         late = len(counts) - _TAIL
         index = 0
         for number, count in enumerate(counts):
+            # The first one may continue the last run of the block before.
             if count >= _FOLD or number >= late or len(self._head) < _HEAD or number == 0:
                 yield index, count
             index += count
 
-    def _append(self, run: _Run, *, follows: bool) -> None:
+    def _append(self, run: _Run, *, may_continue: bool) -> None:
         newest = self._tail[-1] if self._tail else None
-        if follows and newest is not None and newest.skeleton == run.skeleton:
+        if may_continue and newest is not None and newest.skeleton == run.skeleton:
             newest.grow(end=run.end, count=run.count, last=run.last)
             self._rank(newest)
             return

@@ -24,15 +24,15 @@ class Followers:
 
     def __init__(self, most: int | None = None, *, revoked: Revoked | None = None) -> None:
         self.most = max_followers() if most is None else most
-        self._members: dict[object, tuple[int | None, Callable[[], object]]] = {}
-        self._waiting: set[object] = set()  # members that wait for a single reply, and are not counted as followers
+        self._followers: dict[object, tuple[int | None, Callable[[], object]]] = {}
+        self._waiting: dict[object, tuple[int | None, Callable[[], object]]] = {}  # for a single reply; not counted
         self._revoked = revoked
-        self._checker: asyncio.Task[None] | None = None  # runs while there are members
+        self._checker: asyncio.Task[None] | None = None  # runs while there are callers of either kind
 
     @property
     def size(self) -> int:
         """The number of followers."""
-        return len(self._members) - len(self._waiting)
+        return len(self._followers)
 
     def check_room(self) -> None:
         """TooManyFollowersError if the limit is reached."""
@@ -49,9 +49,8 @@ class Followers:
         The limit is not checked here: call ``check_room`` first. Without ``follows`` the token is watched only.
         """
         entry, expiry = object(), None
-        self._members[entry] = (caller.token_id if caller else None, leave)
-        if not follows:
-            self._waiting.add(entry)
+        members = self._followers if follows else self._waiting
+        members[entry] = (caller.token_id if caller else None, leave)
         if caller is not None and caller.expires_at is not None:
             left = (caller.expires_at - datetime.now(UTC)).total_seconds()
             expiry = asyncio.get_running_loop().call_later(max(0.0, left), leave)
@@ -60,11 +59,10 @@ class Followers:
         try:
             yield
         finally:
-            del self._members[entry]
-            self._waiting.discard(entry)
+            del members[entry]
             if expiry is not None:
                 expiry.cancel()
-            if self._checker is not None and not self._members:
+            if self._checker is not None and not self._followers and not self._waiting:
                 self._checker.cancel()
                 self._checker = None
 
@@ -90,14 +88,17 @@ class Followers:
     async def _check_tokens(self, revoked: Revoked) -> None:
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
-            tokens = {token_id for token_id, _ in self._members.values() if token_id is not None}
+            tokens = {token_id for token_id, _ in self._all() if token_id is not None}
             with suppress(DebugServerError):  # the store is unavailable; the next check retries
                 for token_id in await revoked(tokens):
                     self.disconnect(token_id)
 
+    def _all(self) -> list[tuple[int | None, Callable[[], object]]]:
+        return [*self._followers.values(), *self._waiting.values()]
+
     def disconnect(self, token_id: int) -> None:
         """Disconnect the followers that use a revoked token; call it in the event loop."""
-        for found, leave in list(self._members.values()):
+        for found, leave in self._all():
             if found == token_id:
                 leave()
 

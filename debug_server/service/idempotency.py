@@ -60,6 +60,7 @@ class KeyedReplies:
         check_key(key)
         place = (_name(caller), key)
         print_ = _fingerprint(operation, request)
+        # When the first request has ended, _begin returns its stored reply.
         while (other := self._under_way.get(place)) is not None:
             await asyncio.wait({other})
         # Shielded: a request must be completed even if its caller disconnects.

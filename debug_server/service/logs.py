@@ -111,26 +111,25 @@ class LogVerbs(Verbs):
 
     async def _live(self, command: Command, cursor: LogCursor) -> AsyncGenerator[m.LogPiece, None]:
         changed, watch = asyncio.Event(), or_exhausted(watch_log, command.log_path or "")
-        looked_in_vain = False
+        timed_out = False
         try:
             watch.set_callback(self._shared.fair_wakeups.waker(changed))
             while True:
                 changed.clear()
-                segments = cursor.read(_PIECE, since=math.inf if looked_in_vain else watch.noticed_at)
+                # After a timeout the watch may have missed a change: infinity allows no other cursor's result.
+                segments = cursor.read(_PIECE, since=math.inf if timed_out else watch.noticed_at)
                 for number, segment in enumerate(segments, 1):
                     yield _piece(command.id, segment)
                     if number % _AT_A_TURN == 0:
                         await self._shared.fair_wakeups.wait()
-                if segments and cursor.caught_up:
-                    looked_in_vain = not await wait_for(changed, _LOOK_AGAIN_SECONDS)
-                elif segments:
+                if segments and not cursor.caught_up:
                     await self._shared.fair_wakeups.wait()  # a long history must not delay other followers
-                elif cursor.ended:
+                elif cursor.ended and not segments:
                     # The keeper seals the log shortly before the row is terminal: wait for the row.
                     await self._commands.terminal(command, time.monotonic() + _ROW_SECONDS)
                     return
                 else:
-                    looked_in_vain = not await wait_for(changed, _LOOK_AGAIN_SECONDS)
+                    timed_out = not await wait_for(changed, _LOOK_AGAIN_SECONDS)
         finally:
             watch.close()
 
@@ -213,10 +212,11 @@ def _stream_ends(command: Command, limit: int) -> StreamEnds:
     )
 
 
-def _is_truncated(size: int | None, found: int, limit: int, *, whole: bool) -> bool:
+def _is_truncated(size: int | None, read_bytes: int, limit: int, *, whole: bool) -> bool:
     if whole and size is not None and size <= limit:
         return False  # even if a masked secret made the log longer than the stream
-    return size != min(limit, found)
+    shown = min(limit, read_bytes)
+    return size != shown  # also if the size is unknown
 
 
 def _text_end(data: bytearray, limit: int) -> str:

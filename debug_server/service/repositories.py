@@ -32,7 +32,7 @@ class RepositoryVerbs(Verbs):
     def _registered(self, request: m.RegisterRepository) -> Repository:
         remote = check_remote_url(request.remote_url)
         bound = check_repository_settings(request.settings).get("fetch_timeout", _ASK_SECONDS)
-        if (known := self._known_as(request)) is not None:
+        if (known := self._known_as(request)) is not None:  # without asking the remote
             return known
         check_remote_is_there(remote)
         branch = request.default_branch or self._ask_branch(remote, min(bound, _ASK_SECONDS)) or _BRANCH

@@ -32,7 +32,7 @@ class Threads(ThreadPoolExecutor):
                 raise
             if self._threads:
                 return  # an existing thread does the work
-            while True:
+            while True:  # without any thread the queue can only hold this one item
                 try:
                     self._work_queue.get_nowait()
                 except Empty:

@@ -57,12 +57,10 @@ _END = (
     " sealed_env = NULL, sealed_stdin = NULL, finished_at = ?, updated_at = ? WHERE id = ?"
 )
 _SET_SESSION_RUNNING = "UPDATE sessions SET status = 'running', updated_at = ? WHERE id = ? AND status = 'pending'"
+_CLAIMED = "attempt = ? AND owner = ?"
 # A command that never ran cannot succeed, whatever the caller passes.
-_RUNNING_OR_UNFINISHED = {True: "status = 'running'", False: "finished_at IS NULL"}
-_FINISH = {
-    ran: f"{_END} AND attempt = ? AND owner = ? AND {term} RETURNING {COLUMNS}"
-    for ran, term in _RUNNING_OR_UNFINISHED.items()
-}
+_FINISH_SUCCEEDED = f"{_END} AND {_CLAIMED} AND status = 'running' RETURNING {COLUMNS}"
+_FINISH_OTHER = f"{_END} AND {_CLAIMED} AND finished_at IS NULL RETURNING {COLUMNS}"
 _CANCEL_WAITING_ROW = f"{_END} AND {WAITING} RETURNING {COLUMNS}"
 _REQUEST_CANCEL = (
     "UPDATE commands SET cancel_requests = cancel_requests + 1, updated_at = ?"
@@ -152,7 +150,7 @@ class Commands(Table):
         With ``handle`` the start is recorded too, for a command that ended before it was marked as running.
         """
         status = status_for(record.reason)
-        sql = _FINISH[status is CommandStatus.SUCCEEDED]
+        sql = _FINISH_SUCCEEDED if status is CommandStatus.SUCCEEDED else _FINISH_OTHER
         text = None if handle is None else mapping_text(handle, what="keeper handle")
         with self._database.write() as transaction:
             now = self._now()

@@ -104,7 +104,7 @@ def test_a_session_whose_command_still_runs_is_not_closed(make_bench: Callable[.
     command = engine.submit(session_id=bench.session.id, spec=CommandSpec(["sh", "-c", text]))
     eventually((bench.workspace / "deaf").exists, what="a command that is deaf to TERM")
     patience, keeper._close_seconds = keeper._close_seconds, 0.0
-    with pytest.raises(ConflictError, match="still runs"):
+    with pytest.raises(ConflictError, match="still running"):
         keeper.close(bench.session, SessionStatus.COMPLETED)
     assert bench.store.sessions.get(bench.session.id).is_open
     keeper._close_seconds = patience

@@ -12,7 +12,7 @@ import typer
 from debug_server.client import calls
 from debug_server.model.signals import signal_number
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
-from debug_server.surfaces.cli.following import follow_to_the_end, status_of, wait_for
+from debug_server.surfaces.cli.following import run_and_follow, status_of, wait_for
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
 from debug_server.surfaces.cli.output import Column, progress
@@ -73,7 +73,7 @@ def submit(
     )
     with call.backend() as backend:
         if follow:
-            raise typer.Exit(follow_to_the_end(backend, answer, map(backend.send, [request])))
+            raise typer.Exit(run_and_follow(backend, answer, lambda: [backend.send(request)]))
         command = backend.leave(backend.send(request))
     answer.say(f"command {command.id} is {command.status}", command)
 
@@ -118,8 +118,7 @@ def run(
             artifacts=artifact or [],
         )
         progress(f"opening a workspace of {known.name} at {commit}")
-        started = (backend.send(item).command for item in [request])
-        raise typer.Exit(follow_to_the_end(backend, call.output(), started))
+        raise typer.Exit(run_and_follow(backend, call.output(), lambda: [backend.send(request).command]))
 
 
 @app.command("list")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
 from debug_server.client import calls
@@ -22,47 +21,43 @@ _WAIT_SECONDS = 30.0
 _LEAST_SECONDS = 0.001
 
 
-def follow_to_the_end(backend: Backend, output: Output, started: Iterator[CommandReply]) -> int:
-    """Start the commands, then print their output; returns the first exit status that is not 0."""
+def run_and_follow(backend: Backend, output: Output, start: Callable[[], Sequence[CommandReply]]) -> int:
+    """Start commands, then print their output; returns the first exit status that is not 0."""
     log: Log = json_log() if output.as_json else RawLog()
     commands: list[CommandReply] = []
     statuses: list[int] = []
     try:
         with _terminated_as_interrupted():
-            while _start_one(started, commands):
-                pass
+            _start(start, commands)
             for command in commands:
                 for piece in backend.follow_log(command.id):
                     log.write(piece)
                 log.finish()
                 statuses.append(tell_end(output, wait_for(backend, command.id)))
     except KeyboardInterrupt:
-        commands.extend(started)  # one reply may contain several started commands
         return _cancel(backend, output, commands[len(statuses) :])
     return next((status for status in statuses if status), 0)
 
 
-def _start_one(started: Iterator[CommandReply], commands: list[CommandReply]) -> bool:
-    """Start the next command; returns False if there is none.
+def _start(start: Callable[[], Sequence[CommandReply]], commands: list[CommandReply]) -> None:
+    """Start the commands and add them to ``commands``.
 
-    Ctrl-C takes effect after the reply, which has the id to cancel; a second Ctrl-C takes effect at once.
+    Ctrl-C takes effect after the reply, which has the ids to cancel; a second Ctrl-C takes effect at once.
     """
-    noted: list[int] = []
+    received: list[int] = []
 
-    def note(number: int, _: FrameType | None) -> None:
-        if noted:
+    def on_sigint(number: int, _: FrameType | None) -> None:
+        if received:
             raise KeyboardInterrupt
-        noted.append(number)
+        received.append(number)
 
-    previous = signal.signal(signal.SIGINT, note)
+    previous = signal.signal(signal.SIGINT, on_sigint)
     try:
-        before = len(commands)
-        commands.extend(itertools.islice(started, 1))
+        commands.extend(start())
     finally:
         signal.signal(signal.SIGINT, previous)
-    if noted:
+    if received:
         raise KeyboardInterrupt
-    return len(commands) > before
 
 
 def wait_for(backend: Backend, command_id: int, seconds: float | None = None) -> CommandReply:

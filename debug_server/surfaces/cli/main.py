@@ -138,7 +138,8 @@ def hoisted(argv: Sequence[str]) -> list[str]:
     """``--json`` may stand anywhere before a program's own arguments."""
     end = _own_words(argv)
     head = [word for word in argv[:end] if word != "--json"]
-    return [*["--json"][: len(head) < end], *head, *argv[end:]]
+    json_flag = ["--json"] if len(head) < end else []
+    return [*json_flag, *head, *argv[end:]]
 
 
 def _own_words(argv: Sequence[str]) -> int:

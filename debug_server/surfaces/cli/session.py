@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from debug_server.client.session_logs import session_pieces
 from debug_server.messages import CommandReply, SessionReply
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python
-from debug_server.surfaces.cli.following import follow_to_the_end
+from debug_server.surfaces.cli.following import run_and_follow
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
 from debug_server.surfaces.cli.output import Column, Output, progress, tell
@@ -68,8 +69,8 @@ def create(
         )
         output = call.output()
         opened: list[SessionReply] = []
-        submitted = _open(backend, output, asked, opened)
-        status = follow_to_the_end(backend, output, submitted) if follow else _leave(backend, output, submitted)
+        start = partial(_open, backend, output, asked, opened)
+        status = run_and_follow(backend, output, start) if follow else _print_submitted(backend, output, start())
     for session in opened if follow else ():
         tell(f"session {session.id} stays open: debug-server session close {session.id}")
     raise typer.Exit(status)
@@ -77,17 +78,18 @@ def create(
 
 def _open(
     backend: Backend, output: Output, asked: calls.Call[SessionReply], opened: list[SessionReply]
-) -> Iterator[CommandReply]:
+) -> list[CommandReply]:
     """Open a session with its commands, and list them: the server knows which shell runs them."""
     session = backend.send(asked)
     opened.append(session)
     output.say(f"session {session.id} is open at {(session.commit_sha or '')[:12]}", session)
-    if asked.fields.get("commands"):
-        yield from backend.send(calls.list_commands(session.id, limit=len(asked.fields["commands"]))).items
+    if not asked.fields.get("commands"):
+        return []
+    return backend.send(calls.list_commands(session.id, limit=len(asked.fields["commands"]))).items
 
 
-def _leave(backend: Backend, output: Output, submitted: Iterable[CommandReply]) -> int:
-    for command in list(submitted):
+def _print_submitted(backend: Backend, output: Output, submitted: Sequence[CommandReply]) -> int:
+    for command in submitted:
         left = backend.leave(command)
         output.say(f"command {left.id} is {left.status}", left)
     return 0

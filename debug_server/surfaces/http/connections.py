@@ -54,7 +54,16 @@ class Connection:
     """One connection; its protocol reports the phases."""
 
     __slots__ = (
-        *("_all", "answered", "body_bytes", "closing_at", "drop", "end", "heard_at", "record", "paused", "phase"),
+        "_all",
+        "answered",
+        "body_bytes",
+        "closing_at",
+        "drop",
+        "end",
+        "heard_at",
+        "paused",
+        "phase",
+        "record",
         "since",
     )
 
@@ -67,7 +76,7 @@ class Connection:
         self.closing_at: float | None = None  # since when it is being closed
         self.record: audit.Record | None = None  # of the latest request
         self.drop: Callable[[], object] = _nothing  # cuts the connection
-        self.end: Callable[[], bool] = _nothing  # sends an error and closes; True: it closes later
+        self.end: Callable[[], bool] = _nothing  # closes, with an error if possible; False: it cannot
         self.paused: Callable[[], bool] = _nothing  # whether reading is paused, so that the client cannot send
 
     @property
@@ -157,6 +166,9 @@ class Connections:
                 if now - connection.closing_at > _CLOSE_SECONDS:
                     connection.leave()
                     connection.drop()
+            elif connection.phase is Phase.BODY and not connection.answered and connection.paused():
+                connection.since = connection.heard_at = now
+                connection.body_bytes = 0
             elif self._overdue(connection, now):
                 self.complain(f"slow_{connection.phase.value}")
                 connection.closing_at = now
@@ -181,9 +193,6 @@ class Connections:
                 return lasted > self.limits.idle_seconds
             case Phase.BODY if connection.answered:
                 return lasted > self.limits.body_seconds
-            case Phase.BODY if connection.paused():
-                connection.since = connection.heard_at = now
-                connection.body_bytes = 0
             case Phase.BODY:
                 allowed = self.limits.body_seconds
                 return now - connection.heard_at > allowed or lasted > allowed + connection.body_bytes / _LEAST_RATE

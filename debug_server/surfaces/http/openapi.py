@@ -106,8 +106,9 @@ def document(title: str, version: str, routes: Iterable[BaseRoute] = (), *, api:
 
 
 def _api() -> Iterable[tuple[str, str, RouteDoc]]:
-    plain = {row.name: Special() for row in OPERATIONS.values() if row.route.path not in _PROBES}
-    for name, special in {**{name: it for name, it in plain.items() if name not in SPECIALS}, **SPECIALS}.items():
+    names = [row.name for row in OPERATIONS.values() if row.route.path not in _PROBES and row.name not in SPECIALS]
+    for name in (*names, *SPECIALS):
+        special = SPECIALS.get(name) or Special()
         operation, route = FORMS.get(name) or OPERATIONS[name], ROUTES[name]
         about = RouteDoc(
             sentence=operation.sentence,
