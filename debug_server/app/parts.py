@@ -94,16 +94,16 @@ def _workers(local: Local) -> Part:
 
 # name -> function that imports and builds the part; it returns None if the part is not configured.
 # The gateway comes before the workers because it declares one.
-_MAKERS: dict[str, Callable[[Local], Part | None]] = {
+_BUILDERS: dict[str, Callable[[Local], Part | None]] = {
     TASKS: _tasks,
     DISPATCH: _dispatch,
     GATEWAY: _gateway,
     WORKERS: _workers,
 }
-NAMES = frozenset({API, *_MAKERS})
+NAMES = frozenset({API, *_BUILDERS})
 
 
 def parts_of(local: Local, names: Collection[str]) -> list[Part]:
     """The configured parts with these names, and always the workers."""
-    made = [maker(local) for name, maker in _MAKERS.items() if name in names or name == WORKERS]
+    made = [maker(local) for name, maker in _BUILDERS.items() if name in names or name == WORKERS]
     return [part for part in made if part is not None]

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _BACKLOG = 2048
-_LEAST_SECONDS = 1.0  # minimum time to send last messages, if a part used up the grace period
+_MIN_CLOSE_SECONDS = 1.0  # minimum time to send last messages, if a part used up the grace period
 _ENGINE_SECONDS = 1.0  # for commands that are about to end
 _FOLDER_MARK = "folder"  # in the artifacts folder
 _SWITCH_SECONDS = 0.0005
@@ -129,7 +129,7 @@ def serve(local: Local, options: ServeOptions, *, announce: Callable[[str], None
             deadline = _serve(local, options, announce or _print)
     finally:
         gc.enable()
-    _leave_threads(deadline)
+    _wait_for_threads(deadline)
     return 0
 
 
@@ -140,7 +140,7 @@ def _serve(local: Local, options: ServeOptions, say: Callable[[str], None]) -> f
     with _listening(options) as listener, _reserved_grpc_port(options) as reserved, _own_socket(local) as own:
         local.engine.start()
         try:
-            run = _Run(local, options, _Sockets(http=listener, own=own, grpc=reserved))
+            run = _ServerRun(local, options, _Sockets(http=listener, own=own, grpc=reserved))
             gc.freeze()  # objects of the start live as long as the server
             gc.enable()
             if needs_first_token:  # after both ports are bound: a failed start must not use up the message
@@ -307,7 +307,7 @@ def connection_limits(settings: ServerConfig, *, grpc: bool) -> tuple[int, Conne
     return of_grpc, limits
 
 
-class _Run:
+class _ServerRun:
     """One run of the event loop, from start to exit."""
 
     def __init__(self, local: Local, options: ServeOptions, sockets: _Sockets) -> None:
@@ -320,7 +320,7 @@ class _Run:
         self._parts = parts_of(local, options.parts)
         self._app = http_app(local, parts=self._parts, api=API in options.parts)
         self._signalled_at: float | None = None
-        self._live = asyncio.Event()  # every part runs
+        self._parts_started = asyncio.Event()  # every part runs
         self._draining: asyncio.Task[None] | None = None
         self._grpc_connections, limits = connection_limits(local.settings.server, grpc=options.grpc_port is not None)
         connections = Connections(limits)
@@ -337,7 +337,7 @@ class _Run:
         """Serve until a signal; returns the deadline for the exit, on the monotonic clock."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled)
+            loop.add_signal_handler(number, self._on_signal)
         host, port = self._sockets.http.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         say(f"serving on {self._options.scheme}://{shown}:{port}")
@@ -346,8 +346,8 @@ class _Run:
         try:
             if self._options.grpc_port is not None:
                 grpc = await self._start_grpc(self._options.grpc_port)
-                self._note_addresses(f"{self._options.scheme}://{shown}:{port}", grpc.port)
-                if await self._parts_live(serving):
+                self._write_addresses(f"{self._options.scheme}://{shown}:{port}", grpc.port)
+                if await self._wait_for_parts(serving):
                     say(f"serving gRPC on port {grpc.port}")
         except BaseException:
             self._server.should_exit = True
@@ -358,22 +358,22 @@ class _Run:
                 await grpc.stop(max(0.0, self._deadline() - time.monotonic()) / 2)
         return self._deadline()
 
-    def _note_addresses(self, http: str, grpc_port: int) -> None:
+    def _write_addresses(self, http: str, grpc_port: int) -> None:
         """Write the addresses for command lines, so that they do not send a token to another server's port."""
         path = self._local.server_lock_path.with_name(ADDRESSES)
         path.write_text(json.dumps({"pid": os.getpid(), "grpc_port": grpc_port, "http": http}))
 
     async def _serve(self) -> None:
         async with running(self._app):
-            self._live.set()
+            self._parts_started.set()
             await self._server.serve(sockets=[self._sockets.http, *self._sockets.own])
 
-    async def _parts_live(self, serving: asyncio.Task[None]) -> bool:
+    async def _wait_for_parts(self, serving: asyncio.Task[None]) -> bool:
         """Wait until every part runs, or events for new repositories are skipped; False if the server ends first."""
-        live = asyncio.ensure_future(self._live.wait())
+        live = asyncio.ensure_future(self._parts_started.wait())
         await asyncio.wait([live, serving], return_when=asyncio.FIRST_COMPLETED)
         live.cancel()
-        return self._live.is_set()
+        return self._parts_started.is_set()
 
     async def _start_grpc(self, port: int) -> GrpcServer:
         """After HTTP: the library alone takes a third of a second to load."""
@@ -402,7 +402,7 @@ class _Run:
         await server.start()
         return server
 
-    def _signalled(self) -> None:
+    def _on_signal(self) -> None:
         if self._signalled_at is not None:
             self._server.force_exit = self._server.should_exit = True
             return
@@ -422,8 +422,8 @@ class _Run:
             self._end_streams()
 
     def _deadline(self) -> float:
-        """The end of the grace period, at least _LEAST_SECONDS from now: a part may have used up the period."""
-        soonest = time.monotonic() + _LEAST_SECONDS
+        """The end of the grace period, at least _MIN_CLOSE_SECONDS from now: a part may have used up the period."""
+        soonest = time.monotonic() + _MIN_CLOSE_SECONDS
         if self._signalled_at is None:
             return soonest
         return max(self._signalled_at + self._options.grace_seconds, soonest)
@@ -434,7 +434,7 @@ class _Run:
         self._app.streams.leave()
 
 
-def _leave_threads(deadline: float) -> None:
+def _wait_for_threads(deadline: float) -> None:
     """Wait for other threads until the deadline; then exit at once, because all durable state is on disk."""
     left = [item for item in threading.enumerate() if not item.daemon and item is not threading.main_thread()]
     for item in left:

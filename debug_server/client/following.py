@@ -119,10 +119,10 @@ class EventStream(ResumableStream[EventReply]):
     ) -> None:
         super().__init__(base_url, timeout)
         self._after = after
-        self._chosen = {"session_id": session_id, "command_id": command_id, "kind": kind}
+        self._filters = {"session_id": session_id, "command_id": command_id, "kind": kind}
 
     def _fields(self) -> dict[str, Any]:
-        return {"after": self._after, **{name: value for name, value in self._chosen.items() if value is not None}}
+        return {"after": self._after, **{name: value for name, value in self._filters.items() if value is not None}}
 
     def take(self, line: bytes) -> EventReply | None:
         """The event of a ``data:`` line; the other lines only repeat its fields."""

@@ -30,7 +30,7 @@ class Relay:
 
     def __init__(self, target: str, trusted: TrustedServer) -> None:
         self._host, self._port = _split(target)
-        self._place = f"grpc://{target}"
+        self._server = f"grpc://{target}"
         self._trusted = trusted
         self._guard = threading.Lock()
         self._open: set[socket.socket] = set()
@@ -76,9 +76,9 @@ class Relay:
                 near, _ = self._listener.accept()
             except OSError:  # closed
                 return
-            self._start(self._carry, near)
+            self._start(self._relay_connection, near)
 
-    def _carry(self, near: socket.socket) -> None:
+    def _relay_connection(self, near: socket.socket) -> None:
         with near:
             if _pid(near) != os.getpid():
                 return
@@ -89,7 +89,7 @@ class Relay:
                 return
             self.failure = None
             with far:
-                if not self._keep(near, far):
+                if not self._register(near, far):
                     return
                 back = self._start(_copy, far, near)
                 _copy(near, far)
@@ -100,7 +100,7 @@ class Relay:
     def _connect(self) -> socket.socket:
         far = socket.create_connection((self._host, self._port), timeout=_CONNECT_SECONDS)
         try:
-            self._trusted.require(far, self._place)
+            self._trusted.require(far, self._server)
             far.settimeout(None)
             far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except BaseException:
@@ -108,7 +108,7 @@ class Relay:
             raise
         return far
 
-    def _keep(self, near: socket.socket, far: socket.socket) -> bool:
+    def _register(self, near: socket.socket, far: socket.socket) -> bool:
         """Register both sockets, so that the relay can close them; False if the relay is closed."""
         with self._guard:
             if not self._is_closed:

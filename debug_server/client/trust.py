@@ -39,10 +39,10 @@ class TrustedServer:
                 "address on the machine or in the container where it listens, or HTTPS with a verified certificate"
             ) from error
         if uid is not None and uid not in (os.geteuid(), _ROOT, self.uid):
-            raise AccessError(_sentence(place, uid))
+            raise AccessError(_wrong_user_message(place, uid))
 
 
-def _sentence(place: str, uid: int) -> str:
+def _wrong_user_message(place: str, uid: int) -> str:
     try:
         user = f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
     except KeyError:
@@ -63,18 +63,18 @@ class HttpTrust:
         """``lost`` is the client's exception class for a closed connection."""
         self._trusted = trusted
         self._lost = lost
-        self._has_judged = False
+        self._checked_any = False
         self.refusal: AccessError | None = None
 
     def hook(self, request: Any) -> None:
         """Check the connection of this request, if a new one is made."""
-        place = _place(request)
+        place = _origin(request)
 
         def trace(event: str, facts: Mapping[str, Any]) -> None:
             if self._concerns(event):
                 stream = facts["return_value"]
                 try:
-                    self._judge(stream, place)
+                    self._check(stream, place)
                 except Exception:
                     stream.close()
                     raise
@@ -83,13 +83,13 @@ class HttpTrust:
 
     async def async_hook(self, request: Any) -> None:
         """The same for an asynchronous client: the check runs in a thread."""
-        place = _place(request)
+        place = _origin(request)
 
         async def trace(event: str, facts: Mapping[str, Any]) -> None:
             if self._concerns(event):
                 stream = facts["return_value"]
                 try:
-                    await asyncio.to_thread(self._judge, stream, place)
+                    await asyncio.to_thread(self._check, stream, place)
                 except BaseException:
                     await stream.aclose()
                     raise
@@ -99,11 +99,11 @@ class HttpTrust:
     def _concerns(self, event: str) -> bool:
         if event.endswith(".connect_tcp.complete"):
             return True
-        if not self._has_judged and event.endswith(".send_request_headers.started"):
+        if not self._checked_any and event.endswith(".send_request_headers.started"):
             raise AccessError("this version of httpx does not report its connections: nothing was sent")
         return False
 
-    def _judge(self, stream: Any, place: str) -> None:
+    def _check(self, stream: Any, place: str) -> None:
         try:
             self._trusted.require(stream.get_extra_info("socket"), place)
         except ConnectionResetError as error:
@@ -111,9 +111,9 @@ class HttpTrust:
         except AccessError as error:
             self.refusal = error
             raise
-        self._has_judged = True
+        self._checked_any = True
 
 
-def _place(request: Any) -> str:
+def _origin(request: Any) -> str:
     parts = urlsplit(str(request.url))
     return f"{parts.scheme}://{parts.netloc}"

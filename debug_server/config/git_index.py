@@ -28,7 +28,11 @@ def tracking_tree(path: Path) -> Path | None:
     path = path.absolute()
     for tree in path.parents:
         if (folder := _git_folder(tree)) is not None:
-            return tree if _lists(folder, path.relative_to(tree).as_posix().encode(errors="surrogateescape")) else None
+            return (
+                tree
+                if _index_contains(folder, path.relative_to(tree).as_posix().encode(errors="surrogateescape"))
+                else None
+            )
     return None
 
 
@@ -58,7 +62,7 @@ def _common_folder(folder: Path) -> Path:
         return folder
 
 
-def _lists(folder: Path, wanted: bytes) -> bool:
+def _index_contains(folder: Path, wanted: bytes) -> bool:
     below = wanted + b"/"
     parts = wanted.split(b"/")
     on_the_way = {b"/".join(parts[:count]) for count in range(1, len(parts) + 1)}

@@ -27,7 +27,7 @@ class Loaded(Generic[T]):
     def source(self, key: str) -> str:
         """``default``, a file's path, ``variable NAME`` or ``flag`` for a dotted key."""
         if key not in self.sources:
-            raise ConfigurationError(f"there is no setting {key!r}{_nearest(key, self.sources)}")
+            raise ConfigurationError(f"there is no setting {key!r}{_suggestion(key, self.sources)}")
         return self.sources[key]
 
 
@@ -69,7 +69,7 @@ def base_of(path: Path) -> Path:
     return folder.parent if folder.name == "config" else folder
 
 
-def _placed(value: Any, base: Path | None) -> Any:
+def _resolve_path(value: Any, base: Path | None) -> Any:
     return base / value if base is not None and isinstance(value, Path) else value
 
 
@@ -82,7 +82,7 @@ def _build(
         if inner := section_of(field):
             values[field.name] = _build(inner, known, given, base, key + ".")
         else:
-            values[field.name] = given[key] if key in given else _placed(known[key].default_for(values), base)
+            values[field.name] = given[key] if key in given else _resolve_path(known[key].default_for(values), base)
     return cls(**values)
 
 
@@ -91,7 +91,7 @@ def _from_table(
 ) -> dict[str, tuple[Any, str]]:
     found = {}
     for key, raw in _flatten(table, "", source, known):
-        found[key] = (_placed(_check(known[key], raw, source), base), source)
+        found[key] = (_resolve_path(_check(known[key], raw, source), base), source)
     return found
 
 
@@ -100,7 +100,7 @@ def _from_environ(known: Mapping[str, Setting], environ: Mapping[str, str]) -> d
     for key, item in known.items():
         if item.variable and (raw := environ.get(item.variable)):
             source = f"variable {item.variable}"
-            found[key] = (_from_here(_check(item, raw, source, text=True)), source)
+            found[key] = (_absolute(_check(item, raw, source, text=True)), source)
     return found
 
 
@@ -108,13 +108,13 @@ def _from_flags(known: Mapping[str, Setting], flags: Mapping[str, Any]) -> dict[
     found = {}
     for key, raw in flags.items():
         if key not in known:
-            raise ConfigurationError(f"flag: unknown setting {key!r}{_nearest(key, known)}")
+            raise ConfigurationError(f"flag: unknown setting {key!r}{_suggestion(key, known)}")
         if raw is not None:
-            found[key] = (_from_here(_check(known[key], raw, "flag", text=isinstance(raw, str))), "flag")
+            found[key] = (_absolute(_check(known[key], raw, "flag", text=isinstance(raw, str))), "flag")
     return found
 
 
-def _from_here(value: Any) -> Any:
+def _absolute(value: Any) -> Any:
     return value.absolute() if isinstance(value, Path) else value
 
 
@@ -133,14 +133,14 @@ def _flatten(
         if key in known:
             yield key, raw
         elif not any(other.startswith(key + ".") for other in known):
-            raise ConfigurationError(f"{source}: unknown key {key!r}{_nearest(key, known)}")
+            raise ConfigurationError(f"{source}: unknown key {key!r}{_suggestion(key, known)}")
         elif isinstance(raw, Mapping):
             yield from _flatten(raw, key + ".", source, known)
         else:
             raise ConfigurationError(f"{source}: {key} = {raw!r} must be a table of settings")
 
 
-def _nearest(key: str, known: Iterable[str]) -> str:
+def _suggestion(key: str, known: Iterable[str]) -> str:
     names = {*known, *(other.rpartition(".")[0] for other in known if "." in other)}
     if close := difflib.get_close_matches(key, sorted(names), n=1):
         return f": did you mean {close[0]!r}?"

@@ -86,7 +86,7 @@ class Placed:
         files = [str(path) for name in FILES for path in self.place.files(name)] if searched else []
         if files or (searched and self.loaded.source("paths.artifacts") == "default"):
             sentence = f"using the data folder {self.data}" + (f" and the settings {', '.join(files)}" if files else "")
-            found += [sentence] if _is_new(sentence, environ) else []
+            found += [sentence] if _shown_first_time(sentence, environ) else []
         return found
 
 
@@ -186,7 +186,7 @@ def _search(cwd: Path | None) -> tuple[Path | None, tuple[tuple[Path, str], ...]
     ignored: tuple[tuple[Path, str], ...] = ()
     for folder in (here, *here.parents):
         candidates = [folder / DATA_FOLDER, *(folder / CONFIG_FOLDER / name for name in FILES)]
-        present = {path: _why_unfit(path) for path in candidates if _is_there(path)}
+        present = {path: _why_ignored(path) for path in candidates if _is_there(path)}
         refused = tuple((path, reason) for path, reason in present.items() if reason is not None)
         if any(reason is None and (folder == here or _is_ours(path, folder)) for path, reason in present.items()):
             return folder, refused
@@ -195,7 +195,7 @@ def _search(cwd: Path | None) -> tuple[Path | None, tuple[tuple[Path, str], ...]
     return None, ignored
 
 
-def _why_unfit(path: Path) -> str | None:
+def _why_ignored(path: Path) -> str | None:
     """Why a data folder or settings file that the search found does not count."""
     if path.name in FILES and path.is_dir():
         return "it is a folder, not a file"
@@ -220,7 +220,7 @@ def _is_ours(path: Path, below: Path) -> bool:
         return False
 
 
-def _is_new(sentence: str, environ: Mapping[str, str]) -> bool:
+def _shown_first_time(sentence: str, environ: Mapping[str, str]) -> bool:
     """Whether this message is shown to the user for the first time."""
     home = user_data_folder(environ)
     if home is None:

@@ -11,7 +11,7 @@ _OTHERS = (
     *("TOKEN", "URL", "UID", "VERIFY_TLS", "HOME", "DB_URL", "OTEL", "DISPATCH_CONFIG", "HOOK_SECRET", "SEAL_KEY_FILE"),
     *("ENV_PATH", "ENV_PYTHON", "ENV_MANIFESTS", "WORKER_INSTANCE", "READY_PIPE"),
 )
-_LIKENESS = 0.75  # minimum similarity of a misspelling; other programs may use the same prefix
+_MIN_SIMILARITY = 0.75  # minimum similarity of a misspelling; other programs may use the same prefix
 
 
 def misspelt(environ: Mapping[str, str], declared: Collection[str | None]) -> Iterator[tuple[str, str]]:
@@ -20,5 +20,5 @@ def misspelt(environ: Mapping[str, str], declared: Collection[str | None]) -> It
     for name in environ:
         rest = name.removeprefix(_PREFIX)
         if name.startswith(_PREFIX) and rest not in known:
-            for close in difflib.get_close_matches(rest, sorted(known), n=1, cutoff=_LIKENESS):
+            for close in difflib.get_close_matches(rest, sorted(known), n=1, cutoff=_MIN_SIMILARITY):
                 yield name, f"{_PREFIX}{close}"

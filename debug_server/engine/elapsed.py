@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-_REMEMBERED = 10_000
+_MAX_CACHED_TIMES = 10_000
 _ZERO = timedelta(0)
 
 
@@ -31,7 +31,7 @@ class ElapsedTime:
     ) -> None:
         self._wall = wall
         self._ticks = ticks
-        self._boot = wall() - timedelta(seconds=ticks())
+        self._boot_time = wall() - timedelta(seconds=ticks())
         self._seen: dict[datetime, float] = {}
 
     def since(self, stamp: datetime) -> timedelta:
@@ -40,10 +40,10 @@ class ElapsedTime:
         return min(found) if found else self._since_first_seen(stamp)
 
     def _steady(self) -> datetime:
-        return self._boot + timedelta(seconds=self._ticks())
+        return self._boot_time + timedelta(seconds=self._ticks())
 
     def _since_first_seen(self, stamp: datetime) -> timedelta:
-        if len(self._seen) >= _REMEMBERED:
+        if len(self._seen) >= _MAX_CACHED_TIMES:
             self._seen.clear()
         now = self._ticks()
         return timedelta(seconds=now - self._seen.setdefault(stamp, now))

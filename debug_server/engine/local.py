@@ -38,7 +38,7 @@ from debug_server.store import MetadataStore
 from debug_server.store.commands import STARTED
 
 _LOG = logging.getLogger(__name__)
-_LOOK_AGAIN_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _NO_WAIT = 0.0  # do not wait for an unavailable store: defer the write, so that the command's slot is freed
 
 
@@ -66,7 +66,7 @@ class LocalEngine:
         self._backlog = True  # whether commands waited at the last check: then any commit may let one of them start
         self._stopping = False
         self._store_unavailable = False  # so that it is logged once
-        self._dispatcher: threading.Thread | None = None
+        self._claim_thread: threading.Thread | None = None
         self._unlisten = store.events.add_listener(self._on_commit)
         self._housekeeper = Housekeeper(
             store=store, sessions=self._sessions, supervisor=supervisor, cancel=self.cancel, wait=self.wait
@@ -83,8 +83,8 @@ class LocalEngine:
         adopted = self._recover()
         self._deferred.start()
         self._housekeeper.start(self._recover_periodically)
-        self._dispatcher = threading.Thread(target=self._dispatch, name="engine", daemon=True)
-        self._dispatcher.start()
+        self._claim_thread = threading.Thread(target=self._claim_loop, name="engine", daemon=True)
+        self._claim_thread.start()
         self.schedules.start()
         return adopted
 
@@ -123,7 +123,7 @@ class LocalEngine:
         add = partial(
             self._store.commands.add,
             session_id=session_id,
-            **self._bounded(spec).columns(closes_session=closes_session, artifacts=artifacts),
+            **self._with_default_limits(spec).columns(closes_session=closes_session, artifacts=artifacts),
             max_pending=self._settings.max_pending,
             priority=priority,
             queue_key=queue_key,
@@ -158,7 +158,7 @@ class LocalEngine:
     def _reserve_slot(self) -> bool:
         """Reserve a slot if one is free; returns whether it was."""
         with self._lock:
-            has_slot = self._has_slot() and self._dispatcher is not None and not self._stopping
+            has_slot = self._has_slot() and self._claim_thread is not None and not self._stopping
             if has_slot:
                 self._reserved += 1
         return has_slot
@@ -182,11 +182,12 @@ class LocalEngine:
     ) -> list[Command | NewEvent] | None:
         """Queue runs and add events in one commit; see ``store.runs.add``."""
         bounded = [
-            replace(step, spec=self._bounded(step.spec)) if isinstance(step, QueuedRun) else step for step in steps
+            replace(step, spec=self._with_default_limits(step.spec)) if isinstance(step, QueuedRun) else step
+            for step in steps
         ]
         return self._store.runs.add(bounded, max_pending=self._settings.max_pending, due=due)
 
-    def _bounded(self, spec: CommandSpec) -> CommandSpec:
+    def _with_default_limits(self, spec: CommandSpec) -> CommandSpec:
         return spec.within(self._settings.limits)
 
     def cancel(self, command_id: int, message: str = "cancelled on request") -> Command:
@@ -218,7 +219,7 @@ class LocalEngine:
 
     def check(self) -> str:
         """``ok``, or why no further command can start; for the readiness probe."""
-        if self._dispatcher is not None and not self._dispatcher.is_alive() and not self._stopping:
+        if self._claim_thread is not None and not self._claim_thread.is_alive() and not self._stopping:
             return "the thread that claims commands has ended: restart the server"
         with self._lock:
             held = [] if self._has_slot() else sorted(self._active)
@@ -240,7 +241,7 @@ class LocalEngine:
                 return command
             if left <= 0:
                 return command
-            for event in self._feed.wait(after, min(left, _LOOK_AGAIN_SECONDS)):
+            for event in self._feed.wait(after, min(left, _POLL_SECONDS)):
                 after = event.seq
 
     def is_active(self, command_id: int) -> bool:
@@ -268,12 +269,12 @@ class LocalEngine:
         self._unlisten()
         with self._lock:
             self._lock.notify_all()
-        if self._dispatcher is not None:
-            self._dispatcher.join()
+        if self._claim_thread is not None:
+            self._claim_thread.join()
         deadline = time.monotonic() + grace
         with self._lock:
             self._lock.wait_for(lambda: not self._active, grace)
-        while self._active and time.monotonic() < deadline + _LOOK_AGAIN_SECONDS * 5:
+        while self._active and time.monotonic() < deadline + _POLL_SECONDS * 5:
             self._supervisor.pipeline.detach_all()
             with self._lock:
                 self._lock.wait_for(lambda: not self._active, 0.05)
@@ -288,7 +289,7 @@ class LocalEngine:
                 self._new_work = self._backlog = True
                 self._lock.notify_all()
 
-    def _dispatch(self) -> None:
+    def _claim_loop(self) -> None:
         while not self._stopping:
             with self._lock:
                 self._lock.wait_for(lambda: self._stopping or self._has_slot() or self._threads.waiting)
@@ -300,12 +301,12 @@ class LocalEngine:
             if command is not None:
                 self._spawn(self._run, command)
             else:
-                self._pause()
+                self._wait_for_work()
 
     def _has_slot(self) -> bool:
         return len(self._active) + self._reserved < self._settings.max_concurrency
 
-    def _pause(self) -> None:
+    def _wait_for_work(self) -> None:
         """Wait for a commit of this process, or until commits of other processes must be polled.
 
         ``_new_work``: a commit since the last claim. ``_backlog``: commands waited at the last check, so any commit may
@@ -317,11 +318,11 @@ class LocalEngine:
             with self._lock:
                 if not self._new_work:
                     self._backlog = depth > 0
-                woken = self._lock.wait_for(self._is_wanted, REPAIR_SECONDS)
+                woken = self._lock.wait_for(self._should_wake, REPAIR_SECONDS)
             if woken or depth > 0:
                 return
 
-    def _is_wanted(self) -> bool:
+    def _should_wake(self) -> bool:
         return self._stopping or self._new_work or self._threads.waiting
 
     def _depth(self) -> int:
@@ -333,7 +334,7 @@ class LocalEngine:
             self._store_unavailable = True
             return 0
         self._store_unavailable = False
-        self._gauge("debug_server_queue_depth", depth)
+        self._set_gauge("debug_server_queue_depth", depth)
         return depth
 
     def _claim(self) -> Command | None:
@@ -341,7 +342,7 @@ class LocalEngine:
             return self._store.queue.claim_next(self._supervisor.owner)
         except DebugServerError as error:
             _LOG.warning("claim_failed", extra={"error": str(error)})
-            time.sleep(_LOOK_AGAIN_SECONDS)
+            time.sleep(_POLL_SECONDS)
             return None
 
     def _spawn(self, work: Callable[[Any], None], item: Command | Adopted, *, reserved: bool = False) -> None:
@@ -350,7 +351,7 @@ class LocalEngine:
             self._active.add(number)
             if reserved:
                 self._reserved -= 1
-            self._gauge("debug_server_keepers_live", len(self._active))
+            self._set_gauge("debug_server_keepers_live", len(self._active))
         self._threads.start(partial(self._work, work, item, number))
         with self._lock:
             self._lock.notify_all()  # if no thread could be created, the claim thread retries
@@ -367,7 +368,7 @@ class LocalEngine:
         finally:
             with self._lock:
                 self._active.discard(number)
-                self._gauge("debug_server_keepers_live", len(self._active))
+                self._set_gauge("debug_server_keepers_live", len(self._active))
                 self._lock.notify_all()
 
     def _run(self, command: Command) -> None:
@@ -406,6 +407,6 @@ class LocalEngine:
         else:
             self._sessions.follow_up(command)
 
-    def _gauge(self, name: str, value: float) -> None:
+    def _set_gauge(self, name: str, value: float) -> None:
         if self._telemetry is not None:
             self._telemetry.gauge(name, value)

@@ -21,7 +21,7 @@ from debug_server.worktrees.branches import BranchWorktree, Removal
 from debug_server.worktrees.repository_trust import OWN_USER_ONLY, Trust
 
 _LOG = logging.getLogger(__name__)
-_AFTER_SECONDS = 30.0
+_CLEANUP_PROGRAM_SECONDS = 30.0
 _REMOVED_LATER = Cleanup(succeeded=True, message="removed later")
 
 
@@ -54,7 +54,7 @@ class SessionDirectories:
 
     def remove(self, session: Session) -> Cleanup | None:
         """Run the session's ``after`` program, then remove its directory; returns an outcome to report, if any."""
-        if (argv := session.plan.after) and (output := run_cleanup_program(argv, seconds=_AFTER_SECONDS)):
+        if (argv := session.plan.after) and (output := run_cleanup_program(argv, seconds=_CLEANUP_PROGRAM_SECONDS)):
             _LOG.info("cleanup_program_output", extra={"session_id": session.id, "output": output})
         if session.plan.scratch:
             return self._remove_scratch(session)

@@ -74,7 +74,7 @@ class Sessions:
         self.settings = settings or WorkspacesConfig()
         self._lock = threading.Lock()
         self._pools: dict[int, WorktreePool] = {}
-        self._holders = (
+        self._process_leases = (
             None
             if process is None
             else ProcessLeases(owners_dir=paths.owners_dir, process=process, open_sessions=self.open_sessions)
@@ -140,7 +140,7 @@ class Sessions:
                     bare_path=root / "repos" / f"{repository.name}.bare",
                     worktree_root=root / "worktrees" / repository.name,
                     defaults=self.settings,
-                    holders=self._holders,
+                    holders=self._process_leases,
                 )
                 self._pools[repository.id] = found
             return found
@@ -215,10 +215,10 @@ class Sessions:
         if session.worktree_id is not None:
             return self.lease(session)
         if session.plan.commit is not None and session.is_open:
-            return self._lease_late(session, session.plan.commit)
+            return self._lease_on_first_command(session, session.plan.commit)
         return session_workspace(self._store.worktrees, session)
 
-    def _lease_late(self, session: Session, commit: str) -> WorktreeLease:
+    def _lease_on_first_command(self, session: Session, commit: str) -> WorktreeLease:
         """Lease the workspace of a session that was opened without one; called when its first command starts."""
         repository = self._store.repositories.get(session.repository_id or 0)
         lease = self.pool(repository).acquire_worktree(

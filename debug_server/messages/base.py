@@ -23,13 +23,13 @@ PartNames = Annotated[
 MAX_METADATA = 1 << 16  # characters of JSON; a page may have a thousand sessions with metadata
 
 
-def _bounded(value: dict[str, Any]) -> dict[str, Any]:
+def _check_size(value: dict[str, Any]) -> dict[str, Any]:
     if (size := len(json.dumps(value))) > MAX_METADATA:
         raise ValueError(f"it has {size} characters as JSON: the limit is {MAX_METADATA}")
     return value
 
 
-Metadata = Annotated[dict[str, Any], AfterValidator(_bounded)]  # of the caller; stored and returned unchanged
+Metadata = Annotated[dict[str, Any], AfterValidator(_check_size)]  # of the caller; stored and returned unchanged
 
 
 class Request(BaseModel):
@@ -76,7 +76,7 @@ class OfCommit(Request):
 
     @model_validator(mode="before")
     @classmethod
-    def _named_once(cls, given: object) -> object:
+    def _refuse_both_names(cls, given: object) -> object:
         if isinstance(given, Mapping) and {"commit", "commit_sha"} <= given.keys():
             raise ValueError("commit is another name for commit_sha: give one of them")
         return given

@@ -63,7 +63,7 @@ class LimitsRequest(_LimitFields):  # type: ignore[misc]  # its fields are made 
 
     @model_validator(mode="before")
     @classmethod
-    def _by_known_names(cls, given: object) -> object:
+    def _check_names(cls, given: object) -> object:
         """Refuse an unknown name; the error has the right name, or all names."""
         if isinstance(given, Mapping):
             for name in given:
@@ -112,14 +112,14 @@ class CommandId(Request):
     command_id: Identifier
 
 
-def _numbered(given: object) -> object:
+def _to_signal_number(given: object) -> object:
     return signal_number(given) if isinstance(given, str) else given
 
 
 class SignalCommand(CommandId):
     """A signal for its leader, by number or by name (``TERM`` or ``SIGTERM``)."""
 
-    signal: Annotated[int, BeforeValidator(_numbered, json_schema_input_type=int | str), Field(ge=1, le=64)]
+    signal: Annotated[int, BeforeValidator(_to_signal_number, json_schema_input_type=int | str), Field(ge=1, le=64)]
 
 
 class WaitCommand(CommandId):

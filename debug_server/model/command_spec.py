@@ -15,7 +15,7 @@ from debug_server.model.names import check_name
 from debug_server.model.new_command import SpecColumns
 from debug_server.model.plans import CommandPlan, WorkerIdentity
 
-_SHORTEST_SECRET = 4
+_MIN_SECRET_BYTES = 4
 _MAX_ARGUMENT = 131_071  # the kernel's bound on one argument or variable, less its final NUL
 
 
@@ -132,9 +132,9 @@ class CommandSpec:
 def _check_secret(name: str, env: Mapping[str, str]) -> None:
     if name not in env:
         raise InvalidInputError(f"secret {name!r} is not a variable of the command: set it in env")
-    if len(env[name].encode("utf-8", "surrogateescape")) < _SHORTEST_SECRET:
+    if len(env[name].encode("utf-8", "surrogateescape")) < _MIN_SECRET_BYTES:
         raise InvalidInputError(
-            f"secret {name!r} has fewer than {_SHORTEST_SECRET} bytes: too short to mask without masking other output"
+            f"secret {name!r} has fewer than {_MIN_SECRET_BYTES} bytes: too short to mask without masking other output"
         )
 
 

@@ -9,7 +9,7 @@ from debug_server.service.caller import Caller
 from debug_server.service.last_used import LastUsed
 from debug_server.store import MetadataStore
 
-_OWNERS = 10_000  # entries of the cache of session owners
+_MAX_CACHED_OWNERS = 10_000  # entries of the cache of session owners
 
 
 class Access:
@@ -30,7 +30,7 @@ class Access:
     async def _owner_of(self, session_id: int) -> int | None:
         """The token that opened a session; cached, because it never changes."""
         if session_id not in self._owners:
-            if len(self._owners) >= _OWNERS:
+            if len(self._owners) >= _MAX_CACHED_OWNERS:
                 self._owners.clear()
             self._owners[session_id] = (await self._blocking.read(self._store.sessions.get, session_id)).owner_token_id
         return self._owners[session_id]

@@ -18,7 +18,7 @@ from pathlib import Path
 from debug_server.errors import ConfigurationError, DebugServerError
 from debug_server.runner.background_process import start_background
 
-_START_SECONDS, _STOP_SECONDS, _LOOK_SECONDS = 30.0, 20.0, 0.02
+_START_SECONDS, _STOP_SECONDS, _POLL_SECONDS = 30.0, 20.0, 0.02
 _SERVING = re.compile(r"^serving gRPC on port (\d+)$", re.MULTILINE)
 _HTTP = re.compile(r"^serving on (\S+)$", re.MULTILINE)
 
@@ -80,7 +80,7 @@ def start(files: ServerFiles, arguments: Sequence[str]) -> dict[str, object]:
         if time.monotonic() > deadline:
             process.terminate()
             raise ConfigurationError(f"the server did not answer within {_START_SECONDS:g} s: see {files.log}")
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 def stop(files: ServerFiles) -> int | None:

@@ -24,7 +24,7 @@ from debug_server.worktrees.artifact_files import check_patterns
 
 _CANCEL_SECONDS = 10.0
 _START_SECONDS = 10.0  # for a claimed command to start
-_OF_LINE = "\n"  # separates the request's key and the line number; keys of callers cannot contain it
+_KEY_SEPARATOR = "\n"  # separates the request's key and the line number; keys of callers cannot contain it
 _FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.001, 0.1
 
 
@@ -36,7 +36,7 @@ class CommandVerbs(Verbs):
         try:
             for number, line in enumerate(lines):
                 command = m.CommandRequest(argv=shell_command(self._shared.shell, line))
-                line_key = None if key is None else f"{key}{_OF_LINE}{number}"
+                line_key = None if key is None else f"{key}{_KEY_SEPARATOR}{number}"
                 await self._call(self.add, session_id, command, line_key)
         except DebugServerError:
             session = await self._call(self._store.sessions.get, session_id)
@@ -111,10 +111,10 @@ class CommandVerbs(Verbs):
         deadline = time.monotonic() + seconds
         command = await self.terminal(command, deadline)
         if command.status.terminal and command.plan.has_follow_up:
-            await self._follow_up_done(command, deadline)
+            await self._wait_for_follow_up(command, deadline)
         return command
 
-    async def _follow_up_done(self, command: Command, deadline: float) -> None:
+    async def _wait_for_follow_up(self, command: Command, deadline: float) -> None:
         """Wait for the follow-up without a thread: copying may take long, and many callers may wait."""
         pause = _FIRST_LOOK_SECONDS
         while (
@@ -149,8 +149,8 @@ class CommandVerbs(Verbs):
     async def signal(self, caller: Caller, request: m.SignalCommand) -> m.Message:
         """Send a signal to its leader."""
         command = await self._access.command_to_use(caller, request.command_id)
-        async with self._alive(command):
-            await self._begun_by(command, time.monotonic() + _START_SECONDS)
+        async with self._conflict_if_ended(command):
+            await self._wait_until_started(command, time.monotonic() + _START_SECONDS)
             await self._call(self._engine.signal, command.id, request.signal)
         return m.Message(message=f"signal {request.signal} was sent to command {command.id}")
 
@@ -158,14 +158,14 @@ class CommandVerbs(Verbs):
         """Write to its stdin; returns when the command's pipe has accepted the data."""
         command = await self._access.command_to_use(caller, request.command_id)
         data = _data(request)
-        async with self._alive(command):
-            command = await self._begun_by(command, time.monotonic() + _START_SECONDS)
+        async with self._conflict_if_ended(command):
+            command = await self._wait_until_started(command, time.monotonic() + _START_SECONDS)
             connection = await self._call(self._engine.connect, command)
             with connection:
                 await write_to(connection, request.write_id, data, close=request.close)
         return m.Message(message=f"write {request.write_id} reached command {command.id}")
 
-    async def _begun_by(self, command: Command, deadline: float) -> Command:
+    async def _wait_until_started(self, command: Command, deadline: float) -> Command:
         """Wait, without a thread, until a claimed command runs; any other command is returned at once."""
         async with self._wakeups.of(("command", command.id)) as woken:
             while command.status is CommandStatus.PENDING and command.owner is not None:
@@ -178,7 +178,7 @@ class CommandVerbs(Verbs):
         return command
 
     @asynccontextmanager
-    async def _alive(self, command: Command) -> AsyncIterator[None]:
+    async def _conflict_if_ended(self, command: Command) -> AsyncIterator[None]:
         """Raise ConflictError instead of KeeperError if the command has ended, before or during the block."""
         try:
             yield

@@ -35,7 +35,7 @@ _MAX_NUMBER, _MAX_BUILD_LOCK = 32, 1 << 16
 _SQLITE = b"SQLite format 3\0"
 _WORKSPACES = "worktrees"
 _STOP_SECONDS = 15.0
-_OURS = frozenset(
+_KNOWN_ENTRIES = frozenset(
     {
         ".gitignore",
         ".overlay-probe",
@@ -114,7 +114,7 @@ def configured() -> tuple[Path, str | None]:
 
 def survey(root: Path) -> Survey:
     """Examine a data folder without changes; InvalidInputError if ``root`` is not one that may be removed."""
-    with _opened(root) as folder:
+    with _open_data_folder(root) as folder:
         real = _real(folder)
         _refuse_foreign_mounts(real)
         names = folder.names()
@@ -128,14 +128,14 @@ def survey(root: Path) -> Survey:
             workers=workers,
             damaged=[f"{_KEEPERS}/{item.name}: {item.reason}" for item in damaged_handles(folder.path / _KEEPERS)],
             mounts=[mount.target for mount in list_mounts(real / _WORKSPACES)],
-            parts=[Part(name=name, size=_size(folder.path / name)) for name in names if name in _OURS],
-            foreign=[name for name in names if name not in _OURS],
+            parts=[Part(name=name, size=_size(folder.path / name)) for name in names if name in _KNOWN_ENTRIES],
+            foreign=[name for name in names if name not in _KNOWN_ENTRIES],
         )
 
 
 def purge(found: Survey, *, seconds: float = _STOP_SECONDS) -> list[Leftover]:
     """End and remove everything in a surveyed folder, also what has started since; returns what remains."""
-    with _opened(found.root) as folder:
+    with _open_data_folder(found.root) as folder:
         if _identity(folder) != found.identity:
             raise DebugServerError(f"{found.root} was replaced since it was examined: nothing was removed")
         left = _purge(folder, found.root, seconds)
@@ -151,16 +151,16 @@ def _purge(folder: Folder, root: Path, seconds: float) -> list[Leftover]:
             raise DebugServerError(f"process {holders[0].pid} still uses {root}: end it, then purge again")
         for holder in holders:
             _end(folder, holder, seconds)
-    with _no_server(folder, root):
+    with _server_locks_held(folder, root):
         if survivors := end_commands(live_commands(folder.path / _KEEPERS), seconds=seconds):
             raise DebugServerError(f"processes {survivors} of commands cannot be ended: nothing was removed")
         _end_builds(folder)
         _refuse_foreign_mounts(_real(folder))
-        return [item for name in folder.names() if name in _OURS for item in remove_entry(folder, name)]
+        return [item for name in folder.names() if name in _KNOWN_ENTRIES for item in remove_entry(folder, name)]
 
 
 @contextmanager
-def _opened(root: Path) -> Iterator[Folder]:
+def _open_data_folder(root: Path) -> Iterator[Folder]:
     """Open a data folder: later calls use this folder, even if its path is replaced."""
     if not root.is_dir():
         raise InvalidInputError(f"there is no data folder at {root}")
@@ -197,13 +197,13 @@ def _identity(folder: Folder) -> tuple[int, int]:
 
 def _is_data_folder(folder: Folder) -> bool:
     """Whether it has files of a store; the user's default folder may only have the record of shown notices."""
-    if _reads(folder, _IDENTITY, b"") or _reads(folder, _DATABASE, _SQLITE):
+    if _starts_with(folder, _IDENTITY, b"") or _starts_with(folder, _DATABASE, _SQLITE):
         return True
     names = set(folder.names())
-    return _TOLD in names and names <= _OURS
+    return _TOLD in names and names <= _KNOWN_ENTRIES
 
 
-def _reads(folder: Folder, path: str, start: bytes) -> bool:
+def _starts_with(folder: Folder, path: str, start: bytes) -> bool:
     """Whether ``path`` is a file that begins with ``start``."""
     try:
         return folder.read(path, len(start)) == start
@@ -297,7 +297,7 @@ def _end(folder: Folder, holder: Holder, seconds: float) -> None:
 
 
 @contextmanager
-def _no_server(folder: Folder, root: Path) -> Iterator[None]:
+def _server_locks_held(folder: Folder, root: Path) -> Iterator[None]:
     """Hold the server locks during the block, so that no server starts."""
     with contextlib.ExitStack() as stack:
         for lock in _SERVER_LOCKS:

@@ -127,14 +127,14 @@ class ForegroundRun:
                 terminal_size=terminal_size,
             )
         except (CommandExecutionError, PatchApplicationError, EnvironmentBuildError) as error:
-            return self._as_recorded(str(error))
+            return self._recorded_reply(str(error))
         return RunReply(command_id=result.command_id, exit=result.exit, log_path=result.log_path)
 
     def interrupted(self) -> RunReply:
         """How the command ended when its caller was interrupted."""
-        return self._as_recorded("interrupted")
+        return self._recorded_reply("interrupted")
 
-    def _as_recorded(self, error: str) -> RunReply:
+    def _recorded_reply(self, error: str) -> RunReply:
         rows = self._store.commands.in_session(self.session.id)
         return RunReply.of(rows[-1], error) if rows else RunReply(command_id=None, error=error)
 

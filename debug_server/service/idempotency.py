@@ -58,7 +58,7 @@ class KeyedReplies:
     ) -> Reply:
         """The reply of ``run``, or of the earlier request with this key."""
         check_key(key)
-        place = (_name(caller), key)
+        place = (_caller_key(caller), key)
         print_ = _fingerprint(operation, request)
         # When the first request has ended, _begin returns its stored reply.
         while (other := self._under_way.get(place)) is not None:
@@ -66,10 +66,10 @@ class KeyedReplies:
         # Shielded: a request must be completed even if its caller disconnects.
         task = asyncio.get_running_loop().create_task(self._once(place, operation, print_, run))
         self._under_way[place] = task
-        task.add_done_callback(lambda done: self._ended(place, done))
+        task.add_done_callback(lambda done: self._forget_task(place, done))
         return await asyncio.shield(task)
 
-    def _ended(self, place: tuple[str, str], task: asyncio.Task[Reply]) -> None:
+    def _forget_task(self, place: tuple[str, str], task: asyncio.Task[Reply]) -> None:
         self._under_way.pop(place, None)
         if not task.cancelled():
             task.exception()  # retrieved, because the caller may have disconnected
@@ -116,7 +116,7 @@ def check_key(key: str) -> None:
         raise InvalidInputError(f"the idempotency key {key[:64]!r} must be 1 to {MAX_KEY} printable ASCII characters")
 
 
-def _name(caller: Caller) -> str:
+def _caller_key(caller: Caller) -> str:
     return "local" if caller.token_id is None else f"token-{caller.token_id}"
 
 

@@ -14,7 +14,7 @@ from debug_server.errors import DebugServerError
 from debug_server.store.tokens import USE_RECORDED_EVERY
 
 _LOG = logging.getLogger(__name__)
-_REMEMBERED = 10_000
+_MAX_CACHED_ROWS = 10_000
 _CLOSE_SECONDS = 1.0
 
 
@@ -36,7 +36,7 @@ class LastUsed:
         with self._lock:
             if now - self._tried.get(number, -USE_RECORDED_EVERY) < USE_RECORDED_EVERY:
                 return
-            if len(self._tried) >= _REMEMBERED:
+            if len(self._tried) >= _MAX_CACHED_ROWS:
                 self._tried.clear()
             self._tried[number] = now
             self._waiting.add(number)

@@ -27,12 +27,12 @@ from debug_server.service.verbs import Shared, Verbs
 from debug_server.service.wakeups import wait_for
 
 _PIECE = 1 << 16
-_AT_A_TURN = 16  # pieces sent before other followers run; a read of a finely written log may return 256
-_SHARED = 32  # cached pieces for followers of the same log
+_PIECES_PER_ITERATION = 16  # pieces sent before other followers run; a read of a finely written log may return 256
+_CACHED_PIECES = 32  # cached pieces for followers of the same log
 _ROW_SECONDS = 10.0
 _MERGE_SECONDS = 0.25  # small writes within this time are merged for followers that are behind
 _ENDS_WINDOW = 1 << 20  # the last bytes of a log, in which the ends of its two streams are searched
-_LOOK_AGAIN_SECONDS = 5.0  # for filesystems without inotify
+_POLL_SECONDS = 5.0  # for filesystems without inotify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class LogVerbs(Verbs):
 
     async def follow(self, caller: Caller, request: m.FollowLog) -> AsyncGenerator[m.LogPiece, None]:
         """Yield the log from an offset without gap or repetition until the command has ended."""
-        command = await self._begun(await self._access.command_to_use(caller, request.command_id))
+        command = await self._wait_for_log(await self._access.command_to_use(caller, request.command_id))
         if command.log_path is None:
             return
         _require_log(command)
@@ -106,7 +106,7 @@ class LogVerbs(Verbs):
         while segments := cursor.read(_PIECE):
             for number, segment in enumerate(segments, 1):
                 yield _piece(command_id, segment)
-                if number % _AT_A_TURN == 0 or number == len(segments):
+                if number % _PIECES_PER_ITERATION == 0 or number == len(segments):
                     await self._shared.fair_wakeups.wait()
 
     async def _live(self, command: Command, cursor: LogCursor) -> AsyncGenerator[m.LogPiece, None]:
@@ -120,7 +120,7 @@ class LogVerbs(Verbs):
                 segments = cursor.read(_PIECE, since=math.inf if timed_out else watch.noticed_at)
                 for number, segment in enumerate(segments, 1):
                     yield _piece(command.id, segment)
-                    if number % _AT_A_TURN == 0:
+                    if number % _PIECES_PER_ITERATION == 0:
                         await self._shared.fair_wakeups.wait()
                 if segments and not cursor.caught_up:
                     await self._shared.fair_wakeups.wait()  # a long history must not delay other followers
@@ -129,11 +129,11 @@ class LogVerbs(Verbs):
                     await self._commands.terminal(command, time.monotonic() + _ROW_SECONDS)
                     return
                 else:
-                    timed_out = not await wait_for(changed, _LOOK_AGAIN_SECONDS)
+                    timed_out = not await wait_for(changed, _POLL_SECONDS)
         finally:
             watch.close()
 
-    async def _begun(self, command: Command) -> Command:
+    async def _wait_for_log(self, command: Command) -> Command:
         """Wait until the command has a log, or has ended without one."""
         if command.log_path is not None or command.status.terminal:
             return command
@@ -226,7 +226,7 @@ def _text_end(data: bytearray, limit: int) -> str:
     return end.decode("utf-8", "replace")
 
 
-@lru_cache(_SHARED)  # followers at the same offset get the same segments
+@lru_cache(_CACHED_PIECES)  # followers at the same offset get the same segments
 def _piece(command_id: int, segment: LogSegment) -> m.LogPiece:
     return m.LogPiece.model_construct(
         offset=segment.offset,

@@ -26,7 +26,7 @@ from debug_server.store import MetadataStore, open_store
 from debug_server.worktrees.git import run_git
 from debug_server.worktrees.overlay import why_overlay_fails
 
-_DELEGATE = "run where control groups are delegated to this user (root, or a systemd unit with Delegate=yes)"
+_DELEGATION_ADVICE = "run where control groups are delegated to this user (root, or a systemd unit with Delegate=yes)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +76,13 @@ class Machine:
             require_free_space(root)
             return f"{shutil.disk_usage(root).free >> 20} MiB free in {root.resolve()}"
 
-        yield _attempt("store", "database", opened, "set DEBUG_SERVER_DB_URL to a database that this user can write")
-        yield _attempt("store", "disk", space, "free space there, or set paths.artifacts to another writable folder")
+        yield _check("store", "database", opened, "set DEBUG_SERVER_DB_URL to a database that this user can write")
+        yield _check("store", "disk", space, "free space there, or set paths.artifacts to another writable folder")
         installed = importlib.util.find_spec("psycopg") is not None
-        yield _optional_one("store", "postgresql", installed, "psycopg", install_command("postgres"))
+        yield _package_finding("store", "postgresql", installed, "psycopg", install_command("postgres"))
 
     def _processes(self) -> Iterator[Finding]:
-        yield _attempt(
+        yield _check(
             "commands",
             "run",
             lambda: _trial_run(self._settings),
@@ -93,7 +93,9 @@ class Machine:
         except StoreUnavailableError:  # already reported for the database
             return
         except DebugServerError as error:
-            yield Finding(area="commands", name="containment", state="failed", detail=str(error), remedy=_DELEGATE)
+            yield Finding(
+                area="commands", name="containment", state="failed", detail=str(error), remedy=_DELEGATION_ADVICE
+            )
             return
         held = found.mechanism.startswith("cgroup")
         controllers = ", ".join(sorted(found.controllers)) or "no controllers"
@@ -103,12 +105,12 @@ class Machine:
             name="containment",
             state="ok" if held else "degraded",
             detail=f"{found.mechanism} ({controllers}); own namespaces: {namespaces}",
-            remedy=None if held else _DELEGATE,
+            remedy=None if held else _DELEGATION_ADVICE,
         )
         yield from _limits(found)
 
 
-def _attempt(area: str, name: str, probe: Callable[[], str], remedy: str) -> Finding:
+def _check(area: str, name: str, probe: Callable[[], str], remedy: str) -> Finding:
     try:
         return Finding(area=area, name=name, state="ok", detail=probe())
     except (DebugServerError, OSError) as error:
@@ -149,7 +151,7 @@ def _limits(found: Capabilities) -> Iterator[Finding]:
 
 
 def _workspaces(settings: RunnerSettings) -> Iterator[Finding]:
-    yield _attempt("workspaces", "git", lambda: run_git("--version").stdout.decode().strip(), "install git")
+    yield _check("workspaces", "git", lambda: run_git("--version").stdout.decode().strip(), "install git")
     try:
         reason = why_overlay_fails(settings.paths.artifacts_root)
     except OSError as error:
@@ -166,13 +168,13 @@ def _workspaces(settings: RunnerSettings) -> Iterator[Finding]:
 
 def _environments() -> Iterator[Finding]:
     uv, conda = find_uv(), next(filter(None, map(shutil.which, CONDA_PROGRAMS)), None)
-    yield _optional_one("environments", "uv", uv is not None, uv or "", "pip install uv; else venv and pip are used")
+    yield _package_finding("environments", "uv", uv is not None, uv or "", "pip install uv; else venv and pip are used")
     venv = importlib.util.find_spec("ensurepip") is not None
-    yield _optional_one("environments", "venv", venv, "of the standard library", "install python3-venv")
+    yield _package_finding("environments", "venv", venv, "of the standard library", "install python3-venv")
     rattler = importlib.util.find_spec("rattler") is not None
-    yield _optional_one("environments", "conda", rattler, "py-rattler", install_command("conda"))
+    yield _package_finding("environments", "conda", rattler, "py-rattler", install_command("conda"))
     instead = "py-rattler is used instead" if rattler else "install micromamba, mamba or conda, or py-rattler instead"
-    yield _optional_one("environments", "conda program", conda is not None, conda or "", instead)
+    yield _package_finding("environments", "conda program", conda is not None, conda or "", instead)
 
 
 def _optional() -> Iterator[Finding]:
@@ -181,7 +183,7 @@ def _optional() -> Iterator[Finding]:
         ("runners", "secret scanning", "detect_secrets", "runners"),
         ("runners", "Markdown checks", "markdown_it", "runners"),
     ):
-        yield _optional_one(area, name, _is_installed(module), "installed", install_command(extra))
+        yield _package_finding(area, name, _is_installed(module), "installed", install_command(extra))
 
 
 def _is_installed(module: str) -> bool:
@@ -191,7 +193,7 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _optional_one(area: str, name: str, found: bool, detail: str, remedy: str) -> Finding:
+def _package_finding(area: str, name: str, found: bool, detail: str, remedy: str) -> Finding:
     if found:
         return Finding(area=area, name=name, state="ok", detail=detail)
     return Finding(area=area, name=name, state="missing", detail="not installed", remedy=remedy)

@@ -11,7 +11,7 @@ from debug_server.model import Event, Outgoing
 from debug_server.service.verbs import Verbs
 from debug_server.service.wakeups import ANYTHING
 
-_GATHER_SECONDS = 0.02  # reading the store for every single event would cost more than handling it
+_BATCH_SECONDS = 0.02  # reading the store for every single event would cost more than handling it
 
 
 class OutboxVerbs(Verbs):
@@ -34,7 +34,7 @@ class OutboxVerbs(Verbs):
                     yield page
                 else:
                     await woken.wait()
-                    await asyncio.sleep(_GATHER_SECONDS)
+                    await asyncio.sleep(_BATCH_SECONDS)
 
     async def collect(self, topic: str, seq: int, messages: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
         """Store the (lane, data) of messages and move the cursor past their events, in one commit."""

@@ -19,12 +19,12 @@ from debug_server.sockets import Connection, SocketOwner, SocketOwners, canonica
 SOCKET = "debug_server.socket"
 """The key of a connection's socket in the ``state`` of its requests."""
 
-_ONCE = frozenset({"host", "origin", "sec-fetch-site"})
+_SINGLE_HEADERS = frozenset({"host", "origin", "sec-fetch-site"})
 _ESTABLISHED = 1
 _SO_PEERPIDFD = 77
 _CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
-_REMEMBERED = 4096  # connections whose processes were examined
-_HOW = (
+_MAX_CACHED_CONNECTIONS = 4096  # connections whose processes were examined
+_TOKEN_ADVICE = (
     "send `Authorization: Bearer TOKEN`; the server's user makes a token with `debug-server token create NAME`, and "
     "`debug-server configure --base-url URL --token -` saves it"
 )
@@ -32,12 +32,12 @@ _ELSEWHERE = "the caller is not on this machine"
 _INDIRECT = "the request names a host other than this machine, or comes from a web page or through a proxy"
 _OTHER_USER = "the caller is not the server's own user"
 _GONE = "the caller's connection was closed or cannot be found"
-_COMMAND = "the caller was started by a server, or its process cannot be examined"
+_STARTED_BY_SERVER = "the caller was started by a server, or its process cannot be examined"
 
 
 def without_token(reason: str) -> str:
     """The message for a caller without a token that is not the server's own user."""
-    return f"no token was given, and {reason}: {_HOW}"
+    return f"no token was given, and {reason}: {_TOKEN_ADVICE}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def http_sender(scope: Mapping[str, Any]) -> Sender | None:
     A proxy in front could have checked the other value of a repeated header.
     """
     headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
-    given = [(name, value) for name, value in headers if name in _ONCE]
+    given = [(name, value) for name, value in headers if name in _SINGLE_HEADERS]
     found = dict(given)
     if len(found) < len(given):
         return None
@@ -116,9 +116,9 @@ class OwnUser:
         return await self.refusal(http_peer(scope))
 
     def _refusal(self, peer: Peer) -> str | None:
-        return self._of_unix(peer) if isinstance(peer, UnixPeer) else self._of_tcp(peer)
+        return self._check_unix_peer(peer) if isinstance(peer, UnixPeer) else self._check_tcp_peer(peer)
 
-    def _of_unix(self, peer: UnixPeer) -> str | None:
+    def _check_unix_peer(self, peer: UnixPeer) -> str | None:
         try:
             raw = peer.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         except OSError:
@@ -127,10 +127,10 @@ class OwnUser:
         if uid != self._uid:
             return _OTHER_USER
         if pid <= 0 or is_started_by_server(pid) or not _is_alive(peer.socket):
-            return _COMMAND
+            return _STARTED_BY_SERVER
         return None
 
-    def _of_tcp(self, peer: TcpPeer) -> str | None:
+    def _check_tcp_peer(self, peer: TcpPeer) -> str | None:
         try:
             host, server = canonical(peer.host), canonical(peer.server_host) if peer.server_host else None
         except ValueError:
@@ -144,16 +144,16 @@ class OwnUser:
             return _GONE
         if owner.uid != self._uid:
             return _OTHER_USER
-        return self._of_processes(connection, owner)
+        return self._check_processes(connection, owner)
 
-    def _of_processes(self, connection: Connection, owner: SocketOwner) -> str | None:
+    def _check_processes(self, connection: Connection, owner: SocketOwner) -> str | None:
         """Every process with the socket must be the user's own; checked once for each connection."""
         if (connection, owner) in self._examined:
             return None
         pids = socket_holders(owner.inode)
         if not pids or any(not self._is_own(pid) or is_started_by_server(pid) for pid in pids):
-            return _COMMAND
-        if len(self._examined) >= _REMEMBERED:
+            return _STARTED_BY_SERVER
+        if len(self._examined) >= _MAX_CACHED_CONNECTIONS:
             self._examined.clear()
         self._examined.add((connection, owner))
         return None

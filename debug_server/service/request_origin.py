@@ -45,7 +45,7 @@ def is_direct(sender: Sender) -> bool:
     if sender.origin is None:
         return sender.site in (None, "none", "same-origin")
     scheme = {"ws": "http", "wss": "https"}.get(sender.scheme, sender.scheme)
-    return _place(sender.origin) == _place(f"{scheme}://{sender.host}")
+    return _origin(sender.origin) == _origin(f"{scheme}://{sender.host}")
 
 
 def is_proxied(headers: Collection[str]) -> bool:
@@ -53,7 +53,7 @@ def is_proxied(headers: Collection[str]) -> bool:
     return not _PROXY_HEADERS.isdisjoint(headers)
 
 
-def _place(url: str) -> tuple[str, str, int | None]:
+def _origin(url: str) -> tuple[str, str, int | None]:
     """Scheme, host and port; an invalid URL equals no other."""
     try:
         parts = urlsplit(url)

@@ -40,7 +40,7 @@ from debug_server.service.workers import WorkerVerbs
 from debug_server.store import MetadataStore
 from debug_server.workers.workers import Workers
 
-_KEYED = frozenset(
+_STORES_KEY = frozenset(
     {"open_session", "submit_command", "start_run"}
 )  # the session or command that they add stores the key too, so that a retry finds it
 
@@ -153,13 +153,13 @@ class Service:
     async def _attempt(
         self, caller: Caller, operation: ServiceOperation, request: m.Request, attempt: Attempt
     ) -> m.Reply:
-        if attempt.since is not None and (found := await self._resumed(caller, request, attempt.key, attempt.since)):
+        if attempt.since is not None and (found := await self._resume(caller, request, attempt.key, attempt.since)):
             return found
-        options = {"idempotency_key": attempt.key} if operation.name in _KEYED else {}
+        options = {"idempotency_key": attempt.key} if operation.name in _STORES_KEY else {}
         reply: m.Reply = await self.verb(operation)(caller, request, **options)
         return reply
 
-    async def _resumed(self, caller: Caller, request: m.Request, key: str, since: datetime) -> m.Reply | None:
+    async def _resume(self, caller: Caller, request: m.Request, key: str, since: datetime) -> m.Reply | None:
         """Resume the request of a process that died; None if it had created nothing."""
         if isinstance(request, m.OpenSession):
             return await self.sessions.resume(caller, request, key, since)

@@ -19,7 +19,7 @@ _SECONDS = 60.0
 
 async def write_to(connection: KeeperConnection, write_id: str, data: bytes, *, close: bool) -> None:
     """Write; returns when the command's pipe has accepted all data, KeeperError if it does not within a minute."""
-    keeper = _Keeper(connection.detach())
+    keeper = _KeeperConnection(connection.detach())
     try:
         async with asyncio.timeout(_SECONDS):
             reply = await keeper.ask(frames.encode_write(write_id, data), "write", write_id)
@@ -35,7 +35,7 @@ async def write_to(connection: KeeperConnection, write_id: str, data: bytes, *, 
         raise KeeperError(f"stdin: {reply['error']}")
 
 
-class _Keeper:
+class _KeeperConnection:
     """An exclusive connection to a keeper."""
 
     def __init__(self, connection: socket.socket) -> None:

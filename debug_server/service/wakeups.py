@@ -38,7 +38,7 @@ class Wakeups:
     @asynccontextmanager
     async def of(self, subject: Subject) -> AsyncIterator[asyncio.Event]:
         """An ``asyncio.Event`` that is set after each change of the subject; clear it before each read."""
-        await self._join()
+        await self._ensure_reader()
         woken = asyncio.Event()
         self._waiting.setdefault(subject, set()).add(woken)
         try:
@@ -54,14 +54,14 @@ class Wakeups:
         """Stop listening."""
         self._remove()
 
-    async def _join(self) -> None:
+    async def _ensure_reader(self) -> None:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._reader, self._waiting = loop, None, {}
         if self._reader is None or self._reader.done():
             after = await self._last()  # before the caller reads, so that no event is missed
             if self._reader is None or self._reader.done():
-                self._reader = loop.create_task(self._repair(after))
+                self._reader = loop.create_task(self._poll_events(after))
 
     def _leave(self, subject: Subject, woken: asyncio.Event) -> None:
         waiting = self._waiting.get(subject, set())
@@ -82,7 +82,7 @@ class Wakeups:
             for woken in self._waiting.get(subject, ()):
                 woken.set()
 
-    async def _repair(self, after: int) -> None:
+    async def _poll_events(self, after: int) -> None:
         """Read events of other processes until there are no waiters."""
         while True:
             await asyncio.sleep(REPAIR_SECONDS)

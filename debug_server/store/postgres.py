@@ -47,7 +47,7 @@ def _first_line(error: BaseException) -> str:
 
 
 @lru_cache(maxsize=512)
-def _dialect(sql: str) -> bytes:
+def _to_psycopg(sql: str) -> bytes:
     return sql.replace("?", "%s").encode()
 
 
@@ -76,13 +76,13 @@ class PostgresDatabase:
         self._idle: list[psycopg.Connection[Row]] = []
         self.return_connection(self.borrow_connection())
 
-    def write(self) -> _Block:
+    def write(self) -> _Transaction:
         """See the port. With READ COMMITTED, a statement after a lock sees what the previous holder committed."""
-        return _Block(self, writing=True)
+        return _Transaction(self, writing=True)
 
-    def read(self) -> _Block:
+    def read(self) -> _Transaction:
         """See the port."""
-        return _Block(self, writing=False)
+        return _Transaction(self, writing=False)
 
     def keep_reserve(self) -> None:
         """Does nothing: the database is on the disk of its server."""
@@ -130,19 +130,19 @@ class _Statements:
         self._connection = connection
 
     def one(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
-        return self._connection.execute(_dialect(sql), params).fetchone()
+        return self._connection.execute(_to_psycopg(sql), params).fetchone()
 
     def all(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
-        return self._connection.execute(_dialect(sql), params).fetchall()
+        return self._connection.execute(_to_psycopg(sql), params).fetchall()
 
     def run(self, sql: str, params: Sequence[Any] = ()) -> int:
-        return self._connection.execute(_dialect(sql), params).rowcount
+        return self._connection.execute(_to_psycopg(sql), params).rowcount
 
     def lock(self, name: str) -> None:
         self._connection.execute(b"SELECT pg_advisory_xact_lock(%s)", (_lock_number(name),))
 
 
-class _Block:
+class _Transaction:
     """One borrowed connection, in a transaction if writing."""
 
     __slots__ = ("_connection", "_database", "_writing")

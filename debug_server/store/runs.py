@@ -17,7 +17,7 @@ from debug_server.store.table import Table, require
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Checked:
+class _RunDraft:
     """A run that was checked and encoded, before the transaction."""
 
     run: QueuedRun
@@ -25,7 +25,7 @@ class _Checked:
     session: SessionDraft
 
     @classmethod
-    def of(cls, run: QueuedRun, max_pending: int | None) -> _Checked:
+    def of(cls, run: QueuedRun, max_pending: int | None) -> _RunDraft:
         return cls(
             run=run,
             command=CommandDraft.of(
@@ -62,8 +62,8 @@ class Runs(Table):
         ``refused`` returns. ConflictError when a claim is taken. With ``due`` the same commit claims that time; None
         if another process has claimed it.
         """
-        checked = [_Checked.of(step, max_pending) if isinstance(step, QueuedRun) else step for step in steps]
-        runs = [step for step in checked if isinstance(step, _Checked)]
+        checked = [_RunDraft.of(step, max_pending) if isinstance(step, QueuedRun) else step for step in steps]
+        runs = [step for step in checked if isinstance(step, _RunDraft)]
         claims = [claim for item in runs for claim in item.run.claims]
         with self._database.write() as transaction:
             if claims:
@@ -78,8 +78,8 @@ class Runs(Table):
             self._notify(_notice(item))
         return added
 
-    def _add_step(self, transaction: Transaction, now: float, step: _Checked | NewEvent) -> Command | NewEvent:
-        if isinstance(step, _Checked):
+    def _add_step(self, transaction: Transaction, now: float, step: _RunDraft | NewEvent) -> Command | NewEvent:
+        if isinstance(step, _RunDraft):
             try:
                 check_queue_limits(transaction, step.command)
             except QueueFullError as error:
@@ -92,7 +92,7 @@ class Runs(Table):
         event_log.append(transaction, now, step.kind, text, subject=step.subject)
         return step
 
-    def _add_run(self, transaction: Transaction, now: float, checked: _Checked) -> Command:
+    def _add_run(self, transaction: Transaction, now: float, checked: _RunDraft) -> Command:
         run = checked.run
         require(transaction, "repositories", "repository", run.repository_id)
         session = sessions.insert(transaction, now, checked.session)

@@ -48,14 +48,14 @@ _SET_LEASE = (
     " WHERE id = ? AND worktree_id IS NULL"
 )
 _OPEN = (SessionStatus.PENDING, SessionStatus.RUNNING)
-_LIVE = "status IN ('pending', 'running')"
+_IS_OPEN = "status IN ('pending', 'running')"
 # Which rows may take a status: the condition is part of the UPDATE, so it also holds with concurrent writers.
 _GUARDS = {
     SessionStatus.PENDING: "status = 'pending'",
-    SessionStatus.RUNNING: _LIVE,
-    SessionStatus.COMPLETED: _LIVE,
-    SessionStatus.FAILED: _LIVE,
-    SessionStatus.CANCELLED: _LIVE,
+    SessionStatus.RUNNING: _IS_OPEN,
+    SessionStatus.COMPLETED: _IS_OPEN,
+    SessionStatus.FAILED: _IS_OPEN,
+    SessionStatus.CANCELLED: _IS_OPEN,
 }
 
 
@@ -178,7 +178,7 @@ class Sessions(Table):
         """Set the lease of an open session without a workspace; ConflictError if it has one or has ended."""
         with self._database.write() as transaction:
             require(transaction, "worktrees", "worktree", worktree_id)
-            sql = f"{_SET_LEASE} AND {_LIVE} RETURNING {_COLUMNS}"
+            sql = f"{_SET_LEASE} AND {_IS_OPEN} RETURNING {_COLUMNS}"
             row = transaction.one(sql, (worktree_id, generation, commit_sha, self._now(), session_id))
             if row is None:
                 current = _session(found(transaction.one(_GET, (session_id,)), "session", session_id))
@@ -208,11 +208,11 @@ class Sessions(Table):
         with self._database.write() as transaction:
             now = self._now()
             for session_id in session_ids:
-                transaction.run(f"UPDATE sessions SET updated_at = ? WHERE id = ? AND {_LIVE}", (now, session_id))
+                transaction.run(f"UPDATE sessions SET updated_at = ? WHERE id = ? AND {_IS_OPEN}", (now, session_id))
 
     def expired(self, now: datetime) -> list[Session]:
         """Open sessions whose ``expires_at`` has passed."""
-        sql = f"SELECT {_COLUMNS} FROM sessions WHERE {_LIVE} AND expires_at <= ? ORDER BY id"
+        sql = f"SELECT {_COLUMNS} FROM sessions WHERE {_IS_OPEN} AND expires_at <= ? ORDER BY id"
         return [_session(row) for row in self._all(sql, (epoch(now),))]
 
     def secrets(self, session_id: int) -> dict[str, str]:
@@ -228,7 +228,7 @@ class Sessions(Table):
 
     def count_open(self, token_id: int) -> int:
         """How many sessions of a token have not ended."""
-        row = self._one(f"SELECT COUNT(*) FROM sessions WHERE owner_token_id = ? AND {_LIVE}", (token_id,))
+        row = self._one(f"SELECT COUNT(*) FROM sessions WHERE owner_token_id = ? AND {_IS_OPEN}", (token_id,))
         return row[0] if row else 0
 
 

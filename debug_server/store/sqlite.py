@@ -19,7 +19,7 @@ from debug_server.store.disk_reserve import Reserve
 
 BUSY_SECONDS = 10.0
 MAX_IDLE_READERS = 8
-_NO_SPACE = 64 << 10  # bytes: a commit may need more
+_FULL_DISK_BYTES = 64 << 10  # bytes: a commit may need more
 
 _DRIVER_ERRORS = (sqlite3.Error, OverflowError, UnicodeEncodeError)
 _ADVICE = {
@@ -240,7 +240,7 @@ class _Reader:
 
 def _is_full(path: str) -> bool:
     disk = os.statvfs(Path(path).parent)
-    return disk.f_bavail * disk.f_frsize < _NO_SPACE
+    return disk.f_bavail * disk.f_frsize < _FULL_DISK_BYTES
 
 
 def _create_file(path: Path) -> None:

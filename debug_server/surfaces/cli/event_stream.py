@@ -14,7 +14,7 @@ from debug_server.errors import NotFoundError, UnavailableError
 from debug_server.surfaces.cli.invocation import Invocation
 from debug_server.surfaces.cli.output import Output, cell, progress
 
-_AGAIN_SECONDS = 0.5
+_RETRY_SECONDS = 0.5
 
 
 def show_stream(
@@ -40,7 +40,7 @@ def show_stream(
         if not follow:
             return
         progress("the governor does not answer: retrying")
-        time.sleep(_AGAIN_SECONDS)
+        time.sleep(_RETRY_SECONDS)
 
 
 def _check_repository(call: Invocation, target: str | None, name: str) -> None:
@@ -80,11 +80,11 @@ def show_event(output: Output, event: Any) -> None:
     names = ("task_id", "repo_name", "event_type", "field", "payload", "timestamp", "cursor")
     value = {name: getattr(event, name) for name in names}
     words = [event.timestamp, event.repo_name, event.task_id, event.event_type]
-    lines = [" ".join(cell(word) for word in [*words, said] if word) for said in _said(event)]
+    lines = [" ".join(cell(word) for word in [*words, said] if word) for said in _payload_lines(event)]
     output.say("\n".join(lines), value)
 
 
-def _said(event: Any) -> list[str]:
+def _payload_lines(event: Any) -> list[str]:
     """The readable part of a payload, as lines."""
     if not event.event_type.startswith("runner."):
         return [str(event.field)]

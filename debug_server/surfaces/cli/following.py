@@ -18,7 +18,7 @@ from debug_server.surfaces.cli.outcome import FAILURE, exit_status, summary
 from debug_server.surfaces.cli.output import Output, tell
 
 _WAIT_SECONDS = 30.0
-_LEAST_SECONDS = 0.001
+_MIN_WAIT_SECONDS = 0.001
 
 
 def run_and_follow(backend: Backend, output: Output, start: Callable[[], Sequence[CommandReply]]) -> int:
@@ -27,7 +27,7 @@ def run_and_follow(backend: Backend, output: Output, start: Callable[[], Sequenc
     commands: list[CommandReply] = []
     statuses: list[int] = []
     try:
-        with _terminated_as_interrupted():
+        with _sigterm_as_sigint():
             _start(start, commands)
             for command in commands:
                 for piece in backend.follow_log(command.id):
@@ -64,7 +64,7 @@ def wait_for(backend: Backend, command_id: int, seconds: float | None = None) ->
     """The command once it has ended, or as it is after ``seconds``."""
     deadline = time.monotonic() + (math.inf if seconds is None else seconds)
     while True:
-        left = min(_WAIT_SECONDS, max(_LEAST_SECONDS, deadline - time.monotonic()))
+        left = min(_WAIT_SECONDS, max(_MIN_WAIT_SECONDS, deadline - time.monotonic()))
         command = backend.send(calls.wait_command(command_id, seconds=left))
         if command.ended or time.monotonic() >= deadline:
             return command
@@ -96,7 +96,7 @@ def _cancel(backend: Backend, output: Output, commands: Sequence[CommandReply]) 
 
 
 @contextlib.contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
+def _sigterm_as_sigint() -> Iterator[None]:
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield

@@ -49,7 +49,7 @@ def channel_to(call: Invocation, target: str) -> Iterator[Any]:
             with grpc.insecure_channel(relay.address, options=relay.options) as channel:
                 yield channel
         except grpc.RpcError as error:
-            raise _meaning(error, target, relay.failure) from error
+            raise _converted_error(error, target, relay.failure) from error
         except grpc.FutureTimeoutError as error:
             raise (relay.failure if isinstance(relay.failure, DebugServerError) else error) from None
 
@@ -60,7 +60,7 @@ def credentials(call: Invocation, target: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {token}"),) if token else ()
 
 
-def _meaning(error: Any, target: str, failure: Exception | None) -> DebugServerError:
+def _converted_error(error: Any, target: str, failure: Exception | None) -> DebugServerError:
     """Convert a gRPC error; ``failure`` is the error that prevented the connection, if any."""
     if isinstance(failure, DebugServerError):
         return failure

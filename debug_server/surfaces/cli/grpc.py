@@ -43,7 +43,7 @@ def start(
                 state = background.known_state(places)  # another process has started a server meanwhile
                 if not state:
                     raise
-    output.say(_sentence(word, state), {**state, "running": True})
+    output.say(_status_line(word, state), {**state, "running": True})
 
 
 @app.command()
@@ -61,7 +61,7 @@ def status(context: typer.Context) -> None:
     call = invocation(context)
     state = background.known_state(places_of(call))
     lines, facts = _configuration()
-    first = _sentence("running", state) if state else "not running: start it with `debug-server grpc start`"
+    first = _status_line("running", state) if state else "not running: start it with `debug-server grpc start`"
     call.output().say("\n".join([first, *lines]), {**state, "running": bool(state), **facts})
     if not state:
         raise typer.Exit(_NOT_RUNNING)
@@ -95,7 +95,7 @@ def _prepare(call: Invocation, output: Output) -> None:
             output.say(f"admin token, shown only once: {secret}", {"token": secret})
 
 
-def _sentence(word: str, state: dict[str, Any]) -> str:
+def _status_line(word: str, state: dict[str, Any]) -> str:
     port = f", gRPC on port {state['grpc_port']}" if "grpc_port" in state else ""
     web = f", {state['http']}" if state.get("http") else ""
     return f"{word}: server {state['pid']}{port}{web}"

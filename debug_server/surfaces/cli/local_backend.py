@@ -30,7 +30,7 @@ from debug_server.surfaces.cli.parts import OpenLocal
 T = TypeVar("T")
 _WITHOUT_ENGINE = ("repositor", "token", "who_am_i", "health", "event", "worker", "lease")
 _PAGE_BYTES = 1 << 20
-_SETTLE_SECONDS = 0.3
+_ADOPT_WAIT_SECONDS = 0.3
 _START_SECONDS = 2.0
 _TICK_SECONDS = 0.05
 
@@ -44,11 +44,11 @@ class LocalBackend:
         self._stack = ExitStack()
         self._local = self._stack.enter_context(open_local())
         self._runner = self._stack.enter_context(asyncio.Runner())
-        self._working = False
+        self._queue_started = False
 
     def send(self, call: Call[T]) -> T:
         """Perform one operation."""
-        self._work_for(call.operation)
+        self._start_queue_for(call.operation)
         if call.operation == "session_patch":
             patch = self._local.service.sessions.diff_bytes(LOCAL, _request(m.SessionId, call.fields))
             return decode(call.reply, self._runner.run(patch))
@@ -59,13 +59,13 @@ class LocalBackend:
 
     def follow_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
         """A log from an offset until the command has ended."""
-        self._work_for("follow_log")
+        self._start_queue_for("follow_log")
         request = _request(m.FollowLog, {"command_id": command_id, "offset": offset})
         yield from drive(self._runner, self._local.service.logs.follow(LOCAL, request))
 
     def stored_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
         """A log from an offset to its current end."""
-        self._work_for("read_log")
+        self._start_queue_for("read_log")
         while True:
             request = _request(m.ReadLog, {"command_id": command_id, "offset": offset, "limit": _PAGE_BYTES})
             page = self._runner.run(self._local.service.logs.read(LOCAL, request))
@@ -97,15 +97,15 @@ class LocalBackend:
 
     def close(self) -> None:
         """Close the backend; running commands continue."""
-        if self._working:
+        if self._queue_started:
             self._local.service.queue.stop()
         self._stack.close()
 
-    def _work_for(self, operation: str) -> None:
-        if self._working or any(part in operation for part in _WITHOUT_ENGINE):
+    def _start_queue_for(self, operation: str) -> None:
+        if self._queue_started or any(part in operation for part in _WITHOUT_ENGINE):
             return
-        self._working = True
-        self._local.service.queue.start(settle_seconds=_SETTLE_SECONDS)
+        self._queue_started = True
+        self._local.service.queue.start(settle_seconds=_ADOPT_WAIT_SECONDS)
 
     def __enter__(self) -> LocalBackend:
         return self

@@ -17,7 +17,7 @@ _GOOD = ("succeeded", "completed", "running", "ok", "idle", "ready")
 _BAD = ("failed", "cancelled", "missing", "degraded", "not ready")
 _PAINT = {"good": "\x1b[32m", "bad": "\x1b[31m", "head": "\x1b[1m"}
 _PLAIN = "\x1b[0m"
-_ESCAPED = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # control characters that JSON does not escape
+_C1_ESCAPES = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # control characters that JSON does not escape
 _JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
 Column = tuple[str, Callable[[Any], object]]
 
@@ -55,7 +55,7 @@ class Output:
 
     def json(self, data: object) -> None:
         """One line."""
-        write_line(json.dumps(data, ensure_ascii=False).translate(_ESCAPED))
+        write_line(json.dumps(data, ensure_ascii=False).translate(_C1_ESCAPES))
 
     def _aligned(self, rows: list[list[str]], *, head: bool) -> None:
         widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]))] if rows else []

@@ -20,7 +20,7 @@ from debug_server.model import LogChunk
 from debug_server.service.foreground import CommandInput
 
 _PIECE = 1 << 16
-_SAID_BYTES = 1 << 16  # longer than any reason
+_KEPT_BYTES = 1 << 16  # longer than any reason
 
 
 class Printer:
@@ -53,7 +53,7 @@ class Printer:
             self._on_broken()
             return
         if chunk.stream == "system":
-            self._system = (self._system + chunk.data)[-_SAID_BYTES:]
+            self._system = (self._system + chunk.data)[-_KEPT_BYTES:]
 
 
 def terminal_size() -> dict[str, int]:

@@ -11,7 +11,7 @@ from debug_server.surfaces.cli.invocation import invocation
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The probe and the governor's versions.")
 _SECONDS = 5.0
-_SKILL, _USUAL = "probe.sync", "127.0.0.1:50052"
+_SKILL, _DEFAULT_TARGET = "probe.sync", "127.0.0.1:50052"
 
 
 @app.command()
@@ -43,7 +43,7 @@ def _target() -> str:
     known = None
     if folder.is_used:
         known = read_configuration(folder.path, owners=folder.owners).runners.runner_for(_SKILL)
-    host, _, port = (_USUAL if known is None or known.rpc is None else known.program).rpartition(":")
+    host, _, port = (_DEFAULT_TARGET if known is None or known.rpc is None else known.program).rpartition(":")
     return f"{os.environ.get('PROBE_HOST') or host}:{os.environ.get('PROBE_GRPC_PORT') or port}"
 
 

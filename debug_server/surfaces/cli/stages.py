@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 
 from debug_server.surfaces.cli.output import harmless
 
-_BACK = "\r\x1b[K"  # to the beginning of the line, which is emptied
+_CLEAR_LINE = "\r\x1b[K"  # to the beginning of the line, which is emptied
 
 
 def say(line: str, *, end: str = "\n") -> None:
@@ -37,6 +37,7 @@ def stage(name: str, text: str) -> None:
 def timed_stage(name: str, beginning: str) -> Iterator[Callable[[str], None]]:
     """Print a stage and its duration; call the yielded function with its result. A terminal shows its start too."""
     live = sys.stderr.isatty()
+    clear = _CLEAR_LINE if live else ""
     beginning = harmless(beginning)
     begun, words = time.monotonic(), [beginning]
     if live:
@@ -44,6 +45,6 @@ def timed_stage(name: str, beginning: str) -> Iterator[Callable[[str], None]]:
     try:
         yield words.append
     except BaseException:
-        say(f"{_BACK if live else ''}[debug-server] {name}: {beginning} failed after {time.monotonic() - begun:.3f} s")
+        say(f"{clear}[debug-server] {name}: {beginning} failed after {time.monotonic() - begun:.3f} s")
         raise
-    say(f"{_BACK if live else ''}[debug-server] {name}: {harmless(words[-1])} in {time.monotonic() - begun:.3f} s")
+    say(f"{clear}[debug-server] {name}: {harmless(words[-1])} in {time.monotonic() - begun:.3f} s")

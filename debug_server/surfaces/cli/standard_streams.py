@@ -47,7 +47,7 @@ def write_stdout(text: str) -> None:
 
 def report_os_error(error: OSError) -> int:
     """One line on stderr for an error of the system that nothing else has explained; returns the exit status."""
-    what = "cannot write to stdout: " if _drops_output() or error.filename == _STDOUT else ""
+    what = "cannot write to stdout: " if _discard_unwritable_output() or error.filename == _STDOUT else ""
     if not what and error.filename is not None:
         what = f"{os.fsdecode(error.filename)}: "
     reason = error.strerror or str(error)
@@ -57,7 +57,7 @@ def report_os_error(error: OSError) -> int:
     return _FAILED
 
 
-def _drops_output() -> bool:
+def _discard_unwritable_output() -> bool:
     """Whether stdout has buffered output that cannot be written; that output is discarded.
 
     Otherwise Python would retry at exit, print its own message and change the exit status.

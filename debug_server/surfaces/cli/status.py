@@ -42,9 +42,9 @@ def status(
         found = Status(
             server=backend.place,
             health=backend.send(calls.health()),
-            you=_allowed(backend, calls.who_am_i()),
+            you=_or_none_if_forbidden(backend, calls.who_am_i()),
             leases=_leases(backend),
-            workers=_allowed(backend, calls.list_workers(limit=_PAGE)),
+            workers=_or_none_if_forbidden(backend, calls.list_workers(limit=_PAGE)),
         )
     output = call.output()
     if call.as_json:
@@ -65,7 +65,7 @@ class Status:
     workers: WorkerList | None
 
 
-def _allowed(backend: Backend, call: Call[T]) -> T | None:
+def _or_none_if_forbidden(backend: Backend, call: Call[T]) -> T | None:
     try:
         return backend.send(call)
     except AccessError:

@@ -14,11 +14,11 @@ from debug_server.surfaces.cli.passthrough import Printer
 
 def work_off(foreground: ForegroundRuns, session_id: str, *, add: str | None) -> int:
     """Follow running commands, then run the waiting ones in order; returns the first status that is not 0."""
-    statuses = [_tell(reply) for reply in foreground.work_off(session_id, add=add, observers=[Printer()])]
+    statuses = [_report(reply) for reply in foreground.work_off(session_id, add=add, observers=[Printer()])]
     return next((status for status in statuses if status), 0)
 
 
-def _tell(reply: RunReply) -> int:
+def _report(reply: RunReply) -> int:
     """On stderr: stdout holds what the commands wrote and nothing else."""
     if reply.exit is None or reply.error is not None:
         tell(reply.error or f"the end of command {reply.command_id} is not known")

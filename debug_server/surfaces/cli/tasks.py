@@ -192,7 +192,7 @@ class _Client:
         while True:
             try:
                 before = offset
-                for end in self._copied(task, offset, follow=True, lines=lines):
+                for end in self._copy_log(task, offset, follow=True, lines=lines):
                     offset, answered, failures = end, time.monotonic(), 0
                 found = self.send("GET", _path(task, "/wait"), params={"timeout": _WAIT_SECONDS})
                 answered, failures = time.monotonic(), 0
@@ -212,10 +212,10 @@ class _Client:
 
     def copy_log(self, task: str, *, lines: bool) -> None:
         """Copy the current log to stdout."""
-        for _ in self._copied(task, 0, follow=False, lines=lines):
+        for _ in self._copy_log(task, 0, follow=False, lines=lines):
             pass
 
-    def _copied(self, task: str, offset: int, *, follow: bool, lines: bool) -> Iterator[int]:
+    def _copy_log(self, task: str, offset: int, *, follow: bool, lines: bool) -> Iterator[int]:
         """Copy the log to stdout from an offset, as bytes or lines of JSON; yields the offset that was reached."""
         from debug_server.client.failures import refusal
         from debug_server.client.following import LineSplitter

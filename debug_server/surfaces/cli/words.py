@@ -12,7 +12,7 @@ from debug_server.errors import InvalidInputError
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_MOST_PATCH = 16 << 20  # what the server takes
+_MAX_PATCH_BYTES = 16 << 20  # what the server takes
 
 
 def pairs(items: Sequence[str] | None, *, flag: str) -> dict[str, str]:
@@ -52,11 +52,13 @@ def patch_bytes(path: Path) -> bytes:
     """A patch file, or a pipe; ``-`` is stdin."""
     try:
         with Path("/dev/stdin" if str(path) == "-" else path).open("rb") as file:
-            data = file.read(_MOST_PATCH + 1)
+            data = file.read(_MAX_PATCH_BYTES + 1)
     except OSError as error:
         raise InvalidInputError(f"patch {str(path)!r} cannot be read: {error.strerror}") from error
-    if len(data) > _MOST_PATCH:
-        raise InvalidInputError(f"patch {str(path)!r} has more than {_MOST_PATCH >> 20} MiB: commit the large files")
+    if len(data) > _MAX_PATCH_BYTES:
+        raise InvalidInputError(
+            f"patch {str(path)!r} has more than {_MAX_PATCH_BYTES >> 20} MiB: commit the large files"
+        )
     return data
 
 

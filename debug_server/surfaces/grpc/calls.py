@@ -36,7 +36,7 @@ async def admitted(
             caller = LOCAL if await is_own_user(service, context) else ANONYMOUS
         else:
             caller = record.caller = await _identify(service, context, local=local)
-            _note_known(service, context)
+            _mark_identified(service, context)
             caller.require(scopes)
         yield caller
     except DebugServerError as error:
@@ -64,9 +64,9 @@ def bearer(context: ServicerContext) -> str | None:
 
 async def is_own_user(service: Service, context: ServicerContext) -> bool:
     """Whether the caller is the server's own user, according to the kernel; marks the connection as identified."""
-    if await _stranger(service, context):
+    if await _refusal_reason(service, context):
         return False
-    _note_known(service, context)
+    _mark_identified(service, context)
     return True
 
 
@@ -78,7 +78,7 @@ async def is_known(service: Service, context: ServicerContext) -> bool:
         await service.authenticate(bearer(context))
     except DebugServerError:
         return False
-    _note_known(service, context)
+    _mark_identified(service, context)
     return True
 
 
@@ -89,7 +89,7 @@ def address_of(context: ServicerContext) -> Address | None:
     return (host.strip("[]"), int(port)) if kind in ("ipv4", "ipv6") else None
 
 
-def _note_known(service: Service, context: ServicerContext) -> None:
+def _mark_identified(service: Service, context: ServicerContext) -> None:
     if (address := address_of(context)) is not None:
         service.known_peers.add(address)
 
@@ -98,12 +98,12 @@ async def _identify(service: Service, context: ServicerContext, *, local: bool) 
     secret = bearer(context)
     if secret is not None or not local:
         return await service.authenticate(secret)
-    if reason := await _stranger(service, context):
+    if reason := await _refusal_reason(service, context):
         raise AccessError(without_token(reason))
     return LOCAL
 
 
-async def _stranger(service: Service, context: ServicerContext) -> str | None:
+async def _refusal_reason(service: Service, context: ServicerContext) -> str | None:
     """Why the caller is not the server's own user; None when it is."""
     if is_proxied([name for name, _ in context.invocation_metadata() or ()]):
         return "the call came through a proxy"

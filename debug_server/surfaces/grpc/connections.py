@@ -50,7 +50,7 @@ class Connections:
 
     def sweep(self) -> bool:
         """Close overdue and excess connections; returns whether there was an excess."""
-        self._look()
+        self._update()
         connected = {item.address for item in self._found.values() if item.address is not None}
         self._known.keep(connected)
         now = time.monotonic()
@@ -68,7 +68,7 @@ class Connections:
             _LOG.warning("grpc_unidentified_connections_closed", extra={"closed": excess, "limit": self._strangers})
         return bool(excess)
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         """Add new sockets and remove closed ones."""
         present = {}
         for entry in os.listdir(_DESCRIPTORS):  # noqa: PTH208  names, not paths
@@ -87,7 +87,7 @@ class Connections:
         with contextlib.suppress(OSError, ValueError), _duplicate(name, descriptor) as ours:
             if ours.family in (socket.AF_INET, socket.AF_INET6) and ours.getsockname()[1] == self._port:
                 host, port = ours.getpeername()[:2]
-                return _plain(host), port
+                return _without_ipv4_mapping(host), port
         return None
 
     def _cut(self, name: str, item: _Connection) -> None:
@@ -105,7 +105,7 @@ def _duplicate(name: str, descriptor: int) -> socket.socket:
     return socket.socket(fileno=copy)
 
 
-def _plain(host: str) -> str:
+def _without_ipv4_mapping(host: str) -> str:
     """The address as the library writes it: an IPv4-mapped IPv6 address as IPv4."""
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)

@@ -147,15 +147,17 @@ class KanbanServices:
         return pb.StatusResponse(ok=True, message=done)
 
     async def _write(self, asked: pb.WriteRequest) -> pb.WriteResponse:
-        return await self._written(asked.repo_name, write_file, asked.relative_path, asked.content, merge=asked.merge)
+        return await self._write_to_repository(
+            asked.repo_name, write_file, asked.relative_path, asked.content, merge=asked.merge
+        )
 
     async def _merge(self, asked: pb.MergeRequest) -> pb.WriteResponse:
-        return await self._written(asked.repo_name, merge_lines, list(asked.lines))
+        return await self._write_to_repository(asked.repo_name, merge_lines, list(asked.lines))
 
     async def _set_env_key(self, asked: pb.SetEnvKeyRequest) -> pb.WriteResponse:
-        return await self._written(asked.repo_name, set_env_key, asked.key, asked.value)
+        return await self._write_to_repository(asked.repo_name, set_env_key, asked.key, asked.value)
 
-    async def _written(
+    async def _write_to_repository(
         self, repo: str, change: Callable[..., Any], *arguments: Any, **options: Any
     ) -> pb.WriteResponse:
         try:

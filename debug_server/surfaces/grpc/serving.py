@@ -40,7 +40,7 @@ class Serving:
     def __init__(self, service: Service, strangers: Strangers) -> None:
         self._service = service
         self._strangers = strangers
-        self._told = aio.HealthServicer()
+        self._servicer = aio.HealthServicer()
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler]:
         """By name; requests stay bytes until their length is known to be small."""
@@ -54,43 +54,43 @@ class Serving:
     async def _check(self, requests: Requests, context: ServicerContext) -> HealthCheckResponse:
         """The state now."""
         async with _refusing(context):
-            await self._asked(requests, known=await is_known(self._service, context))
-            return HealthCheckResponse(status=await self._look())
+            await self._read_request(requests, known=await is_known(self._service, context))
+            return HealthCheckResponse(status=await self._update_status())
 
     async def _list(self, requests: Requests, context: ServicerContext) -> HealthListResponse:
         """The state of everything here."""
         async with _refusing(context):
-            await self._asked(requests, known=await is_known(self._service, context))
-            status = HealthCheckResponse(status=await self._look())
+            await self._read_request(requests, known=await is_known(self._service, context))
+            status = HealthCheckResponse(status=await self._update_status())
             return HealthListResponse(statuses=dict.fromkeys(_NAMES, status))
 
     async def _watch(self, requests: Requests, context: ServicerContext) -> None:
         """The current state, and each change that a later check finds or the shutdown causes."""
         async with _refusing(context):
             known = await is_known(self._service, context)
-            request = await self._asked(requests, known=known)
-            await self._look()
+            request = await self._read_request(requests, known=known)
+            await self._update_status()
             if known:
-                await self._told.Watch(request, context)
+                await self._servicer.Watch(request, context)
             else:
                 async with self._strangers.stream(context):
-                    await self._told.Watch(request, context)
+                    await self._servicer.Watch(request, context)
 
-    async def _asked(self, requests: Requests, *, known: bool) -> HealthCheckRequest:
-        request = parse(HealthCheckRequest, await _small(self._strangers, requests, known=known))
+    async def _read_request(self, requests: Requests, *, known: bool) -> HealthCheckRequest:
+        request = parse(HealthCheckRequest, await _read_small(self._strangers, requests, known=known))
         if request.service not in _NAMES:
             raise NotFoundError(f"unknown service: use one of {', '.join(map(repr, _NAMES))}")
         return request
 
     async def leave(self) -> None:
         """Report NOT_SERVING to all watchers, because the server shuts down."""
-        await self._told.enter_graceful_shutdown()
+        await self._servicer.enter_graceful_shutdown()
 
-    async def _look(self) -> int:
+    async def _update_status(self) -> int:
         healthy = not self._service.draining and (await self._service.health.check(None, Nothing())).ok
         status: int = HealthCheckResponse.SERVING if healthy else HealthCheckResponse.NOT_SERVING
         for name in _NAMES:
-            await self._told.set(name, status)
+            await self._servicer.set(name, status)
         return status
 
 
@@ -135,7 +135,7 @@ async def _next(strangers: Strangers, requests: Requests, *, known: bool) -> byt
     return data
 
 
-async def _small(strangers: Strangers, requests: Requests, *, known: bool) -> bytes:
+async def _read_small(strangers: Strangers, requests: Requests, *, known: bool) -> bytes:
     return whole(await _next(strangers, requests, known=known))
 
 

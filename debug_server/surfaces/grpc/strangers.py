@@ -44,7 +44,7 @@ class Strangers:
     async def read(self, requests: Requests) -> bytes | None:
         """The next message, None at the end; QuotaExceededError when there is no room or no time."""
         if self._waiting >= self.bounds.waiting:
-            raise _crowded()
+            raise _too_many_calls()
         self._waiting += 1
         try:
             async with asyncio.timeout(self.bounds.read_seconds), self._reads:
@@ -60,7 +60,7 @@ class Strangers:
         """Hold a stream open for the block; QuotaExceededError when its time is over."""
         peer, bounds = context.peer(), self.bounds
         if self._streams.total() >= bounds.streams or self._streams[peer] >= bounds.streams_each:
-            raise _crowded()
+            raise _too_many_calls()
         self._streams[peer] += 1
         try:
             async with asyncio.timeout(bounds.stream_seconds):
@@ -73,7 +73,7 @@ class Strangers:
             self._streams += Counter()  # removes peers with a count of 0
 
 
-def _crowded() -> QuotaExceededError:
+def _too_many_calls() -> QuotaExceededError:
     return QuotaExceededError("too many calls without a token: retry later, or send one", retry_after=_RETRY_SECONDS)
 
 

@@ -22,8 +22,8 @@ CONNECTION = "debug_server.connection"  # its key in an ASGI scope's state
 _LOG = logging.getLogger(__name__)
 _COMPLAIN_SECONDS = 5.0  # minimum time between two log lines
 _CLOSE_SECONDS = 10.0  # for a client to take what is left of its answer
-_STRANGER_SECONDS = 1.0  # a connection served for longer without an identified caller may be replaced
-_LEAST_RATE = 1024  # bytes of a body a second
+_UNIDENTIFIED_SECONDS = 1.0  # a connection served for longer without an identified caller may be replaced
+_MIN_BYTES_PER_SECOND = 1024  # bytes of a body a second
 
 
 class Phase(Enum):
@@ -54,7 +54,7 @@ class Connection:
     """One connection; its protocol reports the phases."""
 
     __slots__ = (
-        "_all",
+        "_connections",
         "answered",
         "body_bytes",
         "closing_at",
@@ -68,7 +68,7 @@ class Connection:
     )
 
     def __init__(self, connections: Connections, now: float) -> None:
-        self._all = connections
+        self._connections = connections
         self.phase = Phase.HEAD
         self.since = self.heard_at = now  # when the phase began, when bytes came last
         self.body_bytes = 0
@@ -86,20 +86,20 @@ class Connection:
 
     def heard(self, count: int) -> None:
         """Record that ``count`` bytes were received."""
-        self.heard_at = self._all.clock()
+        self.heard_at = self._connections.clock()
         if self.phase is Phase.BODY:
             self.body_bytes += count
 
     def enter(self, phase: Phase, *, answered: bool = False) -> None:
         """Begin a phase; nothing changes if it has begun already."""
         if phase is not self.phase or answered is not self.answered:
-            self.since = self.heard_at = self._all.clock()
+            self.since = self.heard_at = self._connections.clock()
             self.body_bytes, self.answered = 0, answered
-            self._all.moved(self, phase)
+            self._connections.moved(self, phase)
 
     def leave(self) -> None:
         """Record that the connection is closed; a second call does nothing."""
-        self._all.remove(self)
+        self._connections.remove(self)
 
 
 class Connections:
@@ -132,7 +132,7 @@ class Connections:
 
     def make_room(self) -> bool:
         """Close the connection that is needed least; False if none can be closed."""
-        late = self.clock() - _STRANGER_SECONDS
+        late = self.clock() - _UNIDENTIFIED_SECONDS
         victim = (
             next((item for item in self._idle if not item.known), None)
             or next(iter(self._idle), None)
@@ -195,7 +195,10 @@ class Connections:
                 return lasted > self.limits.body_seconds
             case Phase.BODY:
                 allowed = self.limits.body_seconds
-                return now - connection.heard_at > allowed or lasted > allowed + connection.body_bytes / _LEAST_RATE
+                return (
+                    now - connection.heard_at > allowed
+                    or lasted > allowed + connection.body_bytes / _MIN_BYTES_PER_SECOND
+                )
         return False
 
 

@@ -65,7 +65,7 @@ def _emit(governor: Governor) -> Endpoint:
         caller.require(("commands:write", "sessions:write"))
         asked = EmitEvent.model_validate(await json_object(request))
         event = IssueEvent(**{**asked.model_dump(), "paths": tuple(asked.paths)})
-        return _told(await governor.dispatcher.emit(event))
+        return _emit_response(await governor.dispatcher.emit(event))
 
     return handle
 
@@ -81,12 +81,12 @@ def _hook(governor: Governor) -> Endpoint:
         verify(governor.hook_secret, body, signature)
         kind = request.headers.get("x-github-event") or request.headers.get("x-gitea-event") or ""
         event = event_of(request.path_params["repo"], kind, body)
-        return _told([] if event is None else await governor.dispatcher.emit(event))
+        return _emit_response([] if event is None else await governor.dispatcher.emit(event))
 
     return handle
 
 
-def _told(outcomes: list[Outcome]) -> Response:
+def _emit_response(outcomes: list[Outcome]) -> Response:
     shown = [dataclasses.asdict(outcome) for outcome in outcomes]
     return JSONResponse({"ok": True, "message": [outcome.line for outcome in outcomes], "runners": shown}, 202)
 

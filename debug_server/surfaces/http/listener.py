@@ -20,7 +20,7 @@ from debug_server.surfaces.http.protocol import plain_refusal
 _LOG = logging.getLogger(__name__)
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 0.2  # when nothing more can be opened
-_AT_A_TURN = 32
+_ACCEPTS_PER_ITERATION = 32
 _REFUSAL = plain_refusal(
     HTTPStatus.SERVICE_UNAVAILABLE, "too_many_connections", "all connections are in use: retry later", retryable=True
 )
@@ -46,7 +46,7 @@ class Listener:
         self._tls = tls
         self._loop = asyncio.get_running_loop()
         # Much smaller than the limit: a new connection must not become the oldest before its request is read.
-        self._at_a_turn = max(1, min(_AT_A_TURN, connections.limits.most // 16))
+        self._at_a_turn = max(1, min(_ACCEPTS_PER_ITERATION, connections.limits.most // 16))
         self._arriving: set[asyncio.Task[None]] = set()
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._closed = False
@@ -93,7 +93,7 @@ class Listener:
                     raise
                 self._pause()
                 return
-            self._take(accepted)
+            self._handle(accepted)
 
     def _pause(self) -> None:
         """The process or the machine has no free descriptors: close a connection, and accept again later."""
@@ -102,7 +102,7 @@ class Listener:
         self._loop.remove_reader(self._socket)
         self._later(_PAUSE_SECONDS, self._listen)
 
-    def _take(self, accepted: socket.socket) -> None:
+    def _handle(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
         connection = self._connections.admit()
         if connection is None:
@@ -111,9 +111,9 @@ class Listener:
         task = self._loop.create_task(self._establish(accepted, connection))
         connection.drop = task.cancel
         self._arriving.add(task)
-        task.add_done_callback(lambda done: self._arrived(done, accepted, connection))
+        task.add_done_callback(lambda done: self._on_established(done, accepted, connection))
 
-    def _arrived(self, task: asyncio.Task[None], accepted: socket.socket, connection: Connection) -> None:
+    def _on_established(self, task: asyncio.Task[None], accepted: socket.socket, connection: Connection) -> None:
         self._arriving.discard(task)
         if task.cancelled() or task.exception() is not None:  # it was replaced, or the TLS handshake failed
             connection.leave()

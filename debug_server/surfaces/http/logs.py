@@ -26,7 +26,7 @@ from debug_server.surfaces.http.streaming import OpenStreams, Stream, with_heart
 
 _RANGE = re.compile(r"bytes=(?:(\d{1,4000})-(\d{1,4000})?|-(\d{1,4000}))")
 _LAST_EVENT = "last-event-id"
-_END_SECONDS, _LOOK_AGAIN_SECONDS = 5.0, 0.1
+_END_SECONDS, _POLL_SECONDS = 5.0, 0.1
 
 
 class LogQuery(m.FollowLog):
@@ -123,7 +123,7 @@ class LogEndpoints:
             found = await self.service.commands.wait(caller, waiting)
             if found.finished_at is not None:
                 return found
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)  # while the server drains, ``wait`` returns at once
+            await asyncio.sleep(_POLL_SECONDS)  # while the server drains, ``wait`` returns at once
 
     async def follow_events(self, request: Request) -> Response:
         """``GET /events/stream``: the durable events; each id is the event's number."""

@@ -29,7 +29,7 @@ def alive(parts: Sequence[Part]) -> Endpoint:
         found = [part.liveness() for part in parts]
         ok = all(verdict == "ok" for verdict, _ in found)
         shown = [more for _, more in found]
-        return _told({"message": "alive" if ok else "not alive", "ok": ok}, shown, 200 if ok else 503)
+        return _probe_response({"message": "alive" if ok else "not alive", "ok": ok}, shown, 200 if ok else 503)
 
     return handle
 
@@ -42,7 +42,7 @@ def status(service: Service, version: str, parts: Sequence[Part]) -> Endpoint:
         degraded = [str(more["degraded"]) for more in told if more.get("degraded")]
         message = "; ".join(degraded) or "ok"
         own = {"message": message, "ok": not degraded, "draining": service.draining, "version": version}
-        return _told(own, told)
+        return _probe_response(own, told)
 
     return handle
 
@@ -59,12 +59,12 @@ def ready(service: Service, parts: Sequence[Part]) -> Endpoint:
             checks = {name: "ok" if result == "ok" else "failed" for name, result in checks.items()}
         message = "draining" if service.draining else "ready" if ok else "not ready"
         own = {"message": message, "ok": ok, "checks": checks}
-        return _told(own, [more for _, more in states.values()], 200 if ok else 503)
+        return _probe_response(own, [more for _, more in states.values()], 200 if ok else 503)
 
     return handle
 
 
-def _told(own: Mapping[str, Any], parts: Sequence[Mapping[str, Any]], status_code: int = 200) -> Response:
+def _probe_response(own: Mapping[str, Any], parts: Sequence[Mapping[str, Any]], status_code: int = 200) -> Response:
     """The server's fields last, so that no part replaces them."""
     content: dict[str, Any] = {}
     for more in (*parts, own):

@@ -32,7 +32,7 @@ class OpenStreams:
     def __init__(self, followers: Followers) -> None:
         self._followers = followers
         self._tasks: set[asyncio.Task[None]] = set()
-        self._leaving = False
+        self._ending_all = False
 
     def check_room(self) -> None:
         """TooManyFollowersError if the limit is reached."""
@@ -48,12 +48,12 @@ class OpenStreams:
             sender.cancel()
 
         self._tasks.add(sender)
-        if self._leaving:
+        if self._ending_all:
             sender.cancel()
         try:
             with self._followers.counted(record_in(scope).caller, disconnect):
                 await asyncio.wait({sender, watcher}, return_when=asyncio.FIRST_COMPLETED)
-            gone = await _left(sender, watcher)
+            gone = await _client_disconnected(sender, watcher)
         finally:
             self._tasks.discard(sender)
             sender.cancel()
@@ -68,7 +68,7 @@ class OpenStreams:
 
     def leave(self) -> None:
         """End all streams, including later ones."""
-        self._leaving = True
+        self._ending_all = True
         for task in self._tasks:
             task.cancel()
 
@@ -102,7 +102,7 @@ class Stream(Response):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
 
 
-async def _left(sender: asyncio.Task[None], watcher: asyncio.Task[None]) -> bool:
+async def _client_disconnected(sender: asyncio.Task[None], watcher: asyncio.Task[None]) -> bool:
     """Whether the client has disconnected; the sender may notice it before the watcher."""
     error = sender.exception() if sender.done() and not sender.cancelled() else None
     if isinstance(error, RuntimeError):  # raised by uvicorn for a message after the connection has closed

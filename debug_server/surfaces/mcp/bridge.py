@@ -44,7 +44,7 @@ class Bridge(MCPServer[Any]):
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._verify_tls = verify_tls
         self._trusted = TrustedServer(uid=server_uid)
-        self._is_proven = verify_tls and base_url.startswith("https://")
+        self._has_verified_tls = verify_tls and base_url.startswith("https://")
 
     async def list_tools(self) -> list[types.Tool]:
         """The server's tools."""
@@ -88,7 +88,7 @@ class Bridge(MCPServer[Any]):
     async def _reach(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """UnavailableError if the server cannot be reached; its own errors are passed on unchanged."""
         trust = HttpTrust(self._trusted, lost=httpx2.ConnectError)
-        hooks = [] if self._is_proven else [trust.async_hook]
+        hooks = [] if self._has_verified_tls else [trust.async_hook]
         try:
             async with httpx2.AsyncClient(
                 headers=self._headers, verify=self._verify_tls, timeout=_TIMEOUT, event_hooks={"request": hooks}
@@ -98,11 +98,11 @@ class Bridge(MCPServer[Any]):
                 async with Client(transport) as client:
                     return await work(client)
         except (MCPError, httpx2.HTTPError, OSError) as error:
-            raise trust.refusal or self._told(error) from error
+            raise trust.refusal or self._as_unavailable(error) from error
         except BaseExceptionGroup as group:  # the client's tasks fail together
-            raise trust.refusal or self._told(_first(group)) from group
+            raise trust.refusal or self._as_unavailable(_first(group)) from group
 
-    def _told(self, error: BaseException) -> BaseException:
+    def _as_unavailable(self, error: BaseException) -> BaseException:
         if isinstance(error, httpx2.HTTPError | OSError):
             sentence = f"the server at {self._base_url} cannot be reached ({error}): is it running?"
             return UnavailableError(sentence, retry_after=_RETRY_SECONDS)

@@ -27,13 +27,13 @@ class LineSearch:
             while position >= 0:
                 end = block.find(b"\n", position)
                 end = len(block) if end < 0 else end
-                if _follow(searched, parts, position, end):
+                if _appear_in_order(searched, parts, position, end):
                     found[block.rfind(b"\n", 0, position) + 1] = end
                 position = searched.find(parts[0], end)
         return sorted(found.items())
 
 
-def _follow(text: bytes, parts: list[bytes], position: int, end: int) -> bool:
+def _appear_in_order(text: bytes, parts: list[bytes], position: int, end: int) -> bool:
     """Whether the parts come one after the other before ``end``."""
     for part in parts:
         position = text.find(part, position, end)

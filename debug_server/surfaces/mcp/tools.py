@@ -119,7 +119,7 @@ def _narrowed(kind: type[m.Request], request: m.Request) -> m.Request:
     return kind.model_construct(**{name: getattr(request, name) for name in kind.model_fields})
 
 
-def _rendering(operation: str) -> Handler:
+def _operation_handler(operation: str) -> Handler:
     async def run(call: Call, request: m.Request) -> m.Reply:
         return await call.perform(operation, request)
 
@@ -134,7 +134,7 @@ def _of(operation: str, name: str, *, destructive: bool = False, note: str = "")
         sentence=f"{row.sentence} {note}".strip(),
         request=row.request,
         reply=row.reply,
-        run=_rendering(operation),
+        run=_operation_handler(operation),
         operation=operation,
         read_only=row.route.method == "GET",
         destructive=destructive,
