@@ -73,7 +73,7 @@ class Local:
         for note in placed.notes(environ):
             sys.stderr.write(harmless(f"debug-server: {note}") + "\n")
         return cls(
-            RunnerSettings.from_config(placed.loaded.value, owners=placed.place.owners),
+            RunnerSettings.from_config(placed.loaded.value, trusted_uids=placed.place.trusted_uids),
             database_url or default_url(environ, placed.data),
             environ=environ,
             worker_specs=lambda: _declared_workers(placed.place, environ),
@@ -90,7 +90,7 @@ class Local:
             file = sqlite_path(self._database_url)
             for path in (file.parent, file):
                 if path.exists():
-                    check_trusted(path, paths.owners)
+                    check_trusted(path, paths.trusted_uids)
         store = open_store(self._database_url, data_folder=paths.artifacts_root)
         store.data_folder.make_paths_absolute(paths.artifacts_root)
         return store
@@ -184,7 +184,9 @@ class Local:
         from debug_server.config.gateway import GatewayConfig
 
         files = self.place.files("gateway.toml")
-        return load(GatewayConfig, files=files, environ=self.environ, base=self.place.base, owners=self.place.owners)
+        return load(
+            GatewayConfig, files=files, environ=self.environ, base=self.place.base, trusted_uids=self.place.trusted_uids
+        )
 
     @cached_property
     def service(self) -> Service:
@@ -223,5 +225,5 @@ def _declared_workers(place: Place, environ: Mapping[str, str]) -> list[WorkerSp
     from debug_server.workers.spec import WorkerSpec
 
     files = place.files("workers.toml")
-    found = [item for path in files for item in load_workers(path, environ, owners=place.owners).items()]
+    found = [item for path in files for item in load_workers(path, environ, trusted_uids=place.trusted_uids).items()]
     return [WorkerSpec.from_config(name, loaded.value) for name, loaded in found]

@@ -29,7 +29,7 @@ def _tasks(local: Local) -> Part:
     from debug_server.tasks import Tasks
 
     config = load(
-        TasksConfig, files=local.place.files("tasks.toml"), environ=os.environ, owners=local.place.owners
+        TasksConfig, files=local.place.files("tasks.toml"), environ=os.environ, trusted_uids=local.place.trusted_uids
     ).value
     containers_dir = local.settings.paths.artifacts_root / "containers"
     return TasksPart(local.service, Tasks(local.service, config=config, containers_dir=containers_dir))
@@ -47,7 +47,7 @@ def _dispatch(local: Local) -> Part | None:
 
     governor = Governor(
         local.service,
-        LiveConfiguration(folder.path, owners=folder.owners),
+        LiveConfiguration(folder.path, trusted_uids=folder.trusted_uids),
         shell=local.settings.default_shell,
         hook_secret=settings.hook_secret,
     )
@@ -81,7 +81,7 @@ def _gateway(local: Local) -> Part | None:
         telemetry=local.telemetry,
         render_metrics=local.telemetry.render,
         environ=local.environ,
-        owners=owners_of(local.gateway_config.value.codex.home) if named else local.place.owners,
+        trusted_uids=owners_of(local.gateway_config.value.codex.home) if named else local.place.trusted_uids,
     )
 
 

@@ -40,7 +40,7 @@ def load(
     flags: Mapping[str, Any] | None = None,
     defaults: Mapping[str, Any] | None = None,
     base: Path | None = None,
-    owners: Collection[int] | None = None,
+    trusted_uids: Collection[int] | None = None,
 ) -> Loaded[T]:
     """Build ``cls`` from its defaults, then ``files`` in order, then ``environ``, then ``flags`` (dotted key -> value).
 
@@ -53,7 +53,7 @@ def load(
     known = settings_of(cls)
     given = {key: (value, "default") for key, value in (defaults or {}).items()}
     for path in files:
-        given |= _from_table(read_table(path, owners), str(path), known, base_of(path))
+        given |= _from_table(read_table(path, trusted_uids), str(path), known, base_of(path))
     for source, table in tables:
         given |= _from_table(table, source, known, base)
     given |= _from_environ(known, environ or {})
@@ -147,10 +147,10 @@ def _suggestion(key: str, known: Iterable[str]) -> str:
     return f": use one of {', '.join(known)}"
 
 
-def read_table(path: Path, owners: Collection[int] | None = None) -> Mapping[Any, Any]:
+def read_table(path: Path, trusted_uids: Collection[int] | None = None) -> Mapping[Any, Any]:
     """The tables of a TOML or YAML file; ConfigurationError when it is not trusted or cannot be read as one."""
     try:
-        text = read_trusted(path, owners).decode()
+        text = read_trusted(path, trusted_uids).decode()
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

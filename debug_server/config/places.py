@@ -42,7 +42,7 @@ class Place:
     found: Path | None  # the folder that the search found; None: use the user's data folder
     data: Path | None  # None: there is no home folder
     ignored: tuple[tuple[Path, str], ...] = ()  # paths in the current directory that are not trusted, with the reasons
-    owners: frozenset[int] = field(default_factory=this_user)  # whose files are trusted
+    trusted_uids: frozenset[int] = field(default_factory=this_user)  # whose files are trusted
 
     @property
     def base(self) -> Path:
@@ -100,11 +100,11 @@ def find_place(
     named = Path(config).absolute() if config is not None else None
     if named is not None and named.parent.name == CONFIG_FOLDER:
         base = base_of(named)
-        return Place(named=named, found=base, data=base / DATA_FOLDER, owners=owners_of(named))
+        return Place(named=named, found=base, data=base / DATA_FOLDER, trusted_uids=owners_of(named))
     found, ignored = _search(cwd)
     data = user_data_folder(environ) if found is None else found / DATA_FOLDER
-    owners = this_user() if named is None else owners_of(named)
-    return Place(named=named, found=found, data=data, ignored=ignored, owners=owners)
+    trusted_uids = this_user() if named is None else owners_of(named)
+    return Place(named=named, found=found, data=data, ignored=ignored, trusted_uids=trusted_uids)
 
 
 def load_runner(
@@ -116,7 +116,13 @@ def load_runner(
     """Load the runner's settings from a named file or the nearest one, overridden by variables."""
     place = find_place(config, environ=environ, cwd=cwd)
     defaults = {} if place.data is None else {"paths.artifacts": place.data}
-    loaded = load(RunnerConfig, files=place.files(RUNNER_FILE), environ=environ, defaults=defaults, owners=place.owners)
+    loaded = load(
+        RunnerConfig,
+        files=place.files(RUNNER_FILE),
+        environ=environ,
+        defaults=defaults,
+        trusted_uids=place.trusted_uids,
+    )
     if place.data is None and loaded.source("paths.artifacts") == "default":
         raise ConfigurationError(f"no home folder is known: set HOME, or {DATA_VARIABLE} to the data folder")
     if place.found is not None and place.named is None:
@@ -137,7 +143,7 @@ def user_data_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
     return folder / ".local" / "share" / _PROJECT
 
 
-def make_data_folder(path: Path, owners: Collection[int] | None = None) -> None:
+def make_data_folder(path: Path, trusted_uids: Collection[int] | None = None) -> None:
     """Create the data folder, private and with a ``.gitignore`` of ``*``; an existing folder keeps its mode.
 
     ConfigurationError when it cannot be used, or is not trusted: a user with write access could place a database with
@@ -145,7 +151,7 @@ def make_data_folder(path: Path, owners: Collection[int] | None = None) -> None:
     """
     try:
         made = _make(path)
-        check_trusted(path, owners)
+        check_trusted(path, trusted_uids)
         if made or path.name == DATA_FOLDER:  # another existing folder may contain more than our data
             _ignore_in_git(path)
     except OSError as error:

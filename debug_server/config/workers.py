@@ -81,10 +81,10 @@ def load_worker(
 
 
 def load_workers(
-    path: Path, environ: Mapping[str, str] | None = None, *, owners: Collection[int] | None = None
+    path: Path, environ: Mapping[str, str] | None = None, *, trusted_uids: Collection[int] | None = None
 ) -> dict[str, Loaded[WorkerConfig]]:
-    """Every worker that a file declares, by name; ``owners`` as in ``load``."""
-    tables = read_table(path, owners)
+    """Every worker that a file declares, by name; ``trusted_uids`` as in ``load``."""
+    tables = read_table(path, trusted_uids)
     if unknown := sorted(set(tables) - {"workers"}):
         raise ConfigurationError(f"{path}: unknown key {unknown[0]!r}: declare workers as [workers.NAME]")
     found = {}

@@ -18,14 +18,14 @@ class ConfigurationFolder:
     """The folder of both files; it need not exist."""
 
     path: Path
-    owners: frozenset[int]  # user ids whose files are trusted
+    trusted_uids: frozenset[int]  # user ids whose files are trusted
     named: bool  # by the operator: there an untrusted file is an error, elsewhere it is ignored
 
     @property
     def is_used(self) -> bool:
         """Whether there is a ``runners.yml`` to use."""
         runners = self.path / RUNNERS
-        return runners.exists() and (self.named or why_distrusted(runners, self.owners) is None)
+        return runners.exists() and (self.named or why_distrusted(runners, self.trusted_uids) is None)
 
 
 def load_dispatch(place: Place) -> tuple[DispatchConfig, ConfigurationFolder]:
@@ -33,8 +33,10 @@ def load_dispatch(place: Place) -> tuple[DispatchConfig, ConfigurationFolder]:
     loaded = load(DispatchConfig, environ=os.environ, defaults={"config": place.config_folder})
     path = loaded.value.config
     if loaded.source("config") == "default":
-        return loaded.value, ConfigurationFolder(path=path, owners=place.owners, named=place.named is not None)
-    return loaded.value, ConfigurationFolder(path=path, owners=owners_of(path), named=True)
+        return loaded.value, ConfigurationFolder(
+            path=path, trusted_uids=place.trusted_uids, named=place.named is not None
+        )
+    return loaded.value, ConfigurationFolder(path=path, trusted_uids=owners_of(path), named=True)
 
 
 def configuration_folder() -> ConfigurationFolder:

@@ -30,7 +30,7 @@ class RunPlace:
     repo: Repo
     path: Path
     root: Path  # the folder that holds config/
-    owners: frozenset[int]  # user ids whose runner programs are trusted
+    trusted_uids: frozenset[int]  # user ids whose runner programs are trusted
     repository_id: int | None = None  # for a leased workspace; None: run in ``path``
 
 

@@ -50,7 +50,7 @@ class GatewayPart:
         telemetry: Telemetry,
         render_metrics: Callable[[], str],
         environ: Mapping[str, str],
-        owners: Collection[int] | None = None,
+        trusted_uids: Collection[int] | None = None,
     ) -> None:
         """Declare the codex worker, unless a worker of that name is declared; call it before the workers start."""
         self._config = config
@@ -59,7 +59,7 @@ class GatewayPart:
         self._telemetry = telemetry
         self._render_metrics = render_metrics
         self._environ = environ
-        home, workdir = prepare_folders(config.codex, owners)
+        home, workdir = prepare_folders(config.codex, trusted_uids)
         self._home = home
         self._base = base_turn(config, workdir)
         self._created_at = datetime.now(UTC)

@@ -36,7 +36,9 @@ class RunnerPaths:
     logs_dir: Path
     environments_dir: Path
     patches_dir: Path
-    owners: frozenset[int] = field(default_factory=this_user, kw_only=True, compare=False)  # whose folders are trusted
+    trusted_uids: frozenset[int] = field(
+        default_factory=this_user, kw_only=True, compare=False
+    )  # whose folders are trusted
 
     @classmethod
     def from_root(cls, root: Path) -> RunnerPaths:
@@ -49,11 +51,11 @@ class RunnerPaths:
 
         ConfigurationError when another user could have written to it or to a part of it.
         """
-        make_data_folder(self.artifacts_root, self.owners)
+        make_data_folder(self.artifacts_root, self.trusted_uids)
         elsewhere = (self.logs_dir, self.environments_dir, self.patches_dir)
         for path in (*elsewhere, *(self.artifacts_root / name for name in (*_FOLDERS, *_FILES))):
             if os.path.lexists(path):
-                check_trusted(path, self.owners)
+                check_trusted(path, self.trusted_uids)
         if self.artifacts_root.name == DATA_FOLDER:  # a configured folder may contain other data too
             tighten(self.artifacts_root)
         for name in _FOLDERS:
@@ -106,14 +108,16 @@ class RunnerSettings:
         its own folder.
         """
         placed = load_runner(path, environ=_without_settings(os.environ))
-        return cls.from_config(placed.loaded.value, owners=placed.place.owners)
+        return cls.from_config(placed.loaded.value, trusted_uids=placed.place.trusted_uids)
 
     @classmethod
-    def from_config(cls, config: RunnerConfig, *, owners: frozenset[int] | None = None) -> RunnerSettings:
-        """From loaded settings; ``owners``: whose folders are trusted."""
+    def from_config(cls, config: RunnerConfig, *, trusted_uids: frozenset[int] | None = None) -> RunnerSettings:
+        """From loaded settings; ``trusted_uids``: whose folders are trusted."""
         paths, runner = config.paths, config.runner
         return cls(
-            RunnerPaths(paths.artifacts, paths.logs, paths.environments, paths.patches, owners=owners or this_user()),
+            RunnerPaths(
+                paths.artifacts, paths.logs, paths.environments, paths.patches, trusted_uids=trusted_uids or this_user()
+            ),
             runner.default_shell,
             kill_grace=runner.kill_grace,
             containment=runner.containment,

@@ -17,7 +17,7 @@ from debug_server.store import default_url, open_store
 @contextmanager
 def offline_service(placed: Placed, environ: Mapping[str, str] = os.environ) -> Iterator[Service]:
     """A service over the store of these settings; its engine is never started."""
-    settings = RunnerSettings.from_config(placed.loaded.value, owners=placed.place.owners)
+    settings = RunnerSettings.from_config(placed.loaded.value, trusted_uids=placed.place.trusted_uids)
     with open_store(default_url(environ, placed.data), data_folder=placed.data) as store:
         supervisor = WorkerSupervisor.from_settings(metadata_store=store, settings=settings)
         sessions = Sessions(store=store, paths=settings.paths, process=lambda: supervisor.owner)

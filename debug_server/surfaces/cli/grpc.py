@@ -78,7 +78,7 @@ def _ensure_configuration(output: Output) -> None:
     from debug_server.dispatch.folder import configuration_folder
 
     folder = configuration_folder()
-    if ensure_configuration(folder.path, folder.owners):
+    if ensure_configuration(folder.path, folder.trusted_uids):
         output.say(f"wrote runners.yml and repos.yml into {folder.path}", {"wrote": str(folder.path)})
 
 
@@ -88,7 +88,7 @@ def _prepare(call: Invocation, output: Output) -> None:
     from debug_server.dispatch.folder import configuration_folder
 
     folder = configuration_folder()
-    read_configuration(folder.path, owners=folder.owners)
+    read_configuration(folder.path, trusted_uids=folder.trusted_uids)
     with call.programs.open_local() as local:
         if local.first_token.is_missing():
             secret = local.first_token.make()
@@ -111,7 +111,7 @@ def _configuration() -> tuple[list[str], dict[str, Any]]:
         problem = f"no runners: {folder.path / RUNNERS} does not exist"
         return [problem], {"configuration": problem}
     try:
-        found = read_configuration(folder.path, owners=folder.owners).runners.runners.values()
+        found = read_configuration(folder.path, trusted_uids=folder.trusted_uids).runners.runners.values()
     except ConfigurationError as error:
         return [f"configuration refused: {error}"], {"configuration": str(error)}
     lines = []

@@ -42,7 +42,7 @@ def _target() -> str:
     folder = configuration_folder()
     known = None
     if folder.is_used:
-        known = read_configuration(folder.path, owners=folder.owners).runners.runner_for(_SKILL)
+        known = read_configuration(folder.path, trusted_uids=folder.trusted_uids).runners.runner_for(_SKILL)
     host, _, port = (_DEFAULT_TARGET if known is None or known.rpc is None else known.program).rpartition(":")
     return f"{os.environ.get('PROBE_HOST') or host}:{os.environ.get('PROBE_GRPC_PORT') or port}"
 
