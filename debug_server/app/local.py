@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from debug_server.config import Loaded, Place, find_place, load, load_runner
+from debug_server.config import ConfigLocation, Loaded, find_config_location, load, load_runner
 from debug_server.disk import check_trusted
 from debug_server.engine.foreground import ForegroundEngine
 from debug_server.engine.sessions import Sessions
@@ -44,11 +44,11 @@ class Local:
         *,
         environ: Mapping[str, str] = os.environ,
         worker_specs: Callable[[], list[WorkerSpec]] = list,
-        place: Place | None = None,
+        location: ConfigLocation | None = None,
         metrics: bool = True,
     ) -> None:
         self.settings = settings
-        self.place = place or find_place(environ=environ)
+        self.location = location or find_config_location(environ=environ)
         self.environ = environ
         self._worker_specs = worker_specs
         self._database_url = database_url
@@ -69,15 +69,15 @@ class Local:
         ``metrics`` is for processes that serve metrics.
         """
         configure_logging(log_level)
-        placed = load_runner(config, environ=environ)
-        for note in placed.notes(environ):
+        runner_config = load_runner(config, environ=environ)
+        for note in runner_config.notes(environ):
             sys.stderr.write(harmless(f"debug-server: {note}") + "\n")
         return cls(
-            RunnerSettings.from_config(placed.loaded.value, trusted_uids=placed.place.trusted_uids),
-            database_url or default_url(environ, placed.data),
+            RunnerSettings.from_config(runner_config.loaded.value, trusted_uids=runner_config.location.trusted_uids),
+            database_url or default_url(environ, runner_config.data),
             environ=environ,
-            worker_specs=lambda: _declared_workers(placed.place, environ),
-            place=placed.place,
+            worker_specs=lambda: _declared_workers(runner_config.location, environ),
+            location=runner_config.location,
             metrics=metrics,
         )
 
@@ -183,9 +183,13 @@ class Local:
         """The gateway's settings, from ``gateway.toml`` beside ``runner.toml`` and the environment."""
         from debug_server.config.gateway import GatewayConfig
 
-        files = self.place.files("gateway.toml")
+        files = self.location.files("gateway.toml")
         return load(
-            GatewayConfig, files=files, environ=self.environ, base=self.place.base, trusted_uids=self.place.trusted_uids
+            GatewayConfig,
+            files=files,
+            environ=self.environ,
+            base=self.location.base,
+            trusted_uids=self.location.trusted_uids,
         )
 
     @cached_property
@@ -220,10 +224,10 @@ class Local:
         self.close()
 
 
-def _declared_workers(place: Place, environ: Mapping[str, str]) -> list[WorkerSpec]:
+def _declared_workers(location: ConfigLocation, environ: Mapping[str, str]) -> list[WorkerSpec]:
     from debug_server.config.workers import load_workers
     from debug_server.workers.spec import WorkerSpec
 
-    files = place.files("workers.toml")
-    found = [item for path in files for item in load_workers(path, environ, trusted_uids=place.trusted_uids).items()]
+    files = location.files("workers.toml")
+    found = [item for path in files for item in load_workers(path, environ, trusted_uids=location.trusted_uids).items()]
     return [WorkerSpec.from_config(name, loaded.value) for name, loaded in found]

@@ -29,7 +29,10 @@ def _tasks(local: Local) -> Part:
     from debug_server.tasks import Tasks
 
     config = load(
-        TasksConfig, files=local.place.files("tasks.toml"), environ=os.environ, trusted_uids=local.place.trusted_uids
+        TasksConfig,
+        files=local.location.files("tasks.toml"),
+        environ=os.environ,
+        trusted_uids=local.location.trusted_uids,
     ).value
     containers_dir = local.settings.paths.artifacts_root / "containers"
     return TasksPart(local.service, Tasks(local.service, config=config, containers_dir=containers_dir))
@@ -39,7 +42,7 @@ def _dispatch(local: Local) -> Part | None:
     from debug_server.dispatch.configuration import LiveConfiguration
     from debug_server.dispatch.folder import load_dispatch
 
-    settings, folder = load_dispatch(local.place)
+    settings, folder = load_dispatch(local.location)
     if not folder.is_used:
         return None
     from debug_server.dispatch.governor import Governor
@@ -81,7 +84,7 @@ def _gateway(local: Local) -> Part | None:
         telemetry=local.telemetry,
         render_metrics=local.telemetry.render,
         environ=local.environ,
-        trusted_uids=owners_of(local.gateway_config.value.codex.home) if named else local.place.trusted_uids,
+        trusted_uids=owners_of(local.gateway_config.value.codex.home) if named else local.location.trusted_uids,
     )
 
 

@@ -26,30 +26,30 @@ class TrustedServer:
 
     uid: int | None = None
 
-    def require(self, connected: socket.socket, place: str) -> None:
+    def require(self, connected: socket.socket, server: str) -> None:
         """AccessError if the server is on this machine and is not known to run as a trusted user.
 
-        ConnectionResetError if the connection is closed. ``place`` is scheme, host and port, for the message.
+        ConnectionResetError if the connection is closed. ``server`` is scheme, host and port, for the message.
         """
         try:
             uid = serving_user(connected)
         except LookupError as error:
             raise AccessError(
-                f"the user who runs the server at {place} cannot be determined ({error}): nothing was sent. Use its "
+                f"the user who runs the server at {server} cannot be determined ({error}): nothing was sent. Use its "
                 "address on the machine or in the container where it listens, or HTTPS with a verified certificate"
             ) from error
         if uid is not None and uid not in (os.geteuid(), _ROOT, self.uid):
-            raise AccessError(_wrong_user_message(place, uid))
+            raise AccessError(_wrong_user_message(server, uid))
 
 
-def _wrong_user_message(place: str, uid: int) -> str:
+def _wrong_user_message(server: str, uid: int) -> str:
     try:
         user = f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
     except KeyError:
         user = f"uid {uid}"
     return (
-        f"{place} is served by user {user}, not by you or root: nothing was sent. If you trust that server, "
-        f"run `debug-server configure --base-url {place} --server-user {uid}` or set DEBUG_SERVER_UID={uid}"
+        f"{server} is served by user {user}, not by you or root: nothing was sent. If you trust that server, "
+        f"run `debug-server configure --base-url {server} --server-user {uid}` or set DEBUG_SERVER_UID={uid}"
     )
 
 
@@ -68,13 +68,13 @@ class HttpTrust:
 
     def hook(self, request: Any) -> None:
         """Check the connection of this request, if a new one is made."""
-        place = _origin(request)
+        server = _origin(request)
 
         def trace(event: str, facts: Mapping[str, Any]) -> None:
             if self._concerns(event):
                 stream = facts["return_value"]
                 try:
-                    self._check(stream, place)
+                    self._check(stream, server)
                 except Exception:
                     stream.close()
                     raise
@@ -83,13 +83,13 @@ class HttpTrust:
 
     async def async_hook(self, request: Any) -> None:
         """The same for an asynchronous client: the check runs in a thread."""
-        place = _origin(request)
+        server = _origin(request)
 
         async def trace(event: str, facts: Mapping[str, Any]) -> None:
             if self._concerns(event):
                 stream = facts["return_value"]
                 try:
-                    await asyncio.to_thread(self._check, stream, place)
+                    await asyncio.to_thread(self._check, stream, server)
                 except BaseException:
                     await stream.aclose()
                     raise
@@ -103,9 +103,9 @@ class HttpTrust:
             raise AccessError("this version of httpx does not report its connections: nothing was sent")
         return False
 
-    def _check(self, stream: Any, place: str) -> None:
+    def _check(self, stream: Any, server: str) -> None:
         try:
-            self._trusted.require(stream.get_extra_info("socket"), place)
+            self._trusted.require(stream.get_extra_info("socket"), server)
         except ConnectionResetError as error:
             raise self._lost(str(error)) from error
         except AccessError as error:

@@ -58,13 +58,13 @@ class Rule:
 def parse_rule(text: str, zone: str = "UTC") -> Rule:
     """Parse a rule; InvalidInputError says what is wrong."""
     try:
-        place = ZoneInfo(zone)
+        time_zone = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise InvalidInputError(f"time zone {zone!r} is not known: use a name such as Europe/Berlin or UTC") from error
     fields = _fields(text)
     if len(fields) != len(_FIELDS):
         raise InvalidInputError(f"schedule {text!r} is neither five cron fields nor a time such as 'Mon 08:00'")
-    rule = Rule(text=text, fields=" ".join(fields), zone=place)
+    rule = Rule(text=text, fields=" ".join(fields), zone=time_zone)
     try:
         rule.after(datetime(2024, 1, 1, tzinfo=UTC))
     except CronSimError as error:

@@ -35,7 +35,7 @@ _ACCESS = os.R_OK | os.W_OK | os.X_OK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ConfigLocation:
     """Where settings are read, and the default data folder."""
 
     named: Path | None  # the settings file that the caller named
@@ -66,10 +66,10 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class LoadedConfig:
     """The runner's settings, with absolute paths, and where they were found."""
 
-    place: Place
+    location: ConfigLocation
     loaded: Loaded[RunnerConfig]
 
     @property
@@ -79,32 +79,32 @@ class Placed:
 
     def notes(self, environ: Mapping[str, str]) -> list[str]:
         """Messages for the user: what the search ignored, and, when shown for the first time, what it found."""
-        found = [f"{path} is ignored: {reason}" for path, reason in self.place.ignored]
+        found = [f"{path} is ignored: {reason}" for path, reason in self.location.ignored]
         declared = [item.variable for item in settings_of(RunnerConfig).values()]
         found += [f"{name} is ignored: did you mean {ours}?" for name, ours in misspelt(environ, declared)]
-        searched = self.place.found is not None and self.place.named is None
-        files = [str(path) for name in FILES for path in self.place.files(name)] if searched else []
+        searched = self.location.found is not None and self.location.named is None
+        files = [str(path) for name in FILES for path in self.location.files(name)] if searched else []
         if files or (searched and self.loaded.source("paths.artifacts") == "default"):
             sentence = f"using the data folder {self.data}" + (f" and the settings {', '.join(files)}" if files else "")
             found += [sentence] if _shown_first_time(sentence, environ) else []
         return found
 
 
-def find_place(
+def find_config_location(
     config: str | os.PathLike[str] | None = None,
     *,
     environ: Mapping[str, str] = os.environ,
     cwd: Path | None = None,
-) -> Place:
+) -> ConfigLocation:
     """The location for a named settings file, or for the current directory."""
     named = Path(config).absolute() if config is not None else None
     if named is not None and named.parent.name == CONFIG_FOLDER:
         base = base_of(named)
-        return Place(named=named, found=base, data=base / DATA_FOLDER, trusted_uids=owners_of(named))
+        return ConfigLocation(named=named, found=base, data=base / DATA_FOLDER, trusted_uids=owners_of(named))
     found, ignored = _search(cwd)
     data = user_data_folder(environ) if found is None else found / DATA_FOLDER
     trusted_uids = this_user() if named is None else owners_of(named)
-    return Place(named=named, found=found, data=data, ignored=ignored, trusted_uids=trusted_uids)
+    return ConfigLocation(named=named, found=found, data=data, ignored=ignored, trusted_uids=trusted_uids)
 
 
 def load_runner(
@@ -112,22 +112,22 @@ def load_runner(
     *,
     environ: Mapping[str, str] = os.environ,
     cwd: Path | None = None,
-) -> Placed:
+) -> LoadedConfig:
     """Load the runner's settings from a named file or the nearest one, overridden by variables."""
-    place = find_place(config, environ=environ, cwd=cwd)
-    defaults = {} if place.data is None else {"paths.artifacts": place.data}
+    location = find_config_location(config, environ=environ, cwd=cwd)
+    defaults = {} if location.data is None else {"paths.artifacts": location.data}
     loaded = load(
         RunnerConfig,
-        files=place.files(RUNNER_FILE),
+        files=location.files(RUNNER_FILE),
         environ=environ,
         defaults=defaults,
-        trusted_uids=place.trusted_uids,
+        trusted_uids=location.trusted_uids,
     )
-    if place.data is None and loaded.source("paths.artifacts") == "default":
+    if location.data is None and loaded.source("paths.artifacts") == "default":
         raise ConfigurationError(f"no home folder is known: set HOME, or {DATA_VARIABLE} to the data folder")
-    if place.found is not None and place.named is None:
-        check_cloned(loaded, next(iter(place.files(RUNNER_FILE)), None), environ)
-    return Placed(place=place, loaded=loaded)
+    if location.found is not None and location.named is None:
+        check_cloned(loaded, next(iter(location.files(RUNNER_FILE)), None), environ)
+    return LoadedConfig(location=location, loaded=loaded)
 
 
 def user_data_folder(environ: Mapping[str, str] = os.environ) -> Path | None:

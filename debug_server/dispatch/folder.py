@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.config import Place, find_place, load
+from debug_server.config import ConfigLocation, find_config_location, load
 from debug_server.config.dispatch import DispatchConfig
 from debug_server.disk import owners_of, why_distrusted
 
@@ -28,17 +28,17 @@ class ConfigurationFolder:
         return runners.exists() and (self.named or why_distrusted(runners, self.trusted_uids) is None)
 
 
-def load_dispatch(place: Place) -> tuple[DispatchConfig, ConfigurationFolder]:
-    """The settings of dispatch and the folder: the one that a variable names, or else ``config`` in ``place``."""
-    loaded = load(DispatchConfig, environ=os.environ, defaults={"config": place.config_folder})
+def load_dispatch(location: ConfigLocation) -> tuple[DispatchConfig, ConfigurationFolder]:
+    """The settings of dispatch and the folder: the one that a variable names, or else ``config`` in ``location``."""
+    loaded = load(DispatchConfig, environ=os.environ, defaults={"config": location.config_folder})
     path = loaded.value.config
     if loaded.source("config") == "default":
         return loaded.value, ConfigurationFolder(
-            path=path, trusted_uids=place.trusted_uids, named=place.named is not None
+            path=path, trusted_uids=location.trusted_uids, named=location.named is not None
         )
     return loaded.value, ConfigurationFolder(path=path, trusted_uids=owners_of(path), named=True)
 
 
 def configuration_folder() -> ConfigurationFolder:
     """The configuration folder for the current directory."""
-    return load_dispatch(find_place())[1]
+    return load_dispatch(find_config_location())[1]

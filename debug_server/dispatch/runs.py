@@ -48,7 +48,7 @@ def queued_run(event: IssueEvent, route: Route, place: RunPlace, program: Progra
     leased = place.repository_id is not None
     return QueuedRun(
         spec=spec,
-        place=SessionPlan(commit=place.repo.branch) if leased else SessionPlan(directory=str(place.path)),
+        session_plan=SessionPlan(commit=place.repo.branch) if leased else SessionPlan(directory=str(place.path)),
         repository_id=place.repository_id,
         priority=PRIORITIES[runner.priority],
         queue_key=f"runner:{runner.name}",

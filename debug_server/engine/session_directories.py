@@ -68,11 +68,11 @@ class SessionDirectories:
 
     def _remove_scratch(self, session: Session) -> Cleanup | None:
         """Remove the scratch folder; if that fails, what remains is kept: no other session uses the folder."""
-        place = self._scratch(session)
-        if not (left := remove_tree(place)):
+        folder = self._scratch(session)
+        if not (left := remove_tree(folder)):
             return None
         _LOG.warning("removal_incomplete", extra={"session_id": session.id, "left": [str(item) for item in left]})
-        return Cleanup(succeeded=False, message=f"{place} could not be removed: {'; '.join(map(str, left))}")
+        return Cleanup(succeeded=False, message=f"{folder} could not be removed: {'; '.join(map(str, left))}")
 
     def retry_removals(self) -> None:
         """Remove leftover scratch folders of closed sessions, and update the sessions' rows.

@@ -85,7 +85,7 @@ def worker_argv(config: CodexConfig) -> list[str]:
 def prepare_folders(config: CodexConfig, trusted_uids: Collection[int] | None = None) -> tuple[Path, Path]:
     """Create the worker's home and its working directory and return them; ConfigurationError if that fails.
 
-    The home has settings that name programs, and a login: other users than the trusted ones must not be able to write there.
+    The home has settings that name programs, and a login: only trusted users may be able to write there.
     """
     home = config.home.absolute()
     workdir = (config.workdir or home / "workspace").absolute()

@@ -47,9 +47,9 @@ class Request(BaseModel):
         """Refuse NUL in texts: PostgreSQL cannot store it."""
         if isinstance(given, Mapping):
             for name, value in given.items():
-                if name not in cls.holds_bytes and (place := _nul_in(value)) is not None:
+                if name not in cls.holds_bytes and (location := _nul_in(value)) is not None:
                     error = PydanticCustomError("nul", "it contains a NUL character, which cannot be stored")
-                    found = InitErrorDetails(type=error, loc=(str(name), *place), input=None)
+                    found = InitErrorDetails(type=error, loc=(str(name), *location), input=None)
                     raise ValidationError.from_exception_data(cls.__name__, [found])
         return given
 
@@ -66,8 +66,8 @@ def _nul_in(value: object) -> tuple[int | str, ...] | None:
     elif isinstance(value, list | tuple):
         items = enumerate(value)
     for name, item in items:
-        if (place := _nul_in(item)) is not None:
-            return (name, *place)
+        if (location := _nul_in(item)) is not None:
+            return (name, *location)
     return None
 
 

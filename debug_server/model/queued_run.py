@@ -17,7 +17,7 @@ class QueuedRun:
     """What to run, where, and with which place in the queue."""
 
     spec: CommandSpec
-    place: SessionPlan  # where it runs
+    session_plan: SessionPlan  # where it runs
     repository_id: int | None = None
     priority: int = 0
     queue_key: str | None = None  # of one key at most key_limit run at a time and at most key_bound wait

@@ -107,8 +107,8 @@ class RunnerSettings:
         Relative paths of ``config/runner.toml`` begin at the folder that holds ``config/``, those of another file in
         its own folder.
         """
-        placed = load_runner(path, environ=_without_settings(os.environ))
-        return cls.from_config(placed.loaded.value, trusted_uids=placed.place.trusted_uids)
+        runner_config = load_runner(path, environ=_without_settings(os.environ))
+        return cls.from_config(runner_config.loaded.value, trusted_uids=runner_config.location.trusted_uids)
 
     @classmethod
     def from_config(cls, config: RunnerConfig, *, trusted_uids: frozenset[int] | None = None) -> RunnerSettings:

@@ -72,15 +72,15 @@ class CommandVerbs(Verbs):
 
     def _check_cwd(self, session_id: int, cwd: str) -> None:
         """InvalidInputError for a path outside the workspace; symbolic links are checked when the command starts."""
-        place = os.path.normpath(cwd)
-        if not place.startswith("/"):
-            inside = place != ".." and not place.startswith("../")
+        path = os.path.normpath(cwd)
+        if not path.startswith("/"):
+            inside = path != ".." and not path.startswith("../")
         else:
             session = self._store.sessions.get(session_id)
             if session.worktree_id is None:
                 return
             root = Path(self._store.worktrees.get(session.worktree_id).path)
-            inside = any(Path(place).is_relative_to(name) for name in (root, root.resolve()))
+            inside = any(Path(path).is_relative_to(name) for name in (root, root.resolve()))
         if not inside:
             raise InvalidInputError(f"cwd {cwd!r} is outside the workspace: use a path inside it", field="cwd")
 

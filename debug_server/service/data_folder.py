@@ -105,11 +105,11 @@ class Survey:
 
 def configured() -> tuple[Path, str | None]:
     """The data folder of the current directory; with the reason, if it is only the user's default folder."""
-    placed = load_runner()
-    if placed.place.found is not None or placed.loaded.source("paths.artifacts") != "default":
-        return placed.data, None
-    ignored = [f"{path} is ignored ({reason})" for path, reason in placed.place.ignored]
-    return placed.data, ", ".join(["there is no data folder here or above", *ignored])
+    runner_config = load_runner()
+    if runner_config.location.found is not None or runner_config.loaded.source("paths.artifacts") != "default":
+        return runner_config.data, None
+    ignored = [f"{path} is ignored ({reason})" for path, reason in runner_config.location.ignored]
+    return runner_config.data, ", ".join(["there is no data folder here or above", *ignored])
 
 
 def survey(root: Path) -> Survey:

@@ -52,8 +52,8 @@ class Artifacts(Table):
             require(transaction, "sessions", "session", session_id)
             require(transaction, "commands", "command", command_id)
             transaction.lock("artifacts")
-            place = (session_id, command_id, path)
-            row = transaction.one(_UPDATE_EXISTING, (word, name, size, sha256, content_type, text, *place))
+            row_key = (session_id, command_id, path)
+            row = transaction.one(_UPDATE_EXISTING, (word, name, size, sha256, content_type, text, *row_key))
             if row is None:
                 values = (session_id, command_id, word, name, path, size, sha256, content_type, text)
                 row = transaction.one(_INSERT_RETURNING, (*values, self._now()))

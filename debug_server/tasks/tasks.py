@@ -117,7 +117,7 @@ class Tasks:
                 containers=command.containers,
                 stdin_text=command.stdin_text,
             ),
-            place=replace(place.plan, after=command.after),
+            session_plan=replace(place.plan, after=command.after),
             session_metadata={views.TASK: asked, **command.metadata},
             claims=[Claim(resource=f"{views.PREFIX}{submit.task_id}", waits=False), *place.claims],
             secrets=secrets,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from debug_server.config import find_place
+from debug_server.config import find_config_location
 from debug_server.dispatch.configuration import LiveConfiguration
 from debug_server.dispatch.examples import ensure_configuration
 from debug_server.dispatch.folder import configuration_folder, load_dispatch
@@ -46,10 +46,10 @@ def give_away(*paths: Path) -> None:
 def test_a_folder_of_another_user_brings_no_runners(project: Path, given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither does one in which only a part is theirs."""
     monkeypatch.chdir(project)
-    place = find_place(environ={})
+    place = find_config_location(environ={})
     assert load_dispatch(place)[1].is_used
     give_away(project / given)
-    place = find_place(environ={})
+    place = find_config_location(environ={})
     assert place.found is None or given == "config/runners.yml"
     assert not load_dispatch(place)[1].is_used and project / "config/runners.yml" in dict(place.ignored)
 

@@ -22,7 +22,7 @@ TOLD = NewEvent(kind="dispatch.skipped", subject="dispatch", data={"reason": "no
 
 
 def _run(key: str = "runner:a", **more: Any) -> QueuedRun:
-    return QueuedRun(spec=CommandSpec(["x"]), place=SessionPlan(), queue_key=key, subject="dispatch", **more)
+    return QueuedRun(spec=CommandSpec(["x"]), session_plan=SessionPlan(), queue_key=key, subject="dispatch", **more)
 
 
 def _kinds(store: MetadataStore) -> list[str]:
