@@ -269,7 +269,7 @@ def uvicorn_config(app: HttpApp, options: ServeOptions, connections: Connections
     from debug_server.surfaces.http.connections import ConnectionLimits, Connections
     from debug_server.surfaces.http.uvicorn_server import MAX_FRAME, protocols
 
-    connections = connections or Connections(ConnectionLimits(most=max_connections()))
+    connections = connections or Connections(ConnectionLimits(max_connections=max_connections()))
     return uvicorn.Config(
         app,
         **protocols(connections),
@@ -295,16 +295,16 @@ def connection_limits(settings: ServerConfig, *, grpc: bool) -> tuple[int, Conne
     """The number of connections for gRPC, and the limits of HTTP, which gets the rest."""
     from debug_server.surfaces.http.connections import ConnectionLimits
 
-    room = max_connections()
-    most = room if settings.max_connections is None else min(room, settings.max_connections)
-    of_grpc = max(1, most // _GRPC_SHARE) if grpc else 0
+    available = max_connections()
+    total = available if settings.max_connections is None else min(available, settings.max_connections)
+    grpc_share = max(1, total // _GRPC_SHARE) if grpc else 0
     limits = ConnectionLimits(
-        most=max(1, most - of_grpc),
+        max_connections=max(1, total - grpc_share),
         head_seconds=settings.head_timeout,
         body_seconds=settings.body_timeout,
         idle_seconds=settings.keep_alive,
     )
-    return of_grpc, limits
+    return grpc_share, limits
 
 
 class _ServerRun:
@@ -381,11 +381,11 @@ class _ServerRun:
         cert, key = self._options.tls_cert, self._options.tls_key
         tls = module.Tls(certificate=cert.read_bytes(), key=key.read_bytes()) if cert and key else None
         settings = self._local.settings.server
-        bounds = module.ConnectionBounds(
-            most=self._grpc_connections,
+        limits = module.ConnectionLimits(
+            max_connections=self._grpc_connections,
             handshake_seconds=settings.head_timeout,
             idle_seconds=settings.keep_alive,
-            stranger_seconds=settings.keep_alive,
+            unidentified_seconds=settings.keep_alive,
         )
         found = [await asyncio.to_thread(part.grpc_services) for part in self._parts]
         more = {name: handler for services in found for name, handler in services.items()}
@@ -397,7 +397,7 @@ class _ServerRun:
             port=port,
             tls=tls,
             more=more,
-            bounds=bounds,
+            limits=limits,
         )
         await server.start()
         return server

@@ -19,7 +19,7 @@ def _flag(variable: str, sentence: str, *, default: bool) -> Any:
 
 
 def _milliseconds(variable: str, sentence: str, default: int) -> Any:
-    return _of(variable, sentence + ", in milliseconds.", whole(least=1), default)
+    return _of(variable, sentence + ", in milliseconds.", whole(minimum=1), default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class CodexConfig:
         choice("untrusted", "on-request", "never"),
         "never",
     )
-    max_concurrency: int = _of("WORKER_MAX_CONCURRENCY", "Maximum number of concurrent turns.", whole(least=1), 4)
+    max_concurrency: int = _of("WORKER_MAX_CONCURRENCY", "Maximum number of concurrent turns.", whole(minimum=1), 4)
     request_timeout_ms: int = _milliseconds("WORKER_REQUEST_TIMEOUT_MS", "Timeout of one call to codex", 120_000)
     handshake_timeout_ms: int = _milliseconds("WORKER_HANDSHAKE_TIMEOUT_MS", "Timeout of the codex handshake", 15_000)
 
@@ -59,7 +59,7 @@ class AccessConfig:
     """[access]: addresses, authentication and rate limits."""
 
     host: str = _of("PROXY_HOST", "The host on which `gateway serve` listens.", TEXT, "127.0.0.1")
-    port: int = _of("PORT", "The port of `gateway serve`; 0 chooses a free one.", whole(least=0), 11435)
+    port: int = _of("PORT", "The port of `gateway serve`; 0 chooses a free one.", whole(minimum=0), 11435)
     environment: str = _of(
         "PROXY_ENV",
         "The deployment environment; staging and prod refuse insecure settings.",
@@ -75,7 +75,7 @@ class AccessConfig:
     cors: bool = _flag("PROXY_ENABLE_CORS", "Answer CORS preflight requests.", default=True)
     rate_limit: bool = _flag("PROXY_RATE_LIMIT_ENABLED", "Limit the request rate of each caller.", default=False)
     rate_window_ms: int = _milliseconds("PROXY_RATE_LIMIT_WINDOW_MS", "The window of the rate limit", 60_000)
-    rate_max: int = _of("PROXY_RATE_LIMIT_MAX", "Maximum number of requests in a window.", whole(least=1), 60)
+    rate_max: int = _of("PROXY_RATE_LIMIT_MAX", "Maximum number of requests in a window.", whole(minimum=1), 60)
     test_endpoints: bool = _flag("PROXY_TEST_ENDPOINTS", "Serve `/__test/`.", default=False)
 
 
@@ -86,11 +86,11 @@ class AnswersConfig:
     timeout_ms: int = _milliseconds("PROXY_TIMEOUT_MS", "How long one request may take", 300_000)
     idle_ms: int = _milliseconds("PROXY_IDLE_TIMEOUT_MS", "Idle timeout of a turn and of a request body", 15_000)
     stream_idle_ms: int = _milliseconds("PROXY_STREAM_IDLE_TIMEOUT_MS", "Idle timeout of a streaming turn", 300_000)
-    max_streams: int = _of("PROXY_SSE_MAX_CONCURRENCY", "Maximum number of concurrent streams.", whole(least=1), 4)
+    max_streams: int = _of("PROXY_SSE_MAX_CONCURRENCY", "Maximum number of concurrent streams.", whole(minimum=1), 4)
     keepalive_ms: int = _milliseconds("PROXY_SSE_KEEPALIVE_MS", "Silence after which a stream sends a comment", 15_000)
-    max_choices: int = _of("PROXY_MAX_CHAT_CHOICES", "The largest `n` of a request.", whole(least=1), 5)
+    max_choices: int = _of("PROXY_MAX_CHAT_CHOICES", "The largest `n` of a request.", whole(minimum=1), 5)
     max_prompt_tokens: int = _of(
-        "PROXY_MAX_PROMPT_TOKENS", "Maximum estimated tokens of a prompt; 0: no limit.", whole(least=0), 0
+        "PROXY_MAX_PROMPT_TOKENS", "Maximum estimated tokens of a prompt; 0: no limit.", whole(minimum=0), 0
     )
     default_stream: bool = _flag("PROXY_DEFAULT_STREAM", "Stream unless a request says otherwise.", default=False)
     responses: bool = _flag("PROXY_ENABLE_RESPONSES", "Serve `/v1/responses`.", default=True)

@@ -68,7 +68,7 @@ def _index_contains(folder: Path, wanted: bytes) -> bool:
     on_the_way = {b"/".join(parts[:count]) for count in range(1, len(parts) + 1)}
     try:
         hash_bytes = 32 if _SHA256.search(_read_text(_common_folder(folder) / "config")) else 20
-        # A split index keeps most of its entries in a file beside it.
+        # A split index keeps max_bytes of its entries in a file beside it.
         for path in (folder / "index", *folder.glob("sharedindex.*")):
             data = _read(path, _MAX_INDEX_BYTES)
             if any(name in on_the_way or name.startswith(below) for name in _names(data, hash_bytes)):
@@ -84,16 +84,16 @@ def _read_text(path: Path) -> str:
     return _read(path, _MAX_TEXT_BYTES).decode(errors="surrogateescape")
 
 
-def _read(path: Path, most: int) -> bytes:
-    """A regular file's bytes; OSError for anything else, ConfigurationError for more than ``most``."""
+def _read(path: Path, max_bytes: int) -> bytes:
+    """A regular file's bytes; OSError for anything else, ConfigurationError for more than ``max_bytes``."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "no regular file", str(path))
-        if found.st_size > most:  # an error, because the index might list the path
-            raise ConfigurationError(f"{path} is larger than {most} bytes: the git index there cannot be read")
-        return file.read(most)
+        if found.st_size > max_bytes:  # an error, because the index might list the path
+            raise ConfigurationError(f"{path} is larger than {max_bytes} bytes: the git index there cannot be read")
+        return file.read(max_bytes)
 
 
 def _names(data: bytes, hash_bytes: int) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from debug_server.model.limits import ENDLESS, LIMITS, Limit, Limits, Unit, size
 
 DEFAULT_SHELL = "/bin/bash"
 _DAY = 86400.0
-_A_SIZE = size(least=1, least_text="1")
+_A_SIZE = size(minimum=1, minimum_text="1")
 
 
 def _below_artifacts(name: str) -> Derived:
@@ -43,7 +43,7 @@ class RunnerOptions:
         TEXT,
         default=DEFAULT_SHELL,
     )
-    kill_grace: float = setting("Seconds between TERM and KILL.", number(least=0), default=1.0)
+    kill_grace: float = setting("Seconds between TERM and KILL.", number(minimum=0), default=1.0)
     containment: str = setting(
         "How process trees are contained; `auto` uses the strongest mechanism that works on this machine.",
         choice("auto", "cgroup", "pid-namespace", "session"),
@@ -54,14 +54,14 @@ class RunnerOptions:
         number(),
         default=20.0,
     )
-    spare_keepers: int = setting("Idle keepers that are kept ready.", whole(least=0), default=2)
-    max_concurrency: int = setting("Commands that may run at the same time.", whole(least=1), default=8)
+    spare_keepers: int = setting("Idle keepers that are kept ready.", whole(minimum=0), default=2)
+    max_concurrency: int = setting("Commands that may run at the same time.", whole(minimum=1), default=8)
     disk_reserve: int = setting(
         "Disk space that logs must leave free, at most a hundredth of the disk.",
-        size(least=0, least_text="0"),
+        size(minimum=0, minimum_text="0"),
         default=256 << 20,
     )
-    max_pending: int = setting("Commands that may wait; more are refused.", whole(least=1), default=10_000)
+    max_pending: int = setting("Commands that may wait; more are refused.", whole(minimum=1), default=10_000)
 
 
 def _kind_of(limit: Limit) -> Kind:
@@ -73,15 +73,15 @@ def _kind_of(limit: Limit) -> Kind:
             raise ValueError(value)
         return checked
 
-    expected = kind.expected if limit.most == ENDLESS else f"{kind.expected}, at most {limit.text_of(limit.most)}"
+    expected = kind.expected if limit.maximum == ENDLESS else f"{kind.expected}, at most {limit.text_of(limit.maximum)}"
     return Kind(expected=expected, check=check, read=kind.read)
 
 
 def _kind_of_unit(limit: Limit) -> Kind:
-    least = 1 if limit.least is None else int(limit.least)
+    minimum = 1 if limit.minimum is None else int(limit.minimum)
     if limit.unit is Unit.BYTES:
-        return size(least=least, least_text=size_text(least))
-    return whole(least=least) if limit.unit.is_whole else number(least=limit.least)
+        return size(minimum=minimum, minimum_text=size_text(minimum))
+    return whole(minimum=minimum) if limit.unit.is_whole else number(minimum=limit.minimum)
 
 
 _LimitSettings: Any = make_dataclass(
@@ -109,7 +109,7 @@ class WorkspacesConfig:
         choice("auto", "overlay", "pool"),
         default="auto",
     )
-    max_worktrees: int = setting("Maximum number of workspaces.", whole(least=1), default=16)
+    max_worktrees: int = setting("Maximum number of workspaces.", whole(minimum=1), default=16)
     lease_ttl_seconds: float = setting(
         "Seconds after which a lease expires if it is not renewed.", number(), default=1800.0
     )
@@ -117,7 +117,7 @@ class WorkspacesConfig:
     max_fetch_bytes: int | None = setting("Size of the largest file that a fetch may write.", _A_SIZE, default=None)
     max_tree_bytes: int | None = setting("Size of all files of one commit.", _A_SIZE, default=None)
     submodules: bool = setting("Whether submodules are checked out.", FLAG, default=False)
-    acquire_timeout: float = setting("Seconds to wait in the queue for a workspace.", number(least=0), default=30.0)
+    acquire_timeout: float = setting("Seconds to wait in the queue for a workspace.", number(minimum=0), default=30.0)
     idle_seconds: float = setting(
         "Seconds after which unused workspaces and trees are removed.", number(), default=7 * _DAY
     )

@@ -15,7 +15,7 @@ class ServerConfig:
     max_connections: int | None = setting(
         "Maximum number of connections (HTTP, WebSocket and gRPC together). Default: the limit of open files, "
         "less a reserve.",
-        whole(least=8),
+        whole(minimum=8),
         default=None,
     )
     head_timeout: float = setting(

@@ -57,7 +57,7 @@ class TasksConfig:
     )
     sandbox_network: str = setting("A container's network.", TEXT, default="none", variable=f"{_SANDBOX}NETWORK")
     sandbox_pids_limit: int = setting(
-        "Maximum number of processes in a container.", whole(least=1), default=256, variable=f"{_SANDBOX}PIDS_LIMIT"
+        "Maximum number of processes in a container.", whole(minimum=1), default=256, variable=f"{_SANDBOX}PIDS_LIMIT"
     )
     sandbox_memory: str = setting("Memory limit of a container.", TEXT, default="2g", variable=f"{_SANDBOX}MEMORY")
     sandbox_cpus: float = setting("CPU cores of a container.", number(), default=2.0, variable=f"{_SANDBOX}CPUS")

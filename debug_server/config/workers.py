@@ -22,11 +22,11 @@ def _own(sentence: str, kind: Kind, default: Any = None) -> Any:
     return setting(sentence, kind, default=default, variable="")
 
 
-def _ms(sentence: str, default: int, variable: str, least: int = 1) -> Any:
-    return setting(sentence, whole(least=least), default=default, variable=f"WORKER_{variable}")
+def _ms(sentence: str, default: int, variable: str, minimum: int = 1) -> Any:
+    return setting(sentence, whole(minimum=minimum), default=default, variable=f"WORKER_{variable}")
 
 
-_MEMORY = size(least=MIN_MEMORY_BYTES, least_text="4M")
+_MEMORY = size(minimum=MIN_MEMORY_BYTES, minimum_text="4M")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,24 +39,26 @@ class WorkerConfig:
     cwd: Path | None = setting("The working directory; default: the current one.", PATH, default=None, variable="")
     env: dict[str, str] | None = setting("Variables to set.", TABLE, default=None, variable="")
     inherit: tuple[str, ...] = _own("Variables of the server to pass on, besides PATH, HOME and locale.", TEXTS, ())
-    instances: int = _own("Number of instances.", whole(least=1), 1)
+    instances: int = _own("Number of instances.", whole(minimum=1), 1)
     readiness: str = _own("How readiness is detected.", choice(*READINESS_KINDS), "stdout")
     protocol: str = _own("For `handshake`: the protocol; the gateway registers `codex`.", TEXT, "codex")
     line: str | None = _own("For `stdout`: text in the line that means ready; default: a ready JSON line.", TEXT)
-    fd: int = _own("For `fd`: the descriptor on which it writes a newline, 3 to 9.", whole(least=3), 3)
+    fd: int = _own("For `fd`: the descriptor on which it writes a newline, 3 to 9.", whole(minimum=3), 3)
     url: str | None = _own("For `http`: a URL that answers 2xx when it is ready; `{instance}` as in argv.", TEXT)
     probe: tuple[str, ...] = _own("For `exec`: a program that exits with 0 when it is ready.", TEXTS, ())
-    probe_interval_ms: int = _own("For `http` and `exec`: milliseconds between probes.", whole(least=10), 200)
-    probe_timeout_ms: int = _own("For `http`, `exec` and the watchdog: timeout of a probe.", whole(least=10), 5000)
+    probe_interval_ms: int = _own("For `http` and `exec`: milliseconds between probes.", whole(minimum=10), 200)
+    probe_timeout_ms: int = _own("For `http`, `exec` and the watchdog: timeout of a probe.", whole(minimum=10), 5000)
     memory: int | None = _own("Memory limit of the process tree.", _MEMORY)
     cpus: float | None = _own("CPU quota, in cores.", number())
-    pids: int | None = _own("Processes and threads at one time.", whole(least=1))
+    pids: int | None = _own("Processes and threads at one time.", whole(minimum=1))
     idle_timeout: float | None = _own("Seconds without output after which it is stopped.", number())
     recycle_age: float | None = _own("Seconds after which it is replaced.", number())
     recycle_memory: int | None = _own("Memory in use above which it is replaced.", _MEMORY)
-    recycle_log: int = _own("Bytes on stderr after which it is replaced.", size(least=4096, least_text="4K"), 16 << 20)
-    watchdog_interval_ms: int | None = _own("Milliseconds between checks that it still answers.", whole(least=10))
-    watchdog_failures: int = _own("Consecutive failed checks before it is replaced.", whole(least=1), 3)
+    recycle_log: int = _own(
+        "Bytes on stderr after which it is replaced.", size(minimum=4096, minimum_text="4K"), 16 << 20
+    )
+    watchdog_interval_ms: int | None = _own("Milliseconds between checks that it still answers.", whole(minimum=10))
+    watchdog_failures: int = _own("Consecutive failed checks before it is replaced.", whole(minimum=1), 3)
     backoff_initial_ms: int = _ms("Milliseconds before the first restart.", 500, "BACKOFF_INITIAL_MS")
     backoff_max_ms: int = _ms("Maximum milliseconds before a restart.", 5000, "BACKOFF_MAX_MS")
     restart_max: int = _ms("Restarts within the window after which it is no longer restarted.", 25, "RESTART_MAX", 0)

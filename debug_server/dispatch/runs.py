@@ -53,7 +53,7 @@ def queued_run(event: IssueEvent, route: Route, place: RunPlace, program: Progra
         priority=PRIORITIES[runner.priority],
         queue_key=f"runner:{runner.name}",
         key_limit=runner.concurrency,
-        key_bound=runner.queue,
+        key_max_pending=runner.queue,
         order_key=order_key(event),
         requested_by=f"dispatch {runner.name}",
         subject=SUBJECT,

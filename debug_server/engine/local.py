@@ -108,7 +108,7 @@ class LocalEngine:
         priority: int = 0,
         queue_key: str | None = None,
         key_limit: int = 1,
-        key_bound: int | None = None,
+        key_max_pending: int | None = None,
         order_key: str | None = None,
         idempotency_key: str | None = None,
         subject: str | None = None,
@@ -128,7 +128,7 @@ class LocalEngine:
             priority=priority,
             queue_key=queue_key,
             key_limit=key_limit,
-            key_bound=key_bound,
+            key_max_pending=key_max_pending,
             order_key=order_key,
             subject=subject,
             idempotency_key=idempotency_key,
@@ -181,11 +181,11 @@ class LocalEngine:
         self, steps: Sequence[QueuedRun | NewEvent], due: DueTime | None = None
     ) -> list[Command | NewEvent] | None:
         """Queue runs and add events in one commit; see ``store.runs.add``."""
-        bounded = [
+        limited = [
             replace(step, spec=self._with_default_limits(step.spec)) if isinstance(step, QueuedRun) else step
             for step in steps
         ]
-        return self._store.runs.add(bounded, max_pending=self._settings.max_pending, due=due)
+        return self._store.runs.add(limited, max_pending=self._settings.max_pending, due=due)
 
     def _with_default_limits(self, spec: CommandSpec) -> CommandSpec:
         return spec.within(self._settings.limits)

@@ -59,7 +59,7 @@ class CommandSpec:
             raise InvalidInputError("stdin is a string, a pipe or a terminal: set one of stdin_text, stdin and tty")
 
     @property
-    def bounds(self) -> Limits:
+    def effective_limits(self) -> Limits:
         """The limits, with ``timeout`` as ``wall_seconds``."""
         if self.timeout is None:
             return self.limits
@@ -69,7 +69,7 @@ class CommandSpec:
         """The same spec, with ``defaults`` for the limits that it does not set."""
         if not (asked := defaults.asked()):
             return self
-        limits = Limits.from_json({**asked, **self.bounds.asked()})
+        limits = Limits.from_json({**asked, **self.effective_limits.asked()})
         return dataclasses.replace(self, limits=limits, timeout=None)
 
     def columns(
@@ -100,7 +100,7 @@ class CommandSpec:
             "cwd": str(self.cwd) if self.cwd is not None else None,
             "env": self.env,
             "log_name": self.log_name,
-            "limits": self.bounds,
+            "limits": self.effective_limits,
             "stdin_text": self.stdin_text,
             "tty": self.tty,
             "plan": plan,

@@ -40,9 +40,9 @@ class Limit:
     unit: Unit
     sentence: str
     example: str
-    least: float | None  # None: anything above zero
-    too_small: str  # what is wrong with a value below ``least``
-    most: float  # the largest value that the kernel accepts without overflow
+    minimum: float | None  # None: anything above zero
+    too_small: str  # what is wrong with a value below ``minimum``
+    maximum: float  # the largest value that the kernel accepts without overflow
 
     @property
     def setting(self) -> str:
@@ -66,12 +66,14 @@ class Limit:
             return "must be a number; leave it out for no limit"
         if self.unit.is_whole and not isinstance(value, int):
             return "must be a whole number"
-        if value < 0 or (value == 0 and self.least != 0):
-            return f"must be {'0 or more' if self.least == 0 else 'above zero'}; leave it out for no limit"
-        if value > self.most:
-            return f"is more than can be enforced: use at most {self.text_of(self.most)}, or leave it out for no limit"
-        if self.least is not None and value < self.least:
-            return f"{self.too_small}: use at least {self.text_of(self.least)}"
+        if value < 0 or (value == 0 and self.minimum != 0):
+            return f"must be {'0 or more' if self.minimum == 0 else 'above zero'}; leave it out for no limit"
+        if value > self.maximum:
+            return (
+                f"is more than can be enforced: use at most {self.text_of(self.maximum)}, or leave it out for no limit"
+            )
+        if self.minimum is not None and value < self.minimum:
+            return f"{self.too_small}: use at least {self.text_of(self.minimum)}"
         return None
 
     def text_of(self, value: float) -> str:
@@ -87,18 +89,18 @@ def _limit(
     sentence: str,
     *,
     example: str,
-    least: float | None = None,
+    minimum: float | None = None,
     too_small: str = "",
-    most: float = ENDLESS,
+    maximum: float = ENDLESS,
 ) -> Any:
     row = {
         "option": option,
         "unit": unit,
         "sentence": sentence,
         "example": example,
-        "least": least,
+        "minimum": minimum,
         "too_small": too_small,
-        "most": most,
+        "maximum": maximum,
     }
     return field(default=None, metadata={"limit": row})
 
@@ -117,7 +119,7 @@ class Limits:
         "Memory of the process tree.",
         example="2G",
         # Below this the kernel cannot even map a program: the OOM killer would strike before its first instruction.
-        least=MIN_MEMORY_BYTES,
+        minimum=MIN_MEMORY_BYTES,
         too_small="is too small to start any program",
     )
     cpus: float | None = _limit(
@@ -125,14 +127,14 @@ class Limits:
         Unit.CORES,
         "CPU quota, in cores.",
         example="2.0",
-        least=0.01,  # a quota of one millisecond in each period
+        minimum=0.01,  # a quota of one millisecond in each period
         too_small="is less than the smallest quota of the kernel",
-        most=4096,
+        maximum=4096,
     )
     cpu_seconds: float | None = _limit("cpu-seconds", Unit.SECONDS, "CPU time of the whole tree.", example="3600.0")
-    pids: int | None = _limit("pids", Unit.COUNT, "Processes and threads at one time.", example="512", most=1 << 22)
+    pids: int | None = _limit("pids", Unit.COUNT, "Processes and threads at one time.", example="512", maximum=1 << 22)
     open_files: int | None = _limit(
-        "open-files", Unit.COUNT, "Open files of each process.", example="1024", most=1 << 20
+        "open-files", Unit.COUNT, "Open files of each process.", example="1024", maximum=1 << 20
     )
     file_size_bytes: int | None = _limit("file-size", Unit.BYTES, "Size of each written file.", example="1G")
     output_bytes: int | None = _limit("output", Unit.BYTES, "Bytes of stdout and stderr together.", example="1G")

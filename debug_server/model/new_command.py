@@ -28,7 +28,7 @@ class NewCommand(SpecColumns, total=False):
     priority: int
     queue_key: str | None
     key_limit: int  # how many with the queue_key may be active at once
-    key_bound: int | None  # how many of them may wait
+    key_max_pending: int | None  # how many of them may wait
     order_key: str | None  # commands with the same key run one after the other, in the order in which they were added
     idempotency_key: str | None  # unique in the session: a repeated add returns the first command
     subject: str | None  # carried by its events

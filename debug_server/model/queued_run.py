@@ -20,9 +20,9 @@ class QueuedRun:
     session_plan: SessionPlan  # where it runs
     repository_id: int | None = None
     priority: int = 0
-    queue_key: str | None = None  # of one key at most key_limit run at a time and at most key_bound wait
+    queue_key: str | None = None  # of one key at most key_limit run at a time and at most key_max_pending wait
     key_limit: int = 1
-    key_bound: int | None = None
+    key_max_pending: int | None = None
     order_key: str | None = None  # runs of one key run in order, one at a time
     requested_by: str | None = None
     subject: str | None = None  # of the command's events

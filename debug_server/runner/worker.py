@@ -164,7 +164,7 @@ class WorkerSupervisor:
 
     def check(self, spec: CommandSpec, lease: Lease) -> Path:
         """Say what is wrong with the request itself, before there is a row of it; returns the command's directory."""
-        plan_limits(spec.within(self.settings.limits).bounds, self.pool.capabilities, spec.require)
+        plan_limits(spec.within(self.settings.limits).effective_limits, self.pool.capabilities, spec.require)
         return resolve_cwd(Path(lease.path), spec.cwd)
 
     def _default_request(self, session_id: int) -> EnvironmentRequest | None:

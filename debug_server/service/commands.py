@@ -50,7 +50,7 @@ class CommandVerbs(Verbs):
         self._shared.require_accepting()
         session = await self._access.session_to_use(caller, request.session_id)
         require_open(session)
-        async with self._quotas.room(caller, commands=1):
+        async with self._quotas.reserve(caller, commands=1):
             row = await self._call(self.add, session.id, request, idempotency_key)
         return views.command(row)
 

@@ -76,7 +76,7 @@ def _unsaved_row(spec: CommandSpec, session_id: int) -> Command:
         cwd=None,
         env_names=(),
         log_name=spec.log_name,
-        limits=spec.bounds,
+        limits=spec.effective_limits,
         status=CommandStatus.PENDING,
         attempt=0,
         owner=None,

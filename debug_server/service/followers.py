@@ -22,8 +22,8 @@ Revoked = Callable[[Collection[int]], Awaitable[Collection[int]]]  # the revoked
 class Followers:
     """The followers in this process, over every surface."""
 
-    def __init__(self, most: int | None = None, *, revoked: Revoked | None = None) -> None:
-        self.most = max_followers() if most is None else most
+    def __init__(self, limit: int | None = None, *, revoked: Revoked | None = None) -> None:
+        self.limit = max_followers() if limit is None else limit
         self._followers: dict[object, tuple[int | None, Callable[[], object]]] = {}
         self._waiting: dict[object, tuple[int | None, Callable[[], object]]] = {}  # for a single reply; not counted
         self._revoked = revoked
@@ -36,9 +36,9 @@ class Followers:
 
     def check_room(self) -> None:
         """TooManyFollowersError if the limit is reached."""
-        if self.size >= self.most:
+        if self.size >= self.limit:
             raise TooManyFollowersError(
-                f"too many followers (limit {self.most}): retry later, or read the log by offset",
+                f"too many followers (limit {self.limit}): retry later, or read the log by offset",
                 retry_after=_RETRY_SECONDS,
             )
 

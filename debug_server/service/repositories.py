@@ -31,12 +31,14 @@ class RepositoryVerbs(Verbs):
 
     def _register(self, request: m.RegisterRepository) -> Repository:
         remote = check_remote_url(request.remote_url)
-        bound = check_repository_settings(request.settings).get("fetch_timeout", _DEFAULT_BRANCH_SECONDS)
+        fetch_timeout = check_repository_settings(request.settings).get("fetch_timeout", _DEFAULT_BRANCH_SECONDS)
         if (known := self._find_registered(request)) is not None:  # without asking the remote
             return known
         check_remote_is_there(remote)
         branch = (
-            request.default_branch or self._ask_branch(remote, min(bound, _DEFAULT_BRANCH_SECONDS)) or _FALLBACK_BRANCH
+            request.default_branch
+            or self._ask_branch(remote, min(fetch_timeout, _DEFAULT_BRANCH_SECONDS))
+            or _FALLBACK_BRANCH
         )
         try:
             return self._store.repositories.create(

@@ -22,7 +22,7 @@ from debug_server.service.commands import CommandVerbs
 from debug_server.service.events import EventVerbs
 from debug_server.service.health import HealthVerbs
 from debug_server.service.idempotency import Attempt, KeyedReplies
-from debug_server.service.known_peers import KnownPeers
+from debug_server.service.identified_peers import IdentifiedPeers
 from debug_server.service.last_used import LastUsed
 from debug_server.service.leases import LeaseVerbs
 from debug_server.service.logs import LogVerbs
@@ -69,7 +69,9 @@ class Service:
         )
         self.followers = shared.followers
         self.own_user = OwnUser(shared.blocking.call_peers)
-        self.known_peers = KnownPeers()  # gRPC peers that are identified, by a token or as the server's own user
+        self.identified_peers = (
+            IdentifiedPeers()
+        )  # gRPC peers that are identified, by a token or as the server's own user
         self.grpc_address: tuple[str, int] | None = None  # host and port of the gRPC server, once it listens
 
         self.repositories = RepositoryVerbs(shared)

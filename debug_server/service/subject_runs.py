@@ -52,7 +52,7 @@ class SubjectRunVerbs(Verbs):
         """Queue a run of the caller; ConflictError if a resource that it claims is in use."""
         self._shared.require_accepting()
         run = replace(run, requested_by=caller.name, owner_token_id=caller.token_id)
-        async with self._quotas.room(caller, sessions=1, commands=1):
+        async with self._quotas.reserve(caller, sessions=1, commands=1):
             command = await self._call(self._engine.queue_run, run)
         session = await self._read(self._store.sessions.get, command.session_id)
         return RunRows(session=session, command=command)

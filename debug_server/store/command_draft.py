@@ -23,7 +23,7 @@ class CommandDraft:
     queue_key: str | None
     other_columns: tuple[object, ...]
     max_pending: int | None  # limit of waiting commands; None for one that is claimed at once
-    key_bound: int | None
+    key_max_pending: int | None
     in_turn: bool  # claim it only if it could start now
     key_limit: int
 
@@ -39,7 +39,7 @@ class CommandDraft:
         priority: int = 0,
         queue_key: str | None = None,
         key_limit: int = 1,
-        key_bound: int | None = None,
+        key_max_pending: int | None = None,
         order_key: str | None = None,
         stdin_text: str | None = None,
         tty: bool = False,
@@ -77,7 +77,7 @@ class CommandDraft:
                 plan_text(plan or CommandPlan()),
             ),
             max_pending=max_pending if claim_owner is None or in_turn else None,
-            key_bound=key_bound,
+            key_max_pending=key_max_pending,
             in_turn=in_turn and claim_owner is not None,
             key_limit=key_limit if order_key is None else 0,
         )

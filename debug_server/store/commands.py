@@ -76,8 +76,8 @@ class Commands(Table):
     def add(self, *, session_id: int, **asked: Unpack[NewCommand]) -> Command:
         """Insert a pending command; with ``claim_owner`` it is claimed at once (attempt 1).
 
-        A repeated ``idempotency_key`` of the session returns the first command. ``max_pending`` and ``key_bound`` do
-        not apply to a command that is claimed at once.
+        A repeated ``idempotency_key`` of the session returns the first command. ``max_pending`` and ``key_max_pending``
+        do not apply to a command that is claimed at once.
         """
         draft = CommandDraft.of(**asked)
         with self._database.write() as transaction:
@@ -284,7 +284,7 @@ def check_queue_limits(transaction: Transaction, draft: CommandDraft) -> None:
     """QueueFullError when a limit of waiting commands is reached."""
     if draft.max_pending is not None:
         _check_queue_length(transaction, draft.max_pending)
-    _check_queue_key_length(transaction, draft.queue_key, draft.key_bound)
+    _check_queue_key_length(transaction, draft.queue_key, draft.key_max_pending)
 
 
 def _check_queue_length(transaction: Transaction, max_pending: int) -> None:
@@ -293,13 +293,13 @@ def _check_queue_length(transaction: Transaction, max_pending: int) -> None:
         raise QueueFullError(f"the queue is full: {row[0]} commands wait (limit {max_pending}); try again later")
 
 
-def _check_queue_key_length(transaction: Transaction, queue_key: str | None, bound: int | None) -> None:
-    if queue_key is None or bound is None:
+def _check_queue_key_length(transaction: Transaction, queue_key: str | None, limit: int | None) -> None:
+    if queue_key is None or limit is None:
         return
     row = transaction.one(f"SELECT COUNT(*) FROM commands WHERE queue_key = ? AND {WAITING}", (queue_key,))
-    if row is not None and row[0] >= bound:
+    if row is not None and row[0] >= limit:
         raise QueueFullError(
-            f"the queue of {queue_key} is full: {row[0]} commands wait (limit {bound}); try again later"
+            f"the queue of {queue_key} is full: {row[0]} commands wait (limit {limit}); try again later"
         )
 
 

@@ -33,7 +33,7 @@ class _RunDraft:
                 priority=run.priority,
                 queue_key=run.queue_key,
                 key_limit=run.key_limit,
-                key_bound=run.key_bound,
+                key_max_pending=run.key_max_pending,
                 order_key=run.order_key,
                 idempotency_key=run.idempotency_key,
                 subject=run.subject,

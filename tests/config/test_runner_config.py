@@ -79,7 +79,7 @@ def test_limits_become_the_value_that_commands_carry(tmp_path: Path) -> None:
 def test_a_limit_outside_of_its_range_names_the_setting(tmp_path: Path, limit: Limit) -> None:
     """More than can be enforced is refused by the name of the setting."""
     path = tmp_path / "runner.toml"
-    path.write_text(f"[limits]\n{limit.setting} = {int(limit.most) + 1}\n")
+    path.write_text(f"[limits]\n{limit.setting} = {int(limit.maximum) + 1}\n")
     with pytest.raises(ConfigurationError, match=limit.setting):
         load(RunnerConfig, files=[path])
 

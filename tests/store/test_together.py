@@ -46,7 +46,7 @@ def test_a_full_queue_is_told_and_the_others_are_queued(store: MetadataStore) ->
     def refused(reason: str) -> NewEvent:
         return NewEvent(kind="dispatch.refused", subject="dispatch", data={"reason": reason})
 
-    bound = partial(_run, key_bound=1)
+    bound = partial(_run, key_max_pending=1)
     added = store.runs.add([bound(), bound(refused=refused), bound("runner:b")], max_pending=100)
     assert added is not None and [isinstance(item, Command) for item in added] == [True, False, True]
     assert isinstance(added[1], NewEvent) and "the queue of runner:a is full" in added[1].data["reason"]

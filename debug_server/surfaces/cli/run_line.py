@@ -25,7 +25,7 @@ app = typer.Typer(add_completion=False)
 def run(
     context: typer.Context,
     argv: Annotated[list[str], typer.Argument(metavar="-- CMD [ARG]...", help="the program and its arguments")],
-    bounds: LimitOptions = NO_LIMITS,
+    limit_options: LimitOptions = NO_LIMITS,
     require: Require = None,
     env: Variables = None,
     secret: Secrets = None,
@@ -45,7 +45,7 @@ def run(
     try:
         command = command_spec(
             argv,
-            limits=bounds.limits(),
+            limits=limit_options.limits(),
             require=listed(require),
             variables=env or [],
             secrets=secret or [],

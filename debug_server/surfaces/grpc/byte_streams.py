@@ -15,7 +15,7 @@ from debug_server.service import Service
 from debug_server.surfaces.grpc.calls import admitted
 from debug_server.surfaces.grpc.decoding import parse, request_of
 from debug_server.surfaces.grpc.schema import rpc
-from debug_server.surfaces.grpc.strangers import Requests, first
+from debug_server.surfaces.grpc.unidentified import Requests, first
 from debug_server.surfaces.grpc.v1.debug_server_pb2 import (
     Chunk,
     FetchArtifactRequest,

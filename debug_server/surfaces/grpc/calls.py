@@ -13,7 +13,7 @@ from grpc.aio import ServicerContext
 from debug_server.errors import AccessError, DebugServerError
 from debug_server.service import LOCAL, Caller, Service, audit
 from debug_server.service.caller import ANONYMOUS, bearer_token
-from debug_server.service.known_peers import Address
+from debug_server.service.identified_peers import Address
 from debug_server.service.own_user import Peer, TcpPeer, without_token
 from debug_server.service.request_origin import is_loopback, is_proxied
 from debug_server.surfaces.grpc.refusal import refuse, status_of
@@ -70,9 +70,9 @@ async def is_own_user(service: Service, context: ServicerContext) -> bool:
     return True
 
 
-async def is_known(service: Service, context: ServicerContext) -> bool:
+async def is_identified(service: Service, context: ServicerContext) -> bool:
     """Whether a caller on this connection has been identified, now or by an earlier call."""
-    if address_of(context) in service.known_peers or await is_own_user(service, context):
+    if address_of(context) in service.identified_peers or await is_own_user(service, context):
         return True
     try:
         await service.authenticate(bearer(context))
@@ -91,7 +91,7 @@ def address_of(context: ServicerContext) -> Address | None:
 
 def _mark_identified(service: Service, context: ServicerContext) -> None:
     if (address := address_of(context)) is not None:
-        service.known_peers.add(address)
+        service.identified_peers.add(address)
 
 
 async def _identify(service: Service, context: ServicerContext, *, local: bool) -> Caller:

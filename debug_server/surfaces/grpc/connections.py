@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.service.known_peers import Address, KnownPeers
+from debug_server.service.identified_peers import Address, IdentifiedPeers
 
 _LOG = logging.getLogger(__name__)
 _SWEEP_SECONDS, _CROWDED_SECONDS = 1.0, 0.1
@@ -35,11 +35,13 @@ class _Connection:
 class Connections:
     """The accepted connections of one port of this process."""
 
-    def __init__(self, known: KnownPeers, *, port: int, strangers: int, seconds: float) -> None:
-        self._known = known
+    def __init__(
+        self, identified: IdentifiedPeers, *, port: int, max_unidentified: int, unidentified_seconds: float
+    ) -> None:
+        self._identified = identified
         self._port = port
-        self._strangers = strangers  # maximum number of unidentified connections
-        self._seconds = seconds  # maximum age of an unidentified connection
+        self._max_unidentified = max_unidentified  # maximum number of unidentified connections
+        self._seconds = unidentified_seconds  # maximum age of an unidentified connection
         self._found: dict[str, _Connection] = {}  # by the kernel's name of the socket
 
     async def watch(self) -> None:
@@ -52,20 +54,22 @@ class Connections:
         """Close overdue and excess connections; returns whether there was an excess."""
         self._update()
         connected = {item.address for item in self._found.values() if item.address is not None}
-        self._known.keep(connected)
+        self._identified.keep(connected)
         now = time.monotonic()
-        strangers = [
+        unidentified = [
             (name, item)
             for name, item in self._found.items()
-            if item.address is not None and item.address not in self._known and not item.cut
+            if item.address is not None and item.address not in self._identified and not item.cut
         ]
-        strangers.sort(key=lambda pair: pair[1].since)
-        excess = max(0, len(strangers) - self._strangers)
-        late = sum(now - item.since > self._seconds for _, item in strangers)
-        for name, item in strangers[: max(excess, late)]:
+        unidentified.sort(key=lambda pair: pair[1].since)
+        excess = max(0, len(unidentified) - self._max_unidentified)
+        late = sum(now - item.since > self._seconds for _, item in unidentified)
+        for name, item in unidentified[: max(excess, late)]:
             self._cut(name, item)
         if excess:
-            _LOG.warning("grpc_unidentified_connections_closed", extra={"closed": excess, "limit": self._strangers})
+            _LOG.warning(
+                "grpc_unidentified_connections_closed", extra={"closed": excess, "limit": self._max_unidentified}
+            )
         return bool(excess)
 
     def _update(self) -> None:

@@ -23,7 +23,7 @@ from debug_server.errors import DebugServerError, InvalidInputError, NotFoundErr
 from debug_server.kanban import kanban_pb2 as pb
 from debug_server.surfaces.grpc.calls import admitted
 from debug_server.surfaces.grpc.decoding import parse
-from debug_server.surfaces.grpc.strangers import Requests, first
+from debug_server.surfaces.grpc.unidentified import Requests, first
 
 READ, WRITE, ADMIN = ("sessions:read",), ("commands:write", "sessions:write"), ("admin",)
 M = TypeVar("M", bound=Message)

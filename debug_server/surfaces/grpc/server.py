@@ -1,4 +1,4 @@
-"""The gRPC server: its address, its bounds, and the services on it."""
+"""The gRPC server: its address, its limits, and the services on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from debug_server.surfaces.grpc.connections import Connections
 from debug_server.surfaces.grpc.handlers import handlers
 from debug_server.surfaces.grpc.schema import SERVICE
 from debug_server.surfaces.grpc.serving import HEALTH, Reflection, Serving
-from debug_server.surfaces.grpc.strangers import Strangers
+from debug_server.surfaces.grpc.unidentified import UnidentifiedCallers
 
 DEFAULT_PORT = 50051
 MAX_REQUEST_BYTES = 20 << 20  # a patch of 16 MiB and what comes with it
@@ -43,26 +43,28 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionBounds:
+class ConnectionLimits:
     """The number of connections, and their timeouts.
 
     Only connections of unidentified callers have a maximum age: it would interrupt callers that follow long commands.
     """
 
-    most: int = 1024
+    max_connections: int = 1024
     handshake_seconds: float = 20.0
     idle_seconds: float = 75.0
-    stranger_seconds: float = 75.0  # within which the caller must be identified, by a token or as the server's own user
+    unidentified_seconds: float = (
+        75.0  # within which the caller must be identified, by a token or as the server's own user
+    )
 
     @property
-    def strangers(self) -> int:
+    def max_unidentified(self) -> int:
         """Unidentified callers may have half of the connections, so that identified callers can always connect."""
-        return self.most // 2
+        return self.max_connections // 2
 
     def options(self) -> tuple[tuple[str, int], ...]:
         """The same as the library's options."""
         return (
-            ("grpc.max_allowed_incoming_connections", self.most),
+            ("grpc.max_allowed_incoming_connections", self.max_connections),
             ("grpc.server_handshake_timeout_ms", round(self.handshake_seconds * 1000)),
             ("grpc.max_connection_idle_ms", round(self.idle_seconds * 1000)),
         )
@@ -99,28 +101,31 @@ def build_server(
     port: int = DEFAULT_PORT,
     tls: Tls | None = None,
     more: Mapping[str, Any] | None = None,
-    bounds: ConnectionBounds | None = None,
+    limits: ConnectionLimits | None = None,
 ) -> GrpcServer:
     """Create a server that is bound (port 0: to a free port) but not started; call this in the server's event loop.
 
     ``more`` are generic handlers of further services by their full names.
     """
-    bounds = bounds or ConnectionBounds()
-    server = aio.server(options=(*_OPTIONS, *bounds.options()))
-    strangers = Strangers()
-    ours = grpc.method_handlers_generic_handler(SERVICE.full_name, handlers(service, strangers))
+    limits = limits or ConnectionLimits()
+    server = aio.server(options=(*_OPTIONS, *limits.options()))
+    unidentified = UnidentifiedCallers()
+    ours = grpc.method_handlers_generic_handler(SERVICE.full_name, handlers(service, unidentified))
     services = {SERVICE.full_name: ours, **(more or {})}
     server.add_generic_rpc_handlers(tuple(services.values()))
-    serving = Serving(service, strangers)
+    serving = Serving(service, unidentified)
     names = (*services, HEALTH, reflection.SERVICE_NAME)
-    reflecting = Reflection(service, strangers, names)
+    reflecting = Reflection(service, unidentified, names)
     standard = {HEALTH: serving.handlers(), reflection.SERVICE_NAME: reflecting.handlers()}
     for name, methods in standard.items():
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, methods),))
     bound = _bind(server, host, port, tls)
     service.grpc_address = (host, bound)
     connections = Connections(
-        service.known_peers, port=bound, strangers=bounds.strangers, seconds=bounds.stranger_seconds
+        service.identified_peers,
+        port=bound,
+        max_unidentified=limits.max_unidentified,
+        unidentified_seconds=limits.unidentified_seconds,
     )
     return GrpcServer(server, serving, connections, host=host, port=bound)
 

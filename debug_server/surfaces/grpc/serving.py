@@ -23,11 +23,11 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, Serv
 from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
 from debug_server.messages import Nothing
 from debug_server.service import Service
-from debug_server.surfaces.grpc.calls import is_known
+from debug_server.surfaces.grpc.calls import is_identified
 from debug_server.surfaces.grpc.decoding import parse
 from debug_server.surfaces.grpc.refusal import refuse
 from debug_server.surfaces.grpc.schema import SERVICE
-from debug_server.surfaces.grpc.strangers import Requests, Strangers, whole
+from debug_server.surfaces.grpc.unidentified import Requests, UnidentifiedCallers, whole
 
 HEALTH = DESCRIPTOR.services_by_name["Health"].full_name
 _NAMES = ("", SERVICE.full_name)
@@ -37,9 +37,9 @@ _MAX_REQUEST_BYTES = 1024  # the name of a service, or of a file of its descript
 class Serving:
     """``grpc.health.v1.Health``: each check runs the service's checks and updates all watchers."""
 
-    def __init__(self, service: Service, strangers: Strangers) -> None:
+    def __init__(self, service: Service, unidentified: UnidentifiedCallers) -> None:
         self._service = service
-        self._strangers = strangers
+        self._unidentified = unidentified
         self._servicer = aio.HealthServicer()
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler]:
@@ -54,30 +54,30 @@ class Serving:
     async def _check(self, requests: Requests, context: ServicerContext) -> HealthCheckResponse:
         """The state now."""
         async with _refusing(context):
-            await self._read_request(requests, known=await is_known(self._service, context))
+            await self._read_request(requests, known=await is_identified(self._service, context))
             return HealthCheckResponse(status=await self._update_status())
 
     async def _list(self, requests: Requests, context: ServicerContext) -> HealthListResponse:
         """The state of everything here."""
         async with _refusing(context):
-            await self._read_request(requests, known=await is_known(self._service, context))
+            await self._read_request(requests, known=await is_identified(self._service, context))
             status = HealthCheckResponse(status=await self._update_status())
             return HealthListResponse(statuses=dict.fromkeys(_NAMES, status))
 
     async def _watch(self, requests: Requests, context: ServicerContext) -> None:
         """The current state, and each change that a later check finds or the shutdown causes."""
         async with _refusing(context):
-            known = await is_known(self._service, context)
+            known = await is_identified(self._service, context)
             request = await self._read_request(requests, known=known)
             await self._update_status()
             if known:
                 await self._servicer.Watch(request, context)
             else:
-                async with self._strangers.stream(context):
+                async with self._unidentified.stream(context):
                     await self._servicer.Watch(request, context)
 
     async def _read_request(self, requests: Requests, *, known: bool) -> HealthCheckRequest:
-        request = parse(HealthCheckRequest, await _read_small(self._strangers, requests, known=known))
+        request = parse(HealthCheckRequest, await _read_small(self._unidentified, requests, known=known))
         if request.service not in _NAMES:
             raise NotFoundError(f"unknown service: use one of {', '.join(map(repr, _NAMES))}")
         return request
@@ -97,9 +97,9 @@ class Serving:
 class Reflection:
     """``grpc.reflection.v1alpha.ServerReflection``."""
 
-    def __init__(self, service: Service, strangers: Strangers, names: Sequence[str]) -> None:
+    def __init__(self, service: Service, unidentified: UnidentifiedCallers, names: Sequence[str]) -> None:
         self._service = service
-        self._strangers = strangers
+        self._unidentified = unidentified
         self._servicer = reflection.aio.ReflectionServicer(names)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler]:
@@ -111,10 +111,10 @@ class Reflection:
 
     async def _reflect(self, requests: Requests, context: ServicerContext) -> None:
         async with _refusing(context):
-            if await is_known(self._service, context):
+            if await is_identified(self._service, context):
                 await self._answer(requests, context, known=True)
             else:
-                async with self._strangers.stream(context):
+                async with self._unidentified.stream(context):
                     await self._answer(requests, context, known=False)
 
     async def _answer(self, requests: Requests, context: ServicerContext, *, known: bool) -> None:
@@ -123,20 +123,20 @@ class Reflection:
             await context.write(reply)
 
     async def _parsed(self, requests: Requests, *, known: bool) -> AsyncIterator[ServerReflectionRequest]:
-        while (data := await _next(self._strangers, requests, known=known)) is not None:
+        while (data := await _next(self._unidentified, requests, known=known)) is not None:
             yield parse(ServerReflectionRequest, data)
 
 
-async def _next(strangers: Strangers, requests: Requests, *, known: bool) -> bytes | None:
-    data = await (anext(requests, None) if known else strangers.read(requests))
+async def _next(unidentified: UnidentifiedCallers, requests: Requests, *, known: bool) -> bytes | None:
+    data = await (anext(requests, None) if known else unidentified.read(requests))
     if data is not None and (size := len(data)) > _MAX_REQUEST_BYTES:
         del data  # the error's traceback would keep it until the next full collection
         raise InvalidInputError(f"the request has {size} bytes: the limit is {_MAX_REQUEST_BYTES}")
     return data
 
 
-async def _read_small(strangers: Strangers, requests: Requests, *, known: bool) -> bytes:
-    return whole(await _next(strangers, requests, known=known))
+async def _read_small(unidentified: UnidentifiedCallers, requests: Requests, *, known: bool) -> bytes:
+    return whole(await _next(unidentified, requests, known=known))
 
 
 @asynccontextmanager

@@ -33,7 +33,7 @@ async def identify_or_local(service: Service, connection: HTTPConnection) -> Cal
     return LOCAL
 
 
-async def is_known(service: Service, connection: HTTPConnection) -> bool:
+async def is_identified(service: Service, connection: HTTPConnection) -> bool:
     """Whether the caller has any token or is the server's own user."""
     try:
         await identify_or_local(service, connection)

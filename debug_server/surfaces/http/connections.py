@@ -39,7 +39,7 @@ class Phase(Enum):
 class ConnectionLimits:
     """How many connections, and how many seconds for each phase."""
 
-    most: int
+    max_connections: int
     head_seconds: float = 20.0
     body_seconds: float = 30.0
     idle_seconds: float = 75.0
@@ -80,7 +80,7 @@ class Connection:
         self.paused: Callable[[], bool] = _nothing  # whether reading is paused, so that the client cannot send
 
     @property
-    def known(self) -> bool:
+    def is_identified(self) -> bool:
         """Whether the latest request came from a known caller."""
         return self.record is not None and self.record.caller is not None
 
@@ -125,7 +125,7 @@ class Connections:
 
     def admit(self) -> Connection | None:
         """Add a connection within the limit, if necessary by replacing another one; None if it must be refused."""
-        if len(self) >= self.limits.most and not self.make_room():
+        if len(self) >= self.limits.max_connections and not self.make_room():
             self.complain("refused")
             return None
         return self.open()
@@ -134,9 +134,9 @@ class Connections:
         """Close the connection that is needed least; False if none can be closed."""
         late = self.clock() - _UNIDENTIFIED_SECONDS
         victim = (
-            next((item for item in self._idle if not item.known), None)
+            next((item for item in self._idle if not item.is_identified), None)
             or next(iter(self._idle), None)
-            or next((item for item in self._busy if not item.known and item.since < late), None)
+            or next((item for item in self._busy if not item.is_identified and item.since < late), None)
         )
         if victim is None:
             return False
@@ -175,7 +175,7 @@ class Connections:
                 if not connection.end():
                     connection.leave()
         if self._complaints and now - self._complained_at >= _COMPLAIN_SECONDS:
-            fields = {"open": len(self), "limit": self.limits.most, **self._complaints}
+            fields = {"open": len(self), "limit": self.limits.max_connections, **self._complaints}
             _LOG.warning("connections_limited", extra=fields)
             self._complaints.clear()
             self._complained_at = now

@@ -46,7 +46,7 @@ class Listener:
         self._tls = tls
         self._loop = asyncio.get_running_loop()
         # Much smaller than the limit: a new connection must not become the oldest before its request is read.
-        self._at_a_turn = max(1, min(_ACCEPTS_PER_ITERATION, connections.limits.most // 16))
+        self._at_a_turn = max(1, min(_ACCEPTS_PER_ITERATION, connections.limits.max_connections // 16))
         self._arriving: set[asyncio.Task[None]] = set()
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._closed = False

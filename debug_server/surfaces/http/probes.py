@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from debug_server import messages as m
 from debug_server.ports import Part
 from debug_server.service import Service
-from debug_server.surfaces.http.access import identify_or_local, is_known
+from debug_server.surfaces.http.access import identify_or_local, is_identified
 from debug_server.surfaces.http.endpoints import Endpoint
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -55,7 +55,7 @@ def ready(service: Service, parts: Sequence[Part]) -> Endpoint:
         states = {part.name: part.readiness() for part in parts}
         checks = {**found.checks, **{name: verdict for name, (verdict, _) in states.items()}}
         ok = all(result == "ok" for result in checks.values()) and not service.draining
-        if not ok and not await is_known(service, request):  # while everything works, nothing needs to be hidden
+        if not ok and not await is_identified(service, request):  # while everything works, nothing needs to be hidden
             checks = {name: "ok" if result == "ok" else "failed" for name, result in checks.items()}
         message = "draining" if service.draining else "ready" if ok else "not ready"
         own = {"message": message, "ok": ok, "checks": checks}

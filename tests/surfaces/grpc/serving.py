@@ -16,7 +16,7 @@ from grpc import aio
 from debug_server.app import Local
 from debug_server.messages import Page, SessionId
 from debug_server.service import LOCAL, Service
-from debug_server.surfaces.grpc import ConnectionBounds, build_server
+from debug_server.surfaces.grpc import ConnectionLimits, build_server
 from debug_server.surfaces.grpc.schema import rpc
 
 SECONDS = 100.0
@@ -91,9 +91,9 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(local: Local, repository: Path, bounds: ConnectionBounds | None = None) -> AsyncIterator[Served]:
+async def serving(local: Local, repository: Path, limits: ConnectionLimits | None = None) -> AsyncIterator[Served]:
     """The server, started; its engine stopped and its calls ended afterwards."""
-    server = build_server(local.service, port=0, bounds=bounds)
+    server = build_server(local.service, port=0, limits=limits)
     local.engine.start()
     await server.start()
     _, secret = local.store.tokens.create("admin", ("admin",))

@@ -83,7 +83,7 @@ def test_no_room_and_no_token_are_told(play: Play) -> None:
         made = await served.admin.ask("CreateToken", name="short", scopes=["admin"])
         stream = served.client(made.token).follow("FollowLog", command_id=command.id)
         assert (await stream.read()).data == b"up\n"
-        served.service.followers.most = 1
+        served.service.followers.limit = 1
         found, told = await refusal(served.admin.follow("FollowEvents").read())
         assert (found, told["code"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "too_many_followers")
         await served.admin.ask("RevokeToken", token_id=made.id)

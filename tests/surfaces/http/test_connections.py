@@ -161,7 +161,7 @@ class Seen:
 
     def __init__(self, most: int) -> None:
         self.clock = Clock()
-        self.all = Connections(ConnectionLimits(most=most), clock=self.clock)
+        self.all = Connections(ConnectionLimits(max_connections=most), clock=self.clock)
         self.cut: list[Connection] = []
 
     def connected(self, phase: Phase = Phase.HEAD, *, known: bool = False) -> Connection:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 Address = tuple[str, int]  # host and port
 
 
-class KnownPeers:
+class IdentifiedPeers:
     """Addresses of identified peers. Used only for the limits of unidentified callers, never instead of a token."""
 
     def __init__(self) -> None:

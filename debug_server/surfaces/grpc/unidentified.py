@@ -21,7 +21,7 @@ _RETRY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StrangerBounds:
+class UnidentifiedLimits:
     """Limits for all unidentified callers together; only ``streams_each`` is per connection."""
 
     reads: int = 4  # messages that are being read: each holds up to 20 MiB
@@ -32,25 +32,25 @@ class StrangerBounds:
     stream_seconds: float = 60.0
 
 
-class Strangers:
+class UnidentifiedCallers:
     """Counts the reads and streams of unidentified callers; used in one event loop."""
 
-    def __init__(self, bounds: StrangerBounds | None = None) -> None:
-        self.bounds = bounds or StrangerBounds()
-        self._reads = asyncio.Semaphore(self.bounds.reads)
+    def __init__(self, limits: UnidentifiedLimits | None = None) -> None:
+        self.limits = limits or UnidentifiedLimits()
+        self._reads = asyncio.Semaphore(self.limits.reads)
         self._waiting = 0
         self._streams: Counter[str] = Counter()
 
     async def read(self, requests: Requests) -> bytes | None:
         """The next message, None at the end; QuotaExceededError when there is no room or no time."""
-        if self._waiting >= self.bounds.waiting:
+        if self._waiting >= self.limits.waiting:
             raise _too_many_calls()
         self._waiting += 1
         try:
-            async with asyncio.timeout(self.bounds.read_seconds), self._reads:
+            async with asyncio.timeout(self.limits.read_seconds), self._reads:
                 return await anext(requests, None)
         except TimeoutError as error:
-            text = f"no complete message within {self.bounds.read_seconds:g} s: retry, or send a token"
+            text = f"no complete message within {self.limits.read_seconds:g} s: retry, or send a token"
             raise QuotaExceededError(text, retry_after=_RETRY_SECONDS) from error
         finally:
             self._waiting -= 1
@@ -58,15 +58,15 @@ class Strangers:
     @asynccontextmanager
     async def stream(self, context: ServicerContext) -> AsyncIterator[None]:
         """Hold a stream open for the block; QuotaExceededError when its time is over."""
-        peer, bounds = context.peer(), self.bounds
-        if self._streams.total() >= bounds.streams or self._streams[peer] >= bounds.streams_each:
+        peer, limits = context.peer(), self.limits
+        if self._streams.total() >= limits.streams or self._streams[peer] >= limits.streams_each:
             raise _too_many_calls()
         self._streams[peer] += 1
         try:
-            async with asyncio.timeout(bounds.stream_seconds):
+            async with asyncio.timeout(limits.stream_seconds):
                 yield
         except TimeoutError as error:
-            text = f"a stream without a token ends after {bounds.stream_seconds:g} s: retry, or send a token"
+            text = f"a stream without a token ends after {limits.stream_seconds:g} s: retry, or send a token"
             raise QuotaExceededError(text, retry_after=_RETRY_SECONDS) from error
         finally:
             self._streams[peer] -= 1
