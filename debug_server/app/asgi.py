@@ -27,7 +27,7 @@ def create_app(context: Local | None = None) -> HttpApp:
             local.service.drain()
             for part in served.parts:
                 part.drain()
-            served.streams.leave()
+            served.streams.end_all()
             await asyncio.to_thread(local.engine.stop)
             if context is None:
                 local.close()
@@ -36,6 +36,6 @@ def create_app(context: Local | None = None) -> HttpApp:
 
 
 @cache
-def the_app() -> HttpApp:
+def default_app() -> HttpApp:
     """The application of this directory, created on first use: an import must not open a database."""
     return create_app()

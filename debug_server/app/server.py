@@ -133,7 +133,7 @@ def serve(local: Local, options: ServeOptions, *, announce: Callable[[str], None
     return 0
 
 
-def _serve(local: Local, options: ServeOptions, say: Callable[[str], None]) -> float:
+def _serve(local: Local, options: ServeOptions, announce: Callable[[str], None]) -> float:
     needs_first_token = _needs_first_token(local, options)
     # A command passes through four threads; the default of 5 ms would let each wait longer than the command runs.
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -144,20 +144,20 @@ def _serve(local: Local, options: ServeOptions, say: Callable[[str], None]) -> f
             gc.freeze()  # objects of the start live as long as the server
             gc.enable()
             if needs_first_token:  # after both ports are bound: a failed start must not use up the message
-                say(f"admin token, shown only once: {local.first_token.make()}")
-            return asyncio.run(run.until_signal(say))
+                announce(f"admin token, shown only once: {local.first_token.create()}")
+            return asyncio.run(run.until_signal(announce))
         finally:
             local.engine.stop(grace=_ENGINE_SECONDS)
             local.service.close()
-            _report_running_commands(local, say)
+            _report_running_commands(local, announce)
 
 
-def _report_running_commands(local: Local, say: Callable[[str], None]) -> None:
+def _report_running_commands(local: Local, announce: Callable[[str], None]) -> None:
     count = len(live_commands(local.settings.paths.keepers_dir))
     subject, them = ("1 command continues", "it") if count == 1 else (f"{count} commands continue", "them")
     with suppress(OSError):  # stdout is closed
         if count:
-            say(f"{subject}; the next `debug-server serve` adopts {them}")
+            announce(f"{subject}; the next `debug-server serve` adopts {them}")
 
 
 @contextmanager
@@ -333,14 +333,14 @@ class _ServerRun:
             ) from error
         self._server = HttpServer(config, connections)
 
-    async def until_signal(self, say: Callable[[str], None]) -> float:
+    async def until_signal(self, announce: Callable[[str], None]) -> float:
         """Serve until a signal; returns the deadline for the exit, on the monotonic clock."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         host, port = self._sockets.http.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        say(f"serving on {self._options.scheme}://{shown}:{port}")
+        announce(f"serving on {self._options.scheme}://{shown}:{port}")
         serving = loop.create_task(self._serve())
         grpc = None
         try:
@@ -348,7 +348,7 @@ class _ServerRun:
                 grpc = await self._start_grpc(self._options.grpc_port)
                 self._write_addresses(f"{self._options.scheme}://{shown}:{port}", grpc.port)
                 if await self._wait_for_parts(serving):
-                    say(f"serving gRPC on port {grpc.port}")
+                    announce(f"serving gRPC on port {grpc.port}")
         except BaseException:
             self._server.should_exit = True
             raise
@@ -431,7 +431,7 @@ class _ServerRun:
     def _end_streams(self) -> None:
         self._server.config.timeout_graceful_shutdown = math.ceil(self._deadline() - time.monotonic())
         self._server.should_exit = True  # first: whatever fails, the server ends
-        self._app.streams.leave()
+        self._app.streams.end_all()
 
 
 def _wait_for_threads(deadline: float) -> None:

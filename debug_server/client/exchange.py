@@ -16,7 +16,7 @@ import httpx
 from debug_server import __version__
 from debug_server.client.calls import Call
 from debug_server.client.decoding import decode
-from debug_server.client.failures import no_answer, refusal
+from debug_server.client.failures import error_from_response, no_answer
 from debug_server.errors import DebugServerError, InvalidInputError, UnavailableError
 from debug_server.messages import OPERATIONS, ROUTES
 
@@ -94,7 +94,7 @@ class Exchange(Generic[T]):
 
     def refused(self, response: httpx.Response) -> Pause:
         """The pause before the next attempt; raises an error that cannot be retried."""
-        error = refusal(response)
+        error = error_from_response(response)
         if response.status_code not in RETRIED:
             raise error
         return self._again(error)

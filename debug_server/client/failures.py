@@ -49,7 +49,7 @@ def _tree(cls: type[DebugServerError]) -> Iterator[type[DebugServerError]]:
         yield from _tree(inner)
 
 
-def refusal(response: httpx.Response) -> DebugServerError:
+def error_from_response(response: httpx.Response) -> DebugServerError:
     """The error of a response with status 400 or above; its body must have been read."""
     fields = _error_object(response)
     cls = classes_by_code().get(str(fields.get("code"))) or _BY_STATUS.get(response.status_code, DebugServerError)

@@ -17,7 +17,7 @@ import httpx
 
 from debug_server.client.decoding import decode
 from debug_server.client.exchange import RETRIED, Pause, delay_before
-from debug_server.client.failures import no_answer, refusal
+from debug_server.client.failures import error_from_response, no_answer
 from debug_server.errors import DebugServerError, UnavailableError
 from debug_server.messages import ROUTES, EventReply, LogPiece
 
@@ -56,7 +56,7 @@ class ResumableStream(Generic[T]):
         if response.is_success:
             self._answered, self._failures = time.monotonic(), 0
             return None
-        error = refusal(response)
+        error = error_from_response(response)
         if response.status_code not in RETRIED:
             raise error
         return self._again(error, asked=error.retry_after if isinstance(error, UnavailableError) else 0.0)

@@ -74,9 +74,9 @@ class Housekeeper:
 
     def _round(self, recover: Callable[[], object]) -> None:
         run_or_log("housekeeping_failed", recover)  # a failure is retried in the next round
-        run_or_log("housekeeping_failed", self.run_round)
+        run_or_log("housekeeping_failed", self.check_sessions)
 
-    def run_round(self) -> list[int]:
+    def check_sessions(self) -> list[int]:
         """Check every open session; returns those that were closed."""
         found = self._sessions.open_sessions()
         return [

@@ -188,7 +188,7 @@ class LocalEngine:
         return self._store.runs.add(limited, max_pending=self._settings.max_pending, due=due)
 
     def _with_default_limits(self, spec: CommandSpec) -> CommandSpec:
-        return spec.within(self._settings.limits)
+        return spec.with_default_limits(self._settings.limits)
 
     def cancel(self, command_id: int, message: str = "cancelled on request") -> Command:
         """Cancel a command, whichever process runs it; a terminal one is returned unchanged. Does not wait."""

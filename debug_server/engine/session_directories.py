@@ -52,7 +52,7 @@ class SessionDirectories:
         tree = session.plan.branch_tree
         return Path(tree.path) if tree is not None else None
 
-    def remove(self, session: Session) -> Cleanup | None:
+    def run_cleanup_and_remove(self, session: Session) -> Cleanup | None:
         """Run the session's ``after`` program, then remove its directory; returns an outcome to report, if any."""
         if (argv := session.plan.after) and (output := run_cleanup_program(argv, seconds=_CLEANUP_PROGRAM_SECONDS)):
             _LOG.info("cleanup_program_output", extra={"session_id": session.id, "output": output})

@@ -259,7 +259,7 @@ class Sessions:
 
         A command that has not ended is skipped: another owner runs it, or its end is not recorded yet.
         """
-        if not command.plan.has_follow_up or not (row := self._store.commands.get(command.id)).status.terminal:
+        if not command.plan.may_have_follow_up or not (row := self._store.commands.get(command.id)).status.terminal:
             return
         session = self._store.sessions.get(command.session_id)
         if session.is_open:
@@ -400,7 +400,7 @@ class Sessions:
                 cleanup = None if lease.left is None else Cleanup(succeeded=False, message=lease.left)
             except LeaseLostError as error:
                 _LOG.info("lease_lost", extra={"session_id": session.id, "error": str(error)})
-        cleanup = self._directories.remove(session) or cleanup
+        cleanup = self._directories.run_cleanup_and_remove(session) or cleanup
         try:
             return self._store.sessions.set_status(session.id, status, cleanup=cleanup)
         except ConflictError:

@@ -78,7 +78,7 @@ class GatewayPart:
 
     def routes(self) -> Sequence[BaseRoute]:
         """``/v1`` and ``/metrics``."""
-        check_own_user = self._service.own_user.http_refusal
+        check_own_user = self._service.own_user.why_not_own_http_user
         endpoints = Endpoints(
             self._config,
             access=Access(self._config, self._check_token, check_own_user),

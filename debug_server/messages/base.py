@@ -14,7 +14,7 @@ COMMIT = Field(min_length=1, max_length=255, validation_alias=AliasChoices("comm
 Identifier = Annotated[int, Field(ge=1, le=2**62)]
 Text = Annotated[str, Field(max_length=131_071)]
 # Names of extras or of dependency groups, which become arguments of a builder's command line.
-PartNames = Annotated[
+DependencyNames = Annotated[
     list[Annotated[str, Field(max_length=255, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")]],
     Field(max_length=64),
 ]
@@ -71,7 +71,7 @@ def _nul_in(value: object) -> tuple[int | str, ...] | None:
     return None
 
 
-class OfCommit(Request):
+class CommitRequest(Request):
     """A request with a commit, which may be named ``commit_sha`` or ``commit``."""
 
     @model_validator(mode="before")
@@ -101,7 +101,7 @@ class Items(Reply, Generic[T]):
         return len(self.items)
 
 
-class Nothing(Request):
+class EmptyRequest(Request):
     """An operation without arguments."""
 
 
@@ -111,7 +111,7 @@ class Message(Reply):
     message: str
 
 
-class Page(Request):
+class ListRequest(Request):
     """Request for a page of a list: at most ``limit`` items after the cursor ``after``."""
 
     after: Annotated[int, Field(ge=0, le=2**62)] = 0

@@ -65,7 +65,7 @@ class CommandSpec:
             return self.limits
         return dataclasses.replace(self.limits, wall_seconds=self.timeout)
 
-    def within(self, defaults: Limits) -> CommandSpec:
+    def with_default_limits(self, defaults: Limits) -> CommandSpec:
         """The same spec, with ``defaults`` for the limits that it does not set."""
         if not (asked := defaults.asked()):
             return self

@@ -109,7 +109,7 @@ class CommandPlan:
     orphan_seconds: float | None = None
 
     @property
-    def has_follow_up(self) -> bool:
+    def may_have_follow_up(self) -> bool:
         """Whether there is something to do after the command's end."""
         return bool(self.artifacts) or self.closes_session or self.inline
 

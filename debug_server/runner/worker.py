@@ -141,7 +141,7 @@ class WorkerSupervisor:
         ``artifacts``, patterns of files to keep, for whoever carries on with the command should this process die.
         """
         with defer_signals():  # a row that was added has its end, and what was locked is free again
-            spec = spec.within(self.settings.limits)
+            spec = spec.with_default_limits(self.settings.limits)
             cwd = self.check(spec, lease)
             command = self.store.commands.add(
                 session_id=session_id,
@@ -164,7 +164,9 @@ class WorkerSupervisor:
 
     def check(self, spec: CommandSpec, lease: Lease) -> Path:
         """Say what is wrong with the request itself, before there is a row of it; returns the command's directory."""
-        plan_limits(spec.within(self.settings.limits).effective_limits, self.pool.capabilities, spec.require)
+        plan_limits(
+            spec.with_default_limits(self.settings.limits).effective_limits, self.pool.capabilities, spec.require
+        )
         return resolve_cwd(Path(lease.path), spec.cwd)
 
     def _default_request(self, session_id: int) -> EnvironmentRequest | None:

@@ -54,7 +54,7 @@ def holder(lock: Path) -> int | None:
 
 
 @contextmanager
-def one_at_a_time(files: ServerFiles) -> Iterator[None]:
+def start_lock(files: ServerFiles) -> Iterator[None]:
     """Hold the lock for starting a server: starts share one log, from which each reads the address of its server."""
     files.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(files.lock.with_name("server.start.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -104,7 +104,7 @@ def stop(files: ServerFiles) -> int | None:
     return pid
 
 
-def known_state(files: ServerFiles) -> dict[str, object]:
+def running_server(files: ServerFiles) -> dict[str, object]:
     """The pid and addresses of the running server; empty if none runs, only ``pid`` before it has written them."""
     pid = holder(files.lock)
     if pid is None:

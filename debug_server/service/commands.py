@@ -84,11 +84,11 @@ class CommandVerbs(Verbs):
         if not inside:
             raise InvalidInputError(f"cwd {cwd!r} is outside the workspace: use a path inside it", field="cwd")
 
-    async def get(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
+    async def get(self, caller: Caller, request: m.CommandRef) -> m.CommandReply:
         """One command."""
         return views.command(await self._access.command(caller, request.command_id))
 
-    async def page(self, caller: Caller, request: m.SessionPage) -> m.CommandList:
+    async def page(self, caller: Caller, request: m.SessionListRequest) -> m.CommandList:
         """A session's commands by sequence."""
         session = await self._access.session(caller, request.session_id)
         rows = await self._call(
@@ -101,16 +101,16 @@ class CommandVerbs(Verbs):
         """Wait until the command has ended or the timeout is over."""
         command = await self._access.command_to_use(caller, request.command_id)
         async with self._shared.followers.while_valid(caller):
-            return views.command(await self.ended(command, request.timeout))
+            return views.command(await self.wait_until_ended(command, request.timeout))
 
-    async def ended(self, command: Command, seconds: float) -> Command:
+    async def wait_until_ended(self, command: Command, seconds: float) -> Command:
         """Wait until the command has ended, ``seconds`` are over or the server drains; returns the current row.
 
         Artifacts are copied after the end: the wait includes that.
         """
         deadline = time.monotonic() + seconds
-        command = await self.terminal(command, deadline)
-        if command.status.terminal and command.plan.has_follow_up:
+        command = await self.wait_until_terminal(command, deadline)
+        if command.status.terminal and command.plan.may_have_follow_up:
             await self._wait_for_follow_up(command, deadline)
         return command
 
@@ -125,7 +125,7 @@ class CommandVerbs(Verbs):
             await asyncio.sleep(min(pause, left))
             pause = min(pause * 1.5, _LAST_LOOK_SECONDS)
 
-    async def terminal(self, command: Command, deadline: float) -> Command:
+    async def wait_until_terminal(self, command: Command, deadline: float) -> Command:
         """Wait until the command is terminal, the deadline has passed or the server drains."""
         if command.status.terminal:
             return command
@@ -138,12 +138,12 @@ class CommandVerbs(Verbs):
                     return command
                 await wait_for(woken, left)
 
-    async def cancel(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
+    async def cancel(self, caller: Caller, request: m.CommandRef) -> m.CommandReply:
         """Cancel a command; returns when its tree is empty, or after ten seconds."""
         command = await self._access.command_to_use(caller, request.command_id)
         if not command.status.terminal:
             await self._call(self._engine.cancel, command.id, f"cancelled by {caller.name}")
-            command = await self.ended(command, _CANCEL_SECONDS)
+            command = await self.wait_until_ended(command, _CANCEL_SECONDS)
         return views.command(command)
 
     async def signal(self, caller: Caller, request: m.SignalCommand) -> m.Message:

@@ -18,6 +18,6 @@ class FirstToken:
         """Whether every token was revoked, or there is none; expired tokens count as present."""
         return all(token.revoked_at is not None for token in self._store.tokens.page())
 
-    def make(self) -> str:
+    def create(self) -> str:
         """Create an admin token; returns its secret."""
         return self._store.tokens.create(_NAME, [ADMIN])[1]

@@ -43,17 +43,19 @@ class Followers:
             )
 
     @contextmanager
-    def counted(self, caller: Caller | None, leave: Callable[[], object], *, follows: bool = True) -> Iterator[None]:
-        """Count a follower during the block, and call ``leave`` if its token expires or is revoked.
+    def registered(
+        self, caller: Caller | None, on_token_invalid: Callable[[], object], *, follows: bool = True
+    ) -> Iterator[None]:
+        """Count a follower during the block, and call ``on_token_invalid`` if its token expires or is revoked.
 
         The limit is not checked here: call ``check_room`` first. Without ``follows`` the token is watched only.
         """
         entry, expiry = object(), None
         members = self._followers if follows else self._waiting
-        members[entry] = (caller.token_id if caller else None, leave)
+        members[entry] = (caller.token_id if caller else None, on_token_invalid)
         if caller is not None and caller.expires_at is not None:
             left = (caller.expires_at - datetime.now(UTC)).total_seconds()
-            expiry = asyncio.get_running_loop().call_later(max(0.0, left), leave)
+            expiry = asyncio.get_running_loop().call_later(max(0.0, left), on_token_invalid)
         if self._revoked is not None and (self._checker is None or self._checker.done()):
             self._checker = asyncio.get_running_loop().create_task(self._check_tokens(self._revoked))
         try:
@@ -71,14 +73,14 @@ class Followers:
         """End the block with AccessError if the caller's token expires or is revoked; ``follows`` counts a follower."""
         token_invalid = False
 
-        def leave() -> None:
+        def on_token_invalid() -> None:
             nonlocal token_invalid
             token_invalid = True
             bound.reschedule(asyncio.get_running_loop().time())
 
         try:
             async with asyncio.timeout(None) as bound:
-                with self.counted(caller, leave, follows=follows):
+                with self.registered(caller, on_token_invalid, follows=follows):
                     yield
         except TimeoutError as error:
             if not token_invalid:
@@ -98,9 +100,9 @@ class Followers:
 
     def disconnect(self, token_id: int) -> None:
         """Disconnect the followers that use a revoked token; call it in the event loop."""
-        for found, leave in self._all():
+        for found, on_token_invalid in self._all():
             if found == token_id:
-                leave()
+                on_token_invalid()
 
 
 def max_followers() -> int:

@@ -23,7 +23,7 @@ class HealthVerbs(Verbs):
         super().__init__(shared)
         self.parts: Sequence[Part] = ()  # set by the server; the service is ready only if they are
 
-    async def check(self, caller: Caller | None, request: m.Nothing) -> m.Health:
+    async def check(self, caller: Caller | None, request: m.EmptyRequest) -> m.Health:
         """Check store, disk, keepers and parts; reasons are hidden from ANONYMOUS, but not from None (internal)."""
         checks = await self._run_checks()
         checks |= {part.name: part.readiness()[0] for part in self.parts}

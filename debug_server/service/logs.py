@@ -73,7 +73,7 @@ class LogVerbs(Verbs):
         super().__init__(shared)
         self._commands = commands
 
-    async def command(self, caller: Caller, request: m.CommandId) -> m.CommandReply:
+    async def command(self, caller: Caller, request: m.CommandRef) -> m.CommandReply:
         """A command; NotFoundError if its log was removed."""
         command = await self._access.command_to_use(caller, request.command_id)
         _require_log(command)
@@ -126,7 +126,7 @@ class LogVerbs(Verbs):
                     await self._shared.fair_wakeups.wait()  # a long history must not delay other followers
                 elif cursor.ended and not segments:
                     # The keeper seals the log shortly before the row is terminal: wait for the row.
-                    await self._commands.terminal(command, time.monotonic() + _ROW_SECONDS)
+                    await self._commands.wait_until_terminal(command, time.monotonic() + _ROW_SECONDS)
                     return
                 else:
                     timed_out = not await wait_for(changed, _POLL_SECONDS)

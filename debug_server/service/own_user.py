@@ -35,7 +35,7 @@ _GONE = "the caller's connection was closed or cannot be found"
 _STARTED_BY_SERVER = "the caller was started by a server, or its process cannot be examined"
 
 
-def without_token(reason: str) -> str:
+def missing_token_message(reason: str) -> str:
     """The message for a caller without a token that is not the server's own user."""
     return f"no token was given, and {reason}: {_TOKEN_ADVICE}"
 
@@ -101,19 +101,19 @@ class OwnUser:
         self._owners = SocketOwners()
         self._examined: set[tuple[Connection, SocketOwner]] = set()
 
-    async def refusal(self, peer: Peer | None) -> str | None:
+    async def why_not_own_user(self, peer: Peer | None) -> str | None:
         """Why the caller does not count as the server's own user; None if it does."""
         if peer is None:
             return _ELSEWHERE
         found: str | None = await self._call(self._refusal, peer)
         return found
 
-    async def http_refusal(self, scope: Mapping[str, Any]) -> str | None:
+    async def why_not_own_http_user(self, scope: Mapping[str, Any]) -> str | None:
         """As ``refusal``, for an ASGI request: its Host must be this machine and its Origin the server itself."""
         sender = http_sender(scope)
         if sender is None or not is_direct(sender):
             return _INDIRECT
-        return await self.refusal(http_peer(scope))
+        return await self.why_not_own_user(http_peer(scope))
 
     def _refusal(self, peer: Peer) -> str | None:
         return self._check_unix_peer(peer) if isinstance(peer, UnixPeer) else self._check_tcp_peer(peer)

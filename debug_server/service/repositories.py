@@ -72,11 +72,11 @@ class RepositoryVerbs(Verbs):
             )
         return row
 
-    async def get(self, caller: Caller, request: m.RepositoryName) -> m.RepositoryReply:
+    async def get(self, caller: Caller, request: m.RepositoryRef) -> m.RepositoryReply:
         """One repository."""
         return views.repository(await self._call(self._store.repositories.by_name, request.name))
 
-    async def page(self, caller: Caller, request: m.Page) -> m.RepositoryList:
+    async def page(self, caller: Caller, request: m.ListRequest) -> m.RepositoryList:
         """A page of them."""
         rows = await self._call(self._store.repositories.page, after=request.after, limit=request.limit + 1)
         rows, following = views.one_page(rows, request.limit, lambda row: row.id)

@@ -86,7 +86,7 @@ class CommandDraft:
         """The columns after the sealed environment."""
         return (*self.state_columns, self._key(session_id), *self.other_columns)
 
-    def concurrency(self, session_id: int) -> tuple[object, ...]:
+    def claim_condition(self, session_id: int) -> tuple[object, ...]:
         """The queue key and its limit of active commands; 0 for an order key: such a command is not claimed at once."""
         return self._key(session_id), self.key_limit
 

@@ -217,7 +217,7 @@ def insert(transaction: Transaction, now: float, sealer: Sealer, session_id: int
     context = _seal_context(session_id, sequence)
     sealed = sealer.seal(draft.env, context) if draft.env else None
     stdin = sealer.seal({_STDIN: draft.stdin_text}, context) if draft.stdin_text else None
-    if draft.in_turn and transaction.one(_CAN_START_NOW, (session_id, *draft.concurrency(session_id))) is None:
+    if draft.in_turn and transaction.one(_CAN_START_NOW, (session_id, *draft.claim_condition(session_id))) is None:
         draft = draft.unclaimed()
     after = draft.columns_after_env(session_id)
     row = transaction.one(_INSERT, (session_id, sequence, *draft.columns_before_env, sealed, *after, stdin, now, now))

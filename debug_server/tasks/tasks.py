@@ -181,7 +181,7 @@ class Tasks:
     async def _patch(self, rows: RunRows) -> int | None:
         if rows.session.cleanup is None:
             return None
-        found = await self._service.artifacts.page(LOCAL, m.SessionPage(session_id=rows.session.id))
+        found = await self._service.artifacts.page(LOCAL, m.SessionListRequest(session_id=rows.session.id))
         return next((item.id for item in found.items if item.name == UNCOMMITTED_PATCH), None)
 
     async def view_of(self, session_id: int) -> RunnerTask:

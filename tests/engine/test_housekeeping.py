@@ -57,7 +57,7 @@ def test_one_session_s_trouble_is_not_the_others(bench: Bench) -> None:
     keeper = Housekeeper(
         store=store, sessions=sessions, supervisor=bench.supervisor, cancel=engine.cancel, wait=engine.wait
     )
-    assert keeper.run_round() == [expired.id]
+    assert keeper.check_sessions() == [expired.id]
     assert store.sessions.get(stuck.id).status is SessionStatus.PENDING
 
 

@@ -145,7 +145,7 @@ def socket_entry_points() -> list[EntryPoint]:
 
 
 def _socket(path: str, operation: str) -> EntryPoint:
-    request: type[m.Request] = m.SessionId if "session_id" in path else m.CommandId
+    request: type[m.Request] = m.SessionRef if "session_id" in path else m.CommandRef
 
     def call(server: Connections, token: str | None, ids: Ids) -> str:
         fields = ids.fields(request, operation)

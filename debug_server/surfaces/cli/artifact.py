@@ -70,4 +70,6 @@ def download(
         progress(f"fetching {row.name}")
         backend.download(session, artifact, target)
     size = target.stat().st_size
-    call.output().say(f"{target} has {size} bytes", {"id": row.id, "name": row.name, "path": str(target), "size": size})
+    call.output().result(
+        f"{target} has {size} bytes", {"id": row.id, "name": row.name, "path": str(target), "size": size}
+    )

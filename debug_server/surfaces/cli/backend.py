@@ -39,7 +39,7 @@ class Backend(Protocol):
     def download(self, session_id: int, artifact_id: int, target: Path) -> None:
         """Download an artifact into a file."""
 
-    def leave(self, command: CommandReply) -> CommandReply:
+    def ensure_started(self, command: CommandReply) -> CommandReply:
         """Give a submitted command time to start if it runs in this process; returns its current state."""
 
     def close(self) -> None:

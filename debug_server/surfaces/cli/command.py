@@ -57,7 +57,7 @@ def submit(
 ) -> None:
     """Queue a command in a session."""
     call = invocation(context)
-    answer = call.output()
+    output = call.output()
     request = calls.submit_command(
         session,
         argv,
@@ -73,9 +73,9 @@ def submit(
     )
     with call.backend() as backend:
         if follow:
-            raise typer.Exit(run_and_follow(backend, answer, lambda: [backend.send(request)]))
-        command = backend.leave(backend.send(request))
-    answer.say(f"command {command.id} is {command.status}", command)
+            raise typer.Exit(run_and_follow(backend, output, lambda: [backend.send(request)]))
+        command = backend.ensure_started(backend.send(request))
+    output.result(f"command {command.id} is {command.status}", command)
 
 
 @app.command(context_settings={"allow_interspersed_args": False})
@@ -149,7 +149,7 @@ def cancel(context: typer.Context, command: CommandArgument) -> None:
     call = invocation(context)
     with call.backend() as backend:
         row = backend.send(calls.cancel_command(command))
-    call.output().say(f"command {row.id} is {row.status} ({row.exit_reason or 'not ended'})", row)
+    call.output().result(f"command {row.id} is {row.status} ({row.exit_reason or 'not ended'})", row)
 
 
 @app.command()
@@ -162,7 +162,7 @@ def signal(
     call = invocation(context)
     with call.backend() as backend:
         reply = backend.send(calls.signal_command(command, signal_number(name)))
-    call.output().say(reply.message, reply)
+    call.output().result(reply.message, reply)
 
 
 @app.command()
@@ -179,7 +179,7 @@ def stdin(
             backend.send(calls.write_stdin(command, data))
         if close:
             backend.send(calls.write_stdin(command, close=True))
-    call.output().say(f"written to command {command}", {"command_id": command, "closed": close})
+    call.output().result(f"written to command {command}", {"command_id": command, "closed": close})
 
 
 def _own_stdin() -> bytes:
@@ -198,5 +198,5 @@ def wait(
     with call.backend() as backend:
         progress(f"waiting for command {command}")
         row = wait_for(backend, command, seconds)
-    call.output().say(f"command {row.id} is {row.status} ({row.exit_reason or 'not ended'})", row)
+    call.output().result(f"command {row.id} is {row.status} ({row.exit_reason or 'not ended'})", row)
     raise typer.Exit(status_of(row) if row.ended else 75)

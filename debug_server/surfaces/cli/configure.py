@@ -43,7 +43,7 @@ def configure(
     if url is not None and not url.startswith(("http://", "https://", GRPC_SCHEME)):
         raise InvalidInputError(f"--base-url {url!r} must start with http://, https:// or grpc://")
     path = save_connection(changes)
-    call.output().say(f"saved in {path}", {"path": str(path)})
+    call.output().result(f"saved in {path}", {"path": str(path)})
 
 
 def _uid(user: str) -> int:

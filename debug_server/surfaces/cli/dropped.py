@@ -18,11 +18,11 @@ _PAUSE_SECONDS = 0.005  # lets the callback return before the signal is sent aga
 
 def send_dropped_again() -> None:
     """Install the hook; other dropped exceptions are reported as before."""
-    tell = sys.unraisablehook
+    default_hook = sys.unraisablehook
 
     def dropped(unraisable: Any) -> None:
         if not issubclass(unraisable.exc_type, KeyboardInterrupt):
-            tell(unraisable)
+            default_hook(unraisable)
             return
         left = threading.Event()
         threading.Thread(target=_send_again, args=(left,), name="interrupt", daemon=True).start()

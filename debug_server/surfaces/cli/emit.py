@@ -10,7 +10,7 @@ import typer
 
 from debug_server.errors import InvalidInputError
 from debug_server.surfaces.cli.invocation import invocation
-from debug_server.surfaces.cli.output import cell, tell
+from debug_server.surfaces.cli.output import cell, print_notice
 
 app = typer.Typer(add_completion=False)
 _NOBODY_ACTS = 1
@@ -52,7 +52,7 @@ def emit(
         raise InvalidInputError(answer.error)
     outcomes = answer.message.splitlines()
     lines = [f"[event] {event_type} {task} {field}".rstrip(), *outcomes]
-    call.output().say("\n".join(lines), {"ok": True, "message": answer.message})
+    call.output().result("\n".join(lines), {"ok": True, "message": answer.message})
     if not _acted_on(event_type, outcomes):
         raise typer.Exit(_NOBODY_ACTS)
 
@@ -77,7 +77,7 @@ def _path(name: bytes) -> str:
         return name.decode()
     except UnicodeDecodeError:
         escaped = name.decode(errors="backslashreplace")
-        tell(f"a path is not UTF-8 text and is sent as {cell(escaped)}")
+        print_notice(f"a path is not UTF-8 text and is sent as {cell(escaped)}")
         return escaped
 
 

@@ -45,7 +45,7 @@ def verify(
             damaged = damaged or bool(wrong)
             lines = [f"  {path} {what}" for path, what in sorted(wrong.items())]
             text = "\n".join([f"{item.key} is {'damaged' if wrong else 'whole'}", *lines])
-            call.output().say(text, {"key": item.key, "damaged": wrong})
+            call.output().result(text, {"key": item.key, "damaged": wrong})
     raise typer.Exit(DAMAGED if damaged else 0)
 
 
@@ -62,7 +62,7 @@ def gc(
             max_idle=duration(idle, flag="--idle"), max_bytes=None if budget is None else parse_size(budget)
         )
     freed = f"{found.freed_bytes / (1 << 20):.1f} MiB freed, {found.kept_bytes / (1 << 20):.1f} MiB kept"
-    call.output().say(f"{len(found.removed)} environments removed, {freed}", found)
+    call.output().result(f"{len(found.removed)} environments removed, {freed}", found)
 
 
 def _age(seconds: float) -> str:

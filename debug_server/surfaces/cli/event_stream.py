@@ -81,7 +81,7 @@ def show_event(output: Output, event: Any) -> None:
     value = {name: getattr(event, name) for name in names}
     words = [event.timestamp, event.repo_name, event.task_id, event.event_type]
     lines = [" ".join(cell(word) for word in [*words, said] if word) for said in _payload_lines(event)]
-    output.say("\n".join(lines), value)
+    output.result("\n".join(lines), value)
 
 
 def _payload_lines(event: Any) -> list[str]:

@@ -78,4 +78,4 @@ def show_event(output: Output, event: EventReply) -> None:
         f"{name} {value}" for name, value in (("session", event.session_id), ("command", event.command_id)) if value
     ]
     words = [str(event.seq), event.created_at.isoformat(), event.kind, *subject, event.subject or ""]
-    output.say(cell(" ".join(word for word in [*words, cell(event.data) if event.data else ""] if word)), event)
+    output.result(cell(" ".join(word for word in [*words, cell(event.data) if event.data else ""] if word)), event)

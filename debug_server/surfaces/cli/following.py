@@ -15,7 +15,7 @@ from debug_server.model import ExitRecord
 from debug_server.surfaces.cli.backend import Backend
 from debug_server.surfaces.cli.log_lines import Log, RawLog, json_log
 from debug_server.surfaces.cli.outcome import FAILURE, exit_status, summary
-from debug_server.surfaces.cli.output import Output, tell
+from debug_server.surfaces.cli.output import Output, print_notice
 
 _WAIT_SECONDS = 30.0
 _MIN_WAIT_SECONDS = 0.001
@@ -33,7 +33,7 @@ def run_and_follow(backend: Backend, output: Output, start: Callable[[], Sequenc
                 for piece in backend.follow_log(command.id):
                     log.write(piece)
                 log.finish()
-                statuses.append(tell_end(output, wait_for(backend, command.id)))
+                statuses.append(report_end(output, wait_for(backend, command.id)))
     except KeyboardInterrupt:
         return _cancel(backend, output, commands[len(statuses) :])
     return next((status for status in statuses if status), 0)
@@ -75,12 +75,12 @@ def status_of(command: CommandReply) -> int:
     return exit_status(ExitRecord.from_json(command.exit)) if command.exit is not None else FAILURE
 
 
-def tell_end(output: Output, command: CommandReply) -> int:
+def report_end(output: Output, command: CommandReply) -> int:
     """Report how a command ended, on stderr; returns the exit status."""
     if output.as_json:
         output.record(command)
     elif command.exit is not None:
-        tell(summary(ExitRecord.from_json(command.exit), None).removeprefix("[debug-server] "))
+        print_notice(summary(ExitRecord.from_json(command.exit), None).removeprefix("[debug-server] "))
     return status_of(command)
 
 
@@ -89,7 +89,7 @@ def _cancel(backend: Backend, output: Output, commands: Sequence[CommandReply]) 
     for command in reversed(commands):
         ended = backend.send(calls.cancel_command(command.id))
         state = "was cancelled" if ended.status == "cancelled" else f"is {ended.status}"
-        tell(f"command {command.id} {state}")
+        print_notice(f"command {command.id} {state}")
         if output.as_json:
             output.record(ended)
     return 130

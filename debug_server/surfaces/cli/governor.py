@@ -28,7 +28,7 @@ def target_of(call: Invocation, target: str | None) -> str:
 
 def _own_port(call: Invocation) -> int:
     """The gRPC port that this data folder's server has recorded; the default port if there is none."""
-    port = background.known_state(places_of(call)).get("grpc_port")
+    port = background.running_server(places_of(call)).get("grpc_port")
     return port if isinstance(port, int) else _DEFAULT_PORT
 
 

@@ -32,18 +32,18 @@ def start(
     output = call.output()
     _ensure_configuration(output)  # first, because it creates the data folder here
     places = places_of(call)
-    with background.one_at_a_time(places):
-        state, word = background.known_state(places), "already running"
+    with background.start_lock(places):
+        state, word = background.running_server(places), "already running"
         if not state:
             _prepare(call, output)
             words = ["--port", str(http_port), "--grpc-port", str(port), "--host", host, "--log-level", "INFO"]
             try:
                 state, word = background.start(places, words), "started"
             except ConfigurationError:
-                state = background.known_state(places)  # another process has started a server meanwhile
+                state = background.running_server(places)  # another process has started a server meanwhile
                 if not state:
                     raise
-    output.say(_status_line(word, state), {**state, "running": True})
+    output.result(_status_line(word, state), {**state, "running": True})
 
 
 @app.command()
@@ -52,17 +52,17 @@ def stop(context: typer.Context) -> None:
     call = invocation(context)
     pid = background.stop(places_of(call))
     words = "no server is running" if pid is None else f"stopped server {pid}"
-    call.output().say(words, {"stopped": pid})
+    call.output().result(words, {"stopped": pid})
 
 
 @app.command()
 def status(context: typer.Context) -> None:
     """Show whether the server is running, and its configuration; exit with 1 if it is not running."""
     call = invocation(context)
-    state = background.known_state(places_of(call))
+    state = background.running_server(places_of(call))
     lines, facts = _configuration()
     first = _status_line("running", state) if state else "not running: start it with `debug-server grpc start`"
-    call.output().say("\n".join([first, *lines]), {**state, "running": bool(state), **facts})
+    call.output().result("\n".join([first, *lines]), {**state, "running": bool(state), **facts})
     if not state:
         raise typer.Exit(_NOT_RUNNING)
 
@@ -79,7 +79,7 @@ def _ensure_configuration(output: Output) -> None:
 
     folder = configuration_folder()
     if ensure_configuration(folder.path, folder.trusted_uids):
-        output.say(f"wrote runners.yml and repos.yml into {folder.path}", {"wrote": str(folder.path)})
+        output.result(f"wrote runners.yml and repos.yml into {folder.path}", {"wrote": str(folder.path)})
 
 
 def _prepare(call: Invocation, output: Output) -> None:
@@ -91,8 +91,8 @@ def _prepare(call: Invocation, output: Output) -> None:
     read_configuration(folder.path, trusted_uids=folder.trusted_uids)
     with call.programs.open_local() as local:
         if local.first_token.is_missing():
-            secret = local.first_token.make()
-            output.say(f"admin token, shown only once: {secret}", {"token": secret})
+            secret = local.first_token.create()
+            output.result(f"admin token, shown only once: {secret}", {"token": secret})
 
 
 def _status_line(word: str, state: dict[str, Any]) -> str:

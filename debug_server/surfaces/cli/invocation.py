@@ -11,7 +11,7 @@ import typer
 
 from debug_server.errors import DebugServerError
 from debug_server.surfaces.cli.parts import OpenLocal
-from debug_server.surfaces.cli.standard_streams import tell_plainly
+from debug_server.surfaces.cli.standard_streams import write_stderr
 
 if TYPE_CHECKING:  # loaded by the commands that need them: the help and `run` start without
     from debug_server.surfaces.cli.backend import Backend
@@ -67,7 +67,7 @@ class Invocation:
             text = json.dumps({"error": {"code": error.code, "message": str(error)}})
         else:
             text = harmless(f"debug-server: {error}")
-        tell_plainly(text)
+        write_stderr(text)
         return mapping_of(error).exit_status
 
 

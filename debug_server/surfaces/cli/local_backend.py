@@ -50,7 +50,7 @@ class LocalBackend:
         """Perform one operation."""
         self._start_queue_for(call.operation)
         if call.operation == "session_patch":
-            patch = self._local.service.sessions.diff_bytes(LOCAL, _request(m.SessionId, call.fields))
+            patch = self._local.service.sessions.diff_bytes(LOCAL, _request(m.SessionRef, call.fields))
             return decode(call.reply, self._runner.run(patch))
         operation = OPERATIONS[call.operation]
         request = _request(operation.request, call.fields)
@@ -84,10 +84,10 @@ class LocalBackend:
 
     def download(self, session_id: int, artifact_id: int, target: Path) -> None:
         """Copy an artifact's file."""
-        request = _request(m.ArtifactId, {"session_id": session_id, "artifact_id": artifact_id})
+        request = _request(m.ArtifactRef, {"session_id": session_id, "artifact_id": artifact_id})
         shutil.copyfile(self._runner.run(self._local.service.artifacts.path(LOCAL, request)), target)
 
-    def leave(self, command: CommandReply) -> CommandReply:
+    def ensure_started(self, command: CommandReply) -> CommandReply:
         """Wait until the command has started, for at most two seconds; returns its current state."""
         waited = 0.0
         while command.status == "pending" and waited < _START_SECONDS:

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from debug_server import __version__
 from debug_server.errors import DebugServerError
 from debug_server.surfaces.cli.invocation import Invocation, Programs
-from debug_server.surfaces.cli.output import tell, write_line
+from debug_server.surfaces.cli.output import print_notice, write_line
 from debug_server.surfaces.cli.standard_streams import report_os_error
 from debug_server.surfaces.cli.token_input import TokenFileOption, TokenOption, given_token
 
@@ -81,7 +81,7 @@ class LazyCommands(TyperGroup):
         except DebugServerError as error:
             raise typer.Exit(ctx.obj.report(error)) from error
         except KeyboardInterrupt as error:
-            tell("interrupted")
+            print_notice("interrupted")
             raise typer.Exit(INTERRUPTED) from error
 
 
@@ -129,12 +129,12 @@ def run_cli(programs: Programs, argv: Sequence[str] | None = None, *, name: str 
         context.obj.flags["token"] = given_token(token, token_file)
 
     try:
-        app(prog_name=name, args=hoisted(sys.argv[1:] if argv is None else argv))
+        app(prog_name=name, args=move_json_flag_first(sys.argv[1:] if argv is None else argv))
     except OSError as error:
         raise SystemExit(report_os_error(error)) from error
 
 
-def hoisted(argv: Sequence[str]) -> list[str]:
+def move_json_flag_first(argv: Sequence[str]) -> list[str]:
     """``--json`` may stand anywhere before a program's own arguments."""
     end = _own_words(argv)
     head = [word for word in argv[:end] if word != "--json"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from debug_server.surfaces.cli.standard_streams import tell_plainly, write_stdout
+from debug_server.surfaces.cli.standard_streams import write_stderr, write_stdout
 
 _GOOD = ("succeeded", "completed", "running", "ok", "idle", "ready")
 _BAD = ("failed", "cancelled", "missing", "degraded", "not ready")
@@ -46,7 +46,7 @@ class Output:
             return
         self._aligned([[name, cell(item)] for name, item in data.items() if item not in (None, {}, [])], head=False)
 
-    def say(self, text: str, value: Any) -> None:
+    def result(self, text: str, value: Any) -> None:
         """Print ``text``, or ``value`` with ``--json``."""
         if self.as_json:
             self.json(plain(value))
@@ -75,15 +75,15 @@ def write_line(text: str) -> None:
     write_stdout(f"{text}\n")
 
 
-def tell(text: str) -> None:
+def print_notice(text: str) -> None:
     """Print a notice to stderr."""
-    tell_plainly(f"[debug-server] {harmless(text)}")
+    write_stderr(f"[debug-server] {harmless(text)}")
 
 
 def progress(text: str) -> None:
     """Print what is being waited for, if stderr is a terminal."""
     if sys.stderr.isatty():
-        tell(f"{text}…")
+        print_notice(f"{text}…")
 
 
 def plain(value: Any) -> Any:

@@ -9,7 +9,7 @@ import typer
 
 from debug_server.client.calls import Call
 from debug_server.surfaces.cli.backend import Backend
-from debug_server.surfaces.cli.output import Column, Output, tell
+from debug_server.surfaces.cli.output import Column, Output, print_notice
 
 After = Annotated[int, typer.Option(help="continue after this value, which the previous page printed")]
 Limit = Annotated[int, typer.Option(help="maximum number of items, up to 1000")]
@@ -35,7 +35,7 @@ def show_page(output: Output, page: Page, columns: Sequence[Column]) -> None:
     """A page as a table, and how to see the next."""
     output.table(page.items, columns)
     if page.next_after is not None:
-        tell(f"there are more: --after {page.next_after}")
+        print_notice(f"there are more: --after {page.next_after}")
 
 
 def every_item(backend: Backend, page_after: Callable[[int], Call[P]]) -> list[Any]:

@@ -35,7 +35,7 @@ class Printer:
         self._system = b""  # the last bytes of the system stream
         self.broken: OSError | None = None
 
-    def has_said(self, text: str) -> bool:
+    def has_printed(self, text: str) -> bool:
         """Whether the last bytes of the system stream contain ``text``."""
         return text.encode() in self._system
 

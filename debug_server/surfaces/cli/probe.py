@@ -29,9 +29,9 @@ def status(context: typer.Context) -> None:
             grpc.channel_ready_future(channel).result(timeout=_SECONDS)
     except grpc.FutureTimeoutError:
         advice = "start it, or set PROBE_HOST and PROBE_GRPC_PORT"
-        output.say(f"probe {target} does not answer: {advice}", {"target": target, "ok": False})
+        output.result(f"probe {target} does not answer: {advice}", {"target": target, "ok": False})
         raise typer.Exit(1) from None
-    output.say(f"probe {target} answers", {"target": target, "ok": True})
+    output.result(f"probe {target} answers", {"target": target, "ok": True})
 
 
 def _target() -> str:
@@ -64,4 +64,4 @@ def changelog(
         found = stub.GetChangelog(
             kanban_pb2.GetChangelogRequest(entries=entries), timeout=CALL_SECONDS, metadata=credentials(call, address)
         )
-    call.output().say(found.full_text or f"version {found.latest_version}", {"version": found.latest_version})
+    call.output().result(found.full_text or f"version {found.latest_version}", {"version": found.latest_version})

@@ -55,7 +55,7 @@ def purge(
     left = remove(found)
     if left:
         raise DebugServerError("could not be removed: " + "; ".join(map(str, left)))
-    call.output().say(f"removed {found.root}, {size_text(found.size)}", _summary(found))
+    call.output().result(f"removed {found.root}, {size_text(found.size)}", _summary(found))
 
 
 def _lines(found: Survey) -> list[str]:

@@ -49,7 +49,7 @@ class RemoteBackend:
         """Download an artifact into a file."""
         self._client.download_artifact(session_id, artifact_id, target)
 
-    def leave(self, command: CommandReply) -> CommandReply:
+    def ensure_started(self, command: CommandReply) -> CommandReply:
         """Nothing to do: the server starts it."""
         return command
 

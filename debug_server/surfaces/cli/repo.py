@@ -44,7 +44,7 @@ def add(
                 settings=values(setting, flag="--setting"),
             )
         )
-    call.output().say(f"registered repository {row.name}: {row.remote_url}", row)
+    call.output().result(f"registered repository {row.name}: {row.remote_url}", row)
 
 
 @app.command("list")

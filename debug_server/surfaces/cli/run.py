@@ -17,7 +17,8 @@ from debug_server.surfaces.cli.outcome import BROKEN_PIPE, CANCELLED, FAILURE, W
 from debug_server.surfaces.cli.output import harmless
 from debug_server.surfaces.cli.parts import OpenLocal
 from debug_server.surfaces.cli.passthrough import Printer, forwarded_stdin, terminal_size, wants_stdin
-from debug_server.surfaces.cli.stages import say, stage, timed_stage
+from debug_server.surfaces.cli.stages import stage, timed_stage
+from debug_server.surfaces.cli.standard_streams import write_stderr
 from debug_server.surfaces.cli.variable_options import given_variables
 
 # The command line is correct, but the configuration or this machine does not fit it.
@@ -101,14 +102,14 @@ def _run(
     if reply.exit is None:
         return FAILURE
     if not quiet:
-        say(summary(reply.exit, reply.log_path, run.session.id))
+        write_stderr(summary(reply.exit, reply.log_path, run.session.id))
     return exit_status(reply.exit)
 
 
 def _output_failed(error: OSError) -> int:
     if error.errno == errno.EPIPE:
         return BROKEN_PIPE
-    say(f"debug-server: cannot write to stdout: {error.strerror}")
+    write_stderr(f"debug-server: cannot write to stdout: {error.strerror}")
     return FAILURE
 
 
@@ -132,8 +133,8 @@ def _report_failure(run: ForegroundRun, reply: RunReply, printer: Printer) -> in
     if reply.exit is None:
         return FAILURE
     # Compare the first line only: the others are the output of a build tool, which the log has elsewhere.
-    sentence = not printer.has_said((reply.exit.message or "").partition("\n")[0])
-    say(summary(reply.exit, reply.log_path, run.session.id, with_sentence=sentence))
+    sentence = not printer.has_printed((reply.exit.message or "").partition("\n")[0])
+    write_stderr(summary(reply.exit, reply.log_path, run.session.id, with_sentence=sentence))
     return exit_status(reply.exit)
 
 
@@ -158,6 +159,6 @@ def run_command_line(
 
 def report(error: DebugServerError) -> int:
     """Print an error as one line; returns the exit status: 2 if the command line is wrong, else 125."""
-    say(harmless(f"debug-server: {error}"))
+    write_stderr(harmless(f"debug-server: {error}"))
     is_usage_error = isinstance(error, InvalidInputError) and not isinstance(error, _NOT_USAGE_ERRORS)
     return WRONG_USE if is_usage_error else FAILURE

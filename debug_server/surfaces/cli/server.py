@@ -10,7 +10,7 @@ from debug_server.client import calls
 from debug_server.errors import InvalidInputError
 from debug_server.surfaces.cli.connection import save_connection
 from debug_server.surfaces.cli.invocation import Invocation, invocation
-from debug_server.surfaces.cli.output import tell
+from debug_server.surfaces.cli.output import print_notice
 from debug_server.surfaces.cli.remotes import address, name_for
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Set up a server for a repository.")
@@ -41,7 +41,7 @@ def init(
                 settings={"manifests": manifest} if manifest else None,
             )
         )
-    call.output().say(f"registered repository {row.name}: {row.remote_url}", row)
+    call.output().result(f"registered repository {row.name}: {row.remote_url}", row)
     if save_token:
         _remember(call)
 
@@ -51,4 +51,4 @@ def _remember(call: Invocation) -> None:
     if connection.server is None or connection.token is None:
         raise InvalidInputError("--save-token needs a server and its token: give --base-url and --token -")
     changes = {"base_url": connection.server, "token": connection.token, "verify_tls": connection.verify_tls}
-    tell(f"saved in {save_connection(changes)}")
+    print_notice(f"saved in {save_connection(changes)}")

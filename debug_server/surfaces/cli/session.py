@@ -18,7 +18,7 @@ from debug_server.surfaces.cli.environment_options import Extras, Groups, Manife
 from debug_server.surfaces.cli.following import run_and_follow
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
-from debug_server.surfaces.cli.output import Column, Output, progress, tell
+from debug_server.surfaces.cli.output import Column, Output, print_notice, progress
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
 from debug_server.surfaces.cli.words import duration, patch_text, values
@@ -72,7 +72,7 @@ def create(
         start = partial(_open, backend, output, asked, opened)
         status = run_and_follow(backend, output, start) if follow else _print_submitted(backend, output, start())
     for session in opened if follow else ():
-        tell(f"session {session.id} stays open: debug-server session close {session.id}")
+        print_notice(f"session {session.id} stays open: debug-server session close {session.id}")
     raise typer.Exit(status)
 
 
@@ -82,7 +82,7 @@ def _open(
     """Open a session with its commands, and list them: the server knows which shell runs them."""
     session = backend.send(asked)
     opened.append(session)
-    output.say(f"session {session.id} is open at {(session.commit_sha or '')[:12]}", session)
+    output.result(f"session {session.id} is open at {(session.commit_sha or '')[:12]}", session)
     if not asked.fields.get("commands"):
         return []
     return backend.send(calls.list_commands(session.id, limit=len(asked.fields["commands"]))).items
@@ -90,8 +90,8 @@ def _open(
 
 def _print_submitted(backend: Backend, output: Output, submitted: Sequence[CommandReply]) -> int:
     for command in submitted:
-        left = backend.leave(command)
-        output.say(f"command {left.id} is {left.status}", left)
+        left = backend.ensure_started(command)
+        output.result(f"command {left.id} is {left.status}", left)
     return 0
 
 
@@ -145,7 +145,7 @@ def debug(
     call = invocation(context)
     with call.backend() as backend:
         reply = backend.send(calls.debug_session(session, action=action, payload=values(payload, flag="--payload")))
-    call.output().say(reply.message, reply)
+    call.output().result(reply.message, reply)
 
 
 @app.command()
@@ -167,7 +167,7 @@ def reset(context: typer.Context, session: SessionArgument) -> None:
     call = invocation(context)
     with call.backend() as backend:
         row = backend.send(calls.reset_session(session))
-    call.output().say(f"session {row.id} was reset", row)
+    call.output().result(f"session {row.id} was reset", row)
 
 
 @app.command()
@@ -189,4 +189,4 @@ def close(context: typer.Context, session: SessionArgument) -> None:
     call = invocation(context)
     with call.backend() as backend:
         reply = backend.send(calls.close_session(session))
-    call.output().say(reply.message, reply)
+    call.output().result(reply.message, reply)

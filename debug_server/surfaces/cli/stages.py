@@ -17,20 +17,14 @@ import time
 from collections.abc import Callable, Iterator
 
 from debug_server.surfaces.cli.output import harmless
+from debug_server.surfaces.cli.standard_streams import write_stderr
 
 _CLEAR_LINE = "\r\x1b[K"  # to the beginning of the line, which is emptied
 
 
-def say(line: str, *, end: str = "\n") -> None:
-    """Write a line to stderr; if stderr is closed, only the exit status reports the result."""
-    with contextlib.suppress(OSError):
-        sys.stderr.write(f"{line}{end}")
-        sys.stderr.flush()
-
-
 def stage(name: str, text: str) -> None:
     """Print a stage."""
-    say(f"[debug-server] {name}: {harmless(text)}")
+    write_stderr(f"[debug-server] {name}: {harmless(text)}")
 
 
 @contextlib.contextmanager
@@ -41,10 +35,10 @@ def timed_stage(name: str, beginning: str) -> Iterator[Callable[[str], None]]:
     beginning = harmless(beginning)
     begun, words = time.monotonic(), [beginning]
     if live:
-        say(f"[debug-server] {name}: {beginning} …", end="")
+        write_stderr(f"[debug-server] {name}: {beginning} …", end="")
     try:
         yield words.append
     except BaseException:
-        say(f"{clear}[debug-server] {name}: {beginning} failed after {time.monotonic() - begun:.3f} s")
+        write_stderr(f"{clear}[debug-server] {name}: {beginning} failed after {time.monotonic() - begun:.3f} s")
         raise
-    say(f"{clear}[debug-server] {name}: {harmless(words[-1])} in {time.monotonic() - begun:.3f} s")
+    write_stderr(f"{clear}[debug-server] {name}: {harmless(words[-1])} in {time.monotonic() - begun:.3f} s")

@@ -53,7 +53,7 @@ def report_os_error(error: OSError) -> int:
     reason = error.strerror or str(error)
     if not what and isinstance(error, FileNotFoundError):  # raised by getcwd, without a file name
         reason = "the current folder no longer exists: change to another one"
-    tell_plainly(f"debug-server: {what}{reason}")
+    write_stderr(f"debug-server: {what}{reason}")
     return _FAILED
 
 
@@ -72,8 +72,8 @@ def _discard_unwritable_output() -> bool:
     return False
 
 
-def tell_plainly(line: str) -> None:
+def write_stderr(line: str, *, end: str = "\n") -> None:
     """Write a line to stderr; if that fails, only the exit status reports the error."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"{line}{end}")
         sys.stderr.flush()

@@ -8,7 +8,7 @@ import sys
 from debug_server.service.dry_runs import PlannedRun
 from debug_server.service.foreground import ForegroundRuns, RunReply
 from debug_server.surfaces.cli.outcome import FAILURE, exit_status, summary
-from debug_server.surfaces.cli.output import tell
+from debug_server.surfaces.cli.output import print_notice
 from debug_server.surfaces.cli.passthrough import Printer
 
 
@@ -21,7 +21,7 @@ def work_off(foreground: ForegroundRuns, session_id: str, *, add: str | None) ->
 def _report(reply: RunReply) -> int:
     """On stderr: stdout holds what the commands wrote and nothing else."""
     if reply.exit is None or reply.error is not None:
-        tell(reply.error or f"the end of command {reply.command_id} is not known")
+        print_notice(reply.error or f"the end of command {reply.command_id} is not known")
         return FAILURE if reply.exit is None else exit_status(reply.exit)
     sys.stdout.flush()
     sys.stderr.write(f"{summary(reply.exit, reply.log_path)}\n")

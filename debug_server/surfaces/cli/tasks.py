@@ -15,7 +15,7 @@ import typer
 
 from debug_server.errors import InvalidInputError, UnavailableError
 from debug_server.surfaces.cli.invocation import Invocation, invocation
-from debug_server.surfaces.cli.output import Column, tell
+from debug_server.surfaces.cli.output import Column, print_notice
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Host tasks: serve, submit, list, get, cancel, logs."
@@ -93,10 +93,10 @@ def submit(
     with _client(call) as client:
         made = client.send("POST", "/tasks/submit", json=body, headers=headers)
         if not follow:
-            call.output().say(f"task {made['task_id']} is {made['status']}", made)
+            call.output().result(f"task {made['task_id']} is {made['status']}", made)
             return
         found = client.follow(task)
-        tell(f"task {task}: {found['message']}")
+        print_notice(f"task {task}: {found['message']}")
     raise typer.Exit(_STATUSES.get(found["status"], found["exit_code"] or 1))
 
 
@@ -114,7 +114,7 @@ def list_all(
         page = client.send("GET", "/tasks", params=params)
     call.output().table(page["items"], COLUMNS)
     if page["next_after"] is not None:
-        tell(f"there are more: --after {page['next_after']}")
+        print_notice(f"there are more: --after {page['next_after']}")
 
 
 @app.command()
@@ -143,7 +143,7 @@ def cancel(context: typer.Context, task: TaskArgument) -> None:
     call = invocation(context)
     with _client(call) as client:
         found = client.send("POST", _path(task, "/cancel"))
-    call.output().say(f"task {task} is {found['status']}: {found['message']}", found)
+    call.output().result(f"task {task} is {found['status']}: {found['message']}", found)
 
 
 @app.command()
@@ -173,11 +173,11 @@ class _Client:
 
     def send(self, method: str, path: str, **more: Any) -> dict[str, Any]:
         """Send a request; an error response is raised as its error class."""
-        from debug_server.client.failures import refusal
+        from debug_server.client.failures import error_from_response
 
         response = self._http.request(method, path, **more)
         if response.is_error:
-            raise refusal(response)
+            raise error_from_response(response)
         found: dict[str, Any] = response.json()
         return found
 
@@ -206,7 +206,7 @@ class _Client:
                         f"continues; later run `debug-server tasks wait {task}` or `debug-server tasks logs -f {task}`"
                     ) from error
                 if failures == 0:
-                    tell(f"the connection to the server was lost; task {task} continues; reconnecting")
+                    print_notice(f"the connection to the server was lost; task {task} continues; reconnecting")
                 failures += 1
                 time.sleep(delay_before(failures - 1))
 
@@ -217,14 +217,14 @@ class _Client:
 
     def _copy_log(self, task: str, offset: int, *, follow: bool, lines: bool) -> Iterator[int]:
         """Copy the log to stdout from an offset, as bytes or lines of JSON; yields the offset that was reached."""
-        from debug_server.client.failures import refusal
+        from debug_server.client.failures import error_from_response
         from debug_server.client.following import LineSplitter
 
         path, whole = _path(task, "/log.ndjson" if lines else "/log"), LineSplitter()
         with self._http.stream("GET", path, params={"follow": follow, "offset": offset}) as response:
             if response.is_error:
                 response.read()
-                raise refusal(response)
+                raise error_from_response(response)
             for data in response.iter_raw():
                 for piece in whole.feed(data) if lines else [data]:
                     sys.stdout.buffer.write(piece + b"\n" if lines else piece)

@@ -48,7 +48,7 @@ def create(
                 quotas=values(quota, flag="--quota"),
             )
         )
-    call.output().say(str(row.token), row)
+    call.output().result(str(row.token), row)
 
 
 @app.command("list")
@@ -68,4 +68,4 @@ def revoke(
     call = invocation(context)
     with call.backend() as backend:
         reply = backend.send(calls.revoke_token(token))
-    call.output().say(reply.message, reply)
+    call.output().result(reply.message, reply)

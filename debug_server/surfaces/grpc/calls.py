@@ -14,15 +14,15 @@ from debug_server.errors import AccessError, DebugServerError
 from debug_server.service import LOCAL, Caller, Service, audit
 from debug_server.service.caller import ANONYMOUS, bearer_token
 from debug_server.service.identified_peers import Address
-from debug_server.service.own_user import Peer, TcpPeer, without_token
+from debug_server.service.own_user import Peer, TcpPeer, missing_token_message
 from debug_server.service.request_origin import is_loopback, is_proxied
-from debug_server.surfaces.grpc.refusal import refuse, status_of
+from debug_server.surfaces.grpc.refusal import abort_call, status_of
 
 _LOG = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def admitted(
+async def authenticated_call(
     service: Service, context: ServicerContext, path: str, scopes: Collection[str] | None, *, local: bool = False
 ) -> AsyncIterator[Caller]:
     """Authenticate the caller and check ``scopes``; an error in the block ends the call with its status.
@@ -41,7 +41,7 @@ async def admitted(
         yield caller
     except DebugServerError as error:
         record.status = status_of(error).name
-        await refuse(context, error)
+        await abort_call(context, error)
     except asyncio.CancelledError:
         record.status = "CANCELLED"
         raise
@@ -51,7 +51,7 @@ async def admitted(
             raise asyncio.CancelledError from None
         record.status = "INTERNAL"
         _LOG.exception("grpc_call_failed", extra={"path": path})
-        await refuse(context, DebugServerError("internal error: see the server's log"))
+        await abort_call(context, DebugServerError("internal error: see the server's log"))
     finally:
         record.caller = record.caller or ANONYMOUS
         record.write()
@@ -99,7 +99,7 @@ async def _identify(service: Service, context: ServicerContext, *, local: bool) 
     if secret is not None or not local:
         return await service.authenticate(secret)
     if reason := await _refusal_reason(service, context):
-        raise AccessError(without_token(reason))
+        raise AccessError(missing_token_message(reason))
     return LOCAL
 
 
@@ -107,7 +107,7 @@ async def _refusal_reason(service: Service, context: ServicerContext) -> str | N
     """Why the caller is not the server's own user; None when it is."""
     if is_proxied([name for name, _ in context.invocation_metadata() or ()]):
         return "the call came through a proxy"
-    reason = await service.own_user.refusal(_peer(service, context))
+    reason = await service.own_user.why_not_own_user(_peer(service, context))
     # If this connection has closed, the lookup may have found a later connection from the same port.
     return reason or ("the caller has disconnected" if context.done() else None)
 

@@ -12,7 +12,7 @@ from grpc.aio import ServicerContext
 from debug_server.messages import OPERATIONS, ServiceOperation
 from debug_server.service import Service
 from debug_server.surfaces.grpc.byte_streams import Stream, fetch_artifact, fetch_diff
-from debug_server.surfaces.grpc.calls import admitted, is_identified, metadata
+from debug_server.surfaces.grpc.calls import authenticated_call, is_identified, metadata
 from debug_server.surfaces.grpc.decoding import parse, request_of
 from debug_server.surfaces.grpc.encoding import message_of
 from debug_server.surfaces.grpc.schema import Rpc, rpc, rpc_name
@@ -45,7 +45,7 @@ def _streaming(called: Rpc, behaviour: Stream) -> grpc.RpcMethodHandler:
 
 def _answer(service: Service, unidentified: UnidentifiedCallers, operation: ServiceOperation, called: Rpc) -> Answer:
     async def answer(requests: Requests, context: ServicerContext) -> Message:
-        async with admitted(service, context, called.path, operation.scopes) as caller:
+        async with authenticated_call(service, context, called.path, operation.scopes) as caller:
             if operation.scopes is not None or await is_identified(service, context):
                 data = await first(requests)
             else:
@@ -61,7 +61,7 @@ def _stream(service: Service, operation: ServiceOperation, called: Rpc) -> Strea
     verb = service.verb(operation)
 
     async def stream(requests: Requests, context: ServicerContext) -> None:
-        async with admitted(service, context, called.path, operation.scopes) as caller:
+        async with authenticated_call(service, context, called.path, operation.scopes) as caller:
             request = request_of(operation.request, parse(called.request, await first(requests)))
             # aclosing: if the peer disconnects during a write, the generator must not wait for garbage collection.
             service.followers.check_room()

@@ -21,7 +21,7 @@ from debug_server.dispatch.repos_file import FIELDS, Repo
 from debug_server.dispatch.stream import StreamFilter
 from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
 from debug_server.kanban import kanban_pb2 as pb
-from debug_server.surfaces.grpc.calls import admitted
+from debug_server.surfaces.grpc.calls import authenticated_call
 from debug_server.surfaces.grpc.decoding import parse
 from debug_server.surfaces.grpc.unidentified import Requests, first
 
@@ -69,7 +69,7 @@ class KanbanServices:
         path = f"/kanban/{behaviour.__name__.strip('_')}"
 
         async def answer(requests: Requests, context: ServicerContext) -> Message:
-            async with admitted(self._service, context, path, scopes, local=True):
+            async with authenticated_call(self._service, context, path, scopes, local=True):
                 return await behaviour(parse(kind, await first(requests)))
 
         return grpc.stream_unary_rpc_method_handler(
@@ -94,7 +94,7 @@ class KanbanServices:
         return pb.StatusResponse(ok=True, message=sentence(outcomes))
 
     async def _stream(self, requests: Requests, context: ServicerContext) -> None:
-        async with admitted(self._service, context, "/kanban/stream", READ, local=True) as caller:
+        async with authenticated_call(self._service, context, "/kanban/stream", READ, local=True) as caller:
             asked = parse(pb.StreamRequest, await first(requests))
             stream_filter = StreamFilter(
                 repo_name=asked.repo_filter,

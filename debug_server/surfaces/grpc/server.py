@@ -88,7 +88,7 @@ class GrpcServer:
 
     async def stop(self, grace: float) -> None:
         """Take no new calls; those that still run after ``grace`` seconds are cancelled."""
-        await self._serving.leave()
+        await self._serving.begin_shutdown()
         await self._server.stop(grace)
         if self._watching is not None:
             self._watching.cancel()

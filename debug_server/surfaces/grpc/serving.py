@@ -21,11 +21,11 @@ from grpc_reflection.v1alpha import reflection
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, ServerReflectionResponse
 
 from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
-from debug_server.messages import Nothing
+from debug_server.messages import EmptyRequest
 from debug_server.service import Service
 from debug_server.surfaces.grpc.calls import is_identified
 from debug_server.surfaces.grpc.decoding import parse
-from debug_server.surfaces.grpc.refusal import refuse
+from debug_server.surfaces.grpc.refusal import abort_call
 from debug_server.surfaces.grpc.schema import SERVICE
 from debug_server.surfaces.grpc.unidentified import Requests, UnidentifiedCallers, whole
 
@@ -82,12 +82,12 @@ class Serving:
             raise NotFoundError(f"unknown service: use one of {', '.join(map(repr, _NAMES))}")
         return request
 
-    async def leave(self) -> None:
+    async def begin_shutdown(self) -> None:
         """Report NOT_SERVING to all watchers, because the server shuts down."""
         await self._servicer.enter_graceful_shutdown()
 
     async def _update_status(self) -> int:
-        healthy = not self._service.draining and (await self._service.health.check(None, Nothing())).ok
+        healthy = not self._service.draining and (await self._service.health.check(None, EmptyRequest())).ok
         status: int = HealthCheckResponse.SERVING if healthy else HealthCheckResponse.NOT_SERVING
         for name in _NAMES:
             await self._servicer.set(name, status)
@@ -144,4 +144,4 @@ async def _refusing(context: ServicerContext) -> AsyncIterator[None]:
     try:
         yield
     except DebugServerError as error:
-        await refuse(context, error)
+        await abort_call(context, error)

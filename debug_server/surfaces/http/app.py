@@ -20,7 +20,7 @@ from debug_server.surfaces.http import probes
 from debug_server.surfaces.http.endpoints import Endpoint, artifact_file, guarded, rendered, session_diff, started_run
 from debug_server.surfaces.http.logs import LogEndpoints
 from debug_server.surfaces.http.middleware import RequestMiddleware
-from debug_server.surfaces.http.refusals import unrouted
+from debug_server.surfaces.http.refusals import routing_error_response
 from debug_server.surfaces.http.sockets import SocketEndpoints
 from debug_server.surfaces.http.streaming import OpenStreams
 
@@ -42,7 +42,7 @@ class HttpApp(Starlette):
     def __init__(
         self, *, settings: HttpSettings, streams: OpenStreams, parts: Sequence[Part], lifespan: Lifespan | None
     ) -> None:
-        super().__init__(lifespan=lifespan, exception_handlers={HTTPException: unrouted})
+        super().__init__(lifespan=lifespan, exception_handlers={HTTPException: routing_error_response})
         self.streams = streams
         self.parts = parts
         self._settings = settings

@@ -97,7 +97,7 @@ class Connection:
             self.body_bytes, self.answered = 0, answered
             self._connections.moved(self, phase)
 
-    def leave(self) -> None:
+    def mark_closed(self) -> None:
         """Record that the connection is closed; a second call does nothing."""
         self._connections.remove(self)
 
@@ -141,7 +141,7 @@ class Connections:
         if victim is None:
             return False
         self.complain("replaced")
-        victim.leave()
+        victim.mark_closed()
         victim.drop()
         return True
 
@@ -164,7 +164,7 @@ class Connections:
         for connection in (*self._idle, *self._busy):
             if connection.closing_at is not None:
                 if now - connection.closing_at > _CLOSE_SECONDS:
-                    connection.leave()
+                    connection.mark_closed()
                     connection.drop()
             elif connection.phase is Phase.BODY and not connection.answered and connection.paused():
                 connection.since = connection.heard_at = now
@@ -173,7 +173,7 @@ class Connections:
                 self.complain(f"slow_{connection.phase.value}")
                 connection.closing_at = now
                 if not connection.end():
-                    connection.leave()
+                    connection.mark_closed()
         if self._complaints and now - self._complained_at >= _COMPLAIN_SECONDS:
             fields = {"open": len(self), "limit": self.limits.max_connections, **self._complaints}
             _LOG.warning("connections_limited", extra=fields)

@@ -14,7 +14,7 @@ from debug_server.messages import OPERATIONS, ServiceOperation
 from debug_server.service import Service
 from debug_server.surfaces.http.access import identify
 from debug_server.surfaces.http.decoding import from_body, from_query, json_object
-from debug_server.surfaces.http.refusals import invalid, refusal
+from debug_server.surfaces.http.refusals import error_response, validation_error_response
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 KEY_HEADER = "idempotency-key"
@@ -28,9 +28,9 @@ def guarded(endpoint: Endpoint) -> Endpoint:
         try:
             return await endpoint(request)
         except DebugServerError as error:
-            return refusal(error)
+            return error_response(error)
         except ValidationError as error:
-            return invalid(error)
+            return validation_error_response(error)
 
     return handle
 
@@ -76,7 +76,7 @@ def started_run(service: Service) -> Endpoint:
         if query.wait:
             waiting = m.WaitCommand(command_id=reply.command.id, timeout=query.wait)
             command = await service.commands.wait(caller, waiting)
-            session = await service.sessions.get(caller, m.SessionId(session_id=reply.session.id))
+            session = await service.sessions.get(caller, m.SessionRef(session_id=reply.session.id))
             reply = m.RunReply(session=session, command=command)
         return encoded(reply, operation.route.status)
 
@@ -90,7 +90,7 @@ def session_diff(service: Service) -> Endpoint:
     async def handle(request: Request) -> Response:
         caller = await identify(service, request)
         caller.require(operation.scopes or ())
-        message = from_query(request, m.SessionId)
+        message = from_query(request, m.SessionRef)
         if PATCH_TYPE in request.headers.get("accept", ""):
             return Response(await service.sessions.diff_bytes(caller, message), media_type=PATCH_TYPE)
         return encoded(await service.sessions.diff(caller, message))
@@ -105,7 +105,7 @@ def artifact_file(service: Service) -> Endpoint:
     async def handle(request: Request) -> Response:
         caller = await identify(service, request)
         caller.require(operation.scopes or ())
-        message = from_query(request, m.ArtifactId)
+        message = from_query(request, m.ArtifactRef)
         about = await service.artifacts.get(caller, message)
         path = await service.artifacts.path(caller, message)
         # A browser must not show an artifact as a page of this server.

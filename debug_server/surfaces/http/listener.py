@@ -116,7 +116,7 @@ class Listener:
     def _on_established(self, task: asyncio.Task[None], accepted: socket.socket, connection: Connection) -> None:
         self._arriving.discard(task)
         if task.cancelled() or task.exception() is not None:  # it was replaced, or the TLS handshake failed
-            connection.leave()
+            connection.mark_closed()
             accepted.close()
 
     async def _establish(self, accepted: socket.socket, connection: Connection) -> None:

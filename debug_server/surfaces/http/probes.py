@@ -51,7 +51,7 @@ def ready(service: Service, parts: Sequence[Part]) -> Endpoint:
     """``GET /readyz``: store, disk, keepers and parts, checked now; anonymous callers do not see why one fails."""
 
     async def handle(request: Request) -> Response:
-        found = await service.health.check(None, m.Nothing())
+        found = await service.health.check(None, m.EmptyRequest())
         states = {part.name: part.readiness() for part in parts}
         checks = {**found.checks, **{name: verdict for name, (verdict, _) in states.items()}}
         ok = all(result == "ok" for result in checks.values()) and not service.draining

@@ -55,7 +55,7 @@ class GuardedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed."""
-        self._connection.leave()
+        self._connection.mark_closed()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -143,7 +143,7 @@ class GuardedSocket(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed."""
-        self.app_state[CONNECTION].leave()
+        self.app_state[CONNECTION].mark_closed()
         super().connection_lost(exc)
 
 

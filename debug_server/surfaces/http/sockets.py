@@ -23,7 +23,7 @@ from debug_server.surfaces.http.log_text import Encoding, LogText, Record, encod
 from debug_server.surfaces.http.refusals import closing_reason, error_object
 from debug_server.surfaces.http.streaming import Ending, OpenStreams
 
-ENDED, LEAVING, REFUSED, FAILED = 1000, 1012, 1008, 1011
+ENDED, SERVICE_RESTART, REFUSED, FAILED = 1000, 1012, 1008, 1011
 
 Socket = Callable[[WebSocket], Awaitable[None]]
 
@@ -59,7 +59,7 @@ class SocketEndpoints:
         """``WS /commands/{id}/log``."""
         caller = await self._caller(socket, "follow_log")
         query = from_query(socket, CommandLogQuery)
-        await self.service.logs.command(caller, m.CommandId(command_id=query.command_id))
+        await self.service.logs.command(caller, m.CommandRef(command_id=query.command_id))
         text = LogText(_name(query.encoding), query.offset, query.encoding)
         pieces = self.service.logs.follow(caller, m.FollowLog(command_id=query.command_id, offset=text.start))
         await follow_records(self.streams, socket, text.records(pieces))
@@ -68,7 +68,7 @@ class SocketEndpoints:
         """``WS /sessions/{id}/logs``: all of a session's commands as one log."""
         caller = await self._caller(socket, "follow_log")
         query = from_query(socket, SessionLogsQuery)
-        await self.service.sessions.get(caller, m.SessionId(session_id=query.session_id))
+        await self.service.sessions.get(caller, m.SessionRef(session_id=query.session_id))
         text = LogText(_name(query.encoding), query.offset, query.encoding)
         following = m.FollowSession(session_id=query.session_id, offset=text.start)
         await follow_records(self.streams, socket, text.records(self.service.session_logs.follow(caller, following)))
@@ -76,7 +76,7 @@ class SocketEndpoints:
     async def debug(self, socket: WebSocket) -> None:
         """``WS /sessions/{id}/debug``: sends the error and closes with 1011, because there is no debugger yet."""
         caller = await self._caller(socket, "debug_session")
-        query = from_query(socket, m.SessionId)
+        query = from_query(socket, m.SessionRef)
         await self.service.sessions.get(caller, query)
         try:
             await self.service.sessions.debug(caller, m.DebugAction(session_id=query.session_id))
@@ -99,12 +99,12 @@ async def follow_records(streams: OpenStreams, socket: WebSocket, records: Async
     try:
         ending = await streams.run(socket.scope, sender, asyncio.ensure_future(_departure(socket)))
     except StoreUnavailableError as error:
-        await socket.close(LEAVING, closing_reason(error))
+        await socket.close(SERVICE_RESTART, closing_reason(error))
         return
     if ending is Ending.TOKEN_INVALID:
         raise AccessError(TOKEN_INVALID)
     if socket.client_state is WebSocketState.CONNECTED:
-        await socket.close(ENDED if ending is Ending.DONE else LEAVING)
+        await socket.close(ENDED if ending is Ending.DONE else SERVICE_RESTART)
 
 
 def guarded_socket(endpoint: Socket) -> Socket:

@@ -51,7 +51,7 @@ class OpenStreams:
         if self._ending_all:
             sender.cancel()
         try:
-            with self._followers.counted(record_in(scope).caller, disconnect):
+            with self._followers.registered(record_in(scope).caller, disconnect):
                 await asyncio.wait({sender, watcher}, return_when=asyncio.FIRST_COMPLETED)
             gone = await _client_disconnected(sender, watcher)
         finally:
@@ -66,7 +66,7 @@ class OpenStreams:
         sender.result()
         return Ending.DONE
 
-    def leave(self) -> None:
+    def end_all(self) -> None:
         """End all streams, including later ones."""
         self._ending_all = True
         for task in self._tasks:

@@ -34,7 +34,7 @@ async def read_part(call: Call, request: ReadArtifactArguments) -> ArtifactPart:
 
 async def locate(call: Call, session_id: int, artifact_id: int) -> tuple[m.ArtifactReply, Path]:
     """An artifact and its file."""
-    request = m.ArtifactId(session_id=session_id, artifact_id=artifact_id)
+    request = m.ArtifactRef(session_id=session_id, artifact_id=artifact_id)
     artifact = await call.service.artifacts.get(call.caller, request)
     return artifact, await call.service.artifacts.path(call.caller, request)
 

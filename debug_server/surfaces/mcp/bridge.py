@@ -55,7 +55,7 @@ class Bridge(MCPServer[Any]):
     ) -> types.CallToolResult:
         """Call a tool and pass on its progress."""
 
-        async def tell(progress: float, total: float | None, message: str | None) -> None:
+        async def report_progress(progress: float, total: float | None, message: str | None) -> None:
             if context is not None:
                 await context.report_progress(progress, total, message)
 
@@ -63,7 +63,9 @@ class Bridge(MCPServer[Any]):
         request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
         try:
             return await self._reach(
-                lambda client: client.session.send_request(request, types.CallToolResult, progress_callback=tell)
+                lambda client: client.session.send_request(
+                    request, types.CallToolResult, progress_callback=report_progress
+                )
             )
         except (UnavailableError, AccessError) as error:
             return failed(error)

@@ -80,7 +80,7 @@ async def watch(call: Call, command_id: int, seconds: float) -> tuple[m.CommandR
         following.cancel()
 
     try:
-        with call.service.followers.counted(call.caller, disconnect):
+        with call.service.followers.registered(call.caller, disconnect):
             await call.progress(0.0, f"command {command_id} is running")
             while not following.done() and (left := began + seconds - time.monotonic()) > 0:
                 await asyncio.wait({following}, timeout=min(_PROGRESS_SECONDS, left))
@@ -93,7 +93,7 @@ async def watch(call: Call, command_id: int, seconds: float) -> tuple[m.CommandR
     if token_invalid:
         raise AccessError(TOKEN_INVALID)
     if following.cancelled():
-        command = await call.service.commands.get(call.caller, m.CommandId(command_id=command_id))
+        command = await call.service.commands.get(call.caller, m.CommandRef(command_id=command_id))
     else:
         following.result()
         request = m.WaitCommand(command_id=command_id, timeout=_LAST_STATE_SECONDS)
@@ -117,7 +117,7 @@ async def digest_so_far(call: Call, command: m.CommandReply) -> Digest:
 async def read_text(call: Call, request: ReadLogArguments) -> LogText:
     """The requested part of a log."""
     call.require("read_log")
-    command = await call.service.commands.get(call.caller, m.CommandId(command_id=request.command_id))
+    command = await call.service.commands.get(call.caller, m.CommandRef(command_id=request.command_id))
     if request.grep is not None:
         return await _search(call, command, request, LineSearch(request.grep, ignore_case=request.ignore_case))
     if request.tail is not None:

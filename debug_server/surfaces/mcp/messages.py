@@ -21,13 +21,13 @@ class RunArguments(m.StartRun):
     wait_seconds: WaitSeconds = 600.0
 
 
-class WaitArguments(m.CommandId):
+class WaitArguments(m.CommandRef):
     """A command, and how long to wait for it."""
 
     wait_seconds: WaitSeconds = 600.0
 
 
-class ReadLogArguments(m.CommandId):
+class ReadLogArguments(m.CommandRef):
     """A part of a log: from an offset, the last lines, or the lines with a text."""
 
     offset: Annotated[int, Field(ge=0, le=2**62, description="Offset in bytes, for example one from a digest.")] = 0
@@ -58,7 +58,7 @@ class LogText(m.Reply):
     matches: list[Excerpt]  # with grep, instead of the text
 
 
-class SessionLogsArguments(m.SessionId):
+class SessionLogsArguments(m.SessionRef):
     """A session, and how many of its last commands."""
 
     limit: Annotated[int, Field(ge=1, le=20)] = 3
@@ -84,7 +84,7 @@ class RunAnswer(CommandDigest):
     artifacts: list[m.ArtifactReply]
 
 
-class ReadArtifactArguments(m.ArtifactId):
+class ReadArtifactArguments(m.ArtifactRef):
     """A range of bytes of an artifact."""
 
     offset: Annotated[int, Field(ge=0, le=2**62)] = 0

@@ -53,7 +53,7 @@ async def _log(call: Call, values: Mapping[str, Any]) -> ReadResourceContents:
 
 async def _artifact(call: Call, values: Mapping[str, Any]) -> ReadResourceContents:
     call.require("get_artifact")
-    request: m.ArtifactId = decoded(m.ArtifactId, values, of="the address of an artifact")
+    request: m.ArtifactRef = decoded(m.ArtifactRef, values, of="the address of an artifact")
     artifact, path = await locate(call, request.session_id, request.artifact_id)
     data, size = await asyncio.to_thread(read_bytes, path, 0, _ARTIFACT_BYTES)
     if size > len(data):

@@ -81,7 +81,7 @@ async def _run(call: Call, request: t.RunArguments) -> m.Reply:
     if not call.may_read_logs():
         return t.RunAnswer(command=started.command, digest=None, session_id=started.session.id, artifacts=[])
     command, digest = await watch(call, started.command.id, request.wait_seconds)
-    listed = await call.service.artifacts.page(call.caller, m.SessionPage(session_id=command.session_id))
+    listed = await call.service.artifacts.page(call.caller, m.SessionListRequest(session_id=command.session_id))
     return t.RunAnswer(command=command, digest=digest, session_id=command.session_id, artifacts=listed.items)
 
 
@@ -94,7 +94,7 @@ async def _wait(call: Call, request: t.WaitArguments) -> m.Reply:
     return t.CommandDigest(command=await call.service.commands.wait(call.caller, waited), digest=None)
 
 
-async def _log_digest(call: Call, request: m.CommandId) -> m.Reply:
+async def _log_digest(call: Call, request: m.CommandRef) -> m.Reply:
     call.require("read_log")
     command = await call.service.commands.get(call.caller, request)
     return t.CommandDigest(command=command, digest=await digest_so_far(call, command))
@@ -105,7 +105,7 @@ async def _session_logs(call: Call, request: t.SessionLogsArguments) -> m.Reply:
     last: deque[m.CommandReply] = deque(maxlen=request.limit)
     after: int | None = 0
     while after is not None:
-        page = m.SessionPage(session_id=request.session_id, after=after, limit=_PAGE)
+        page = m.SessionListRequest(session_id=request.session_id, after=after, limit=_PAGE)
         listed = await call.service.commands.page(call.caller, page)
         last.extend(listed.items)
         after = listed.next_after
@@ -204,7 +204,7 @@ _ALL = [
     Tool(
         name="log_digest",
         sentence="Digest of a log so far: first error, failing tests, tracebacks, repeats, first and last lines.",
-        request=m.CommandId,
+        request=m.CommandRef,
         reply=t.CommandDigest,
         run=_log_digest,
         read_only=True,

@@ -175,9 +175,9 @@ def test_a_stranger_does_not_learn_why_a_check_fails(play: Play, monkeypatch: py
     monkeypatch.setattr("debug_server.service.health._MIN_FREE_BYTES", 1 << 80)
 
     async def scene(served: Served) -> None:
-        found = await served.service.health.check(ANONYMOUS, messages.Nothing())
+        found = await served.service.health.check(ANONYMOUS, messages.EmptyRequest())
         assert (found.ok, found.checks["disk"], found.checks["store"]) == (False, "failed", "ok")
-        assert "bytes are free in" in (await served.service.health.check(LOCAL, messages.Nothing())).checks["disk"]
+        assert "bytes are free in" in (await served.service.health.check(LOCAL, messages.EmptyRequest())).checks["disk"]
 
     play(scene)
 

@@ -188,7 +188,7 @@ def test_who_makes_room() -> None:
         seen.connected(Phase.SERVING, known=True)
         assert seen.cut.pop() is victim
     assert seen.all.admit() is None and len(seen.all) == 4
-    served.leave()
+    served.mark_closed()
     assert seen.all.admit() is not None
 
 
