@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 
 from debug_server.app.local import Local
-from debug_server.app.parts import NAMES, parts_of
+from debug_server.app.parts import NAMES, build_parts
 from debug_server.app.server import http_app, running
 from debug_server.surfaces.http import HttpApp
 
@@ -32,7 +32,7 @@ def create_app(context: Local | None = None) -> HttpApp:
             if context is None:
                 local.close()
 
-    return http_app(local, lifespan=lifespan, parts=parts_of(local, NAMES))
+    return http_app(local, lifespan=lifespan, parts=build_parts(local, NAMES))
 
 
 @cache

@@ -19,7 +19,7 @@ from debug_server.runner.worker import WorkerSupervisor
 from debug_server.service.foreground import ForegroundRuns
 from debug_server.store import MetadataStore, default_url, open_store
 from debug_server.store.address import is_postgres, sqlite_path
-from debug_server.surfaces.cli.output import harmless
+from debug_server.surfaces.cli.output import without_controls
 from debug_server.telemetry import configure_logging, open_telemetry
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Local:
         configure_logging(log_level)
         runner_config = load_runner(config, environ=environ)
         for note in runner_config.notes(environ):
-            sys.stderr.write(harmless(f"debug-server: {note}") + "\n")
+            sys.stderr.write(without_controls(f"debug-server: {note}") + "\n")
         return cls(
             RunnerSettings.from_config(runner_config.loaded.value, trusted_uids=runner_config.location.trusted_uids),
             database_url or default_url(environ, runner_config.data),

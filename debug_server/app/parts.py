@@ -106,7 +106,7 @@ _BUILDERS: dict[str, Callable[[Local], Part | None]] = {
 NAMES = frozenset({API, *_BUILDERS})
 
 
-def parts_of(local: Local, names: Collection[str]) -> list[Part]:
+def build_parts(local: Local, names: Collection[str]) -> list[Part]:
     """The configured parts with these names, and always the workers."""
     made = [maker(local) for name, maker in _BUILDERS.items() if name in names or name == WORKERS]
     return [part for part in made if part is not None]

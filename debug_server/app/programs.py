@@ -62,12 +62,12 @@ def mcp_bridge(base_url: str, token: str | None, *, verify_tls: bool, server_uid
     return 0
 
 
-def work_off(session_id: str, *, add: str | None, **options: Any) -> int:
+def run_session_commands(session_id: str, *, add: str | None, **options: Any) -> int:
     """Run a session's waiting commands in order, in this process."""
     from debug_server.surfaces.cli import supervisor
 
     with open_local(**options) as local:
-        return supervisor.work_off(local.foreground, session_id, add=add)
+        return supervisor.run_session_commands(local.foreground, session_id, add=add)
 
 
 def print_plan(text: str, *, session_id: str | None, **options: Any) -> int:

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 
 import debug_server
 from debug_server.app.local import Local
-from debug_server.app.parts import API, GATEWAY, NAMES, has_gateway, parts_of
+from debug_server.app.parts import API, GATEWAY, NAMES, build_parts, has_gateway
 from debug_server.errors import ConfigurationError, EngineBusyError
 from debug_server.ports import Part
 from debug_server.runner.live_commands import live_commands
@@ -317,7 +317,7 @@ class _ServerRun:
         self._local = local
         self._options = options
         self._sockets = sockets
-        self._parts = parts_of(local, options.parts)
+        self._parts = build_parts(local, options.parts)
         self._app = http_app(local, parts=self._parts, api=API in options.parts)
         self._signalled_at: float | None = None
         self._parts_started = asyncio.Event()  # every part runs

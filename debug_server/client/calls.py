@@ -141,7 +141,7 @@ def _command(
         "cwd": cwd,
         "env": env,
         "log_name": log_name,
-        "limits": limits.asked() if limits is not None else None,
+        "limits": limits.requested() if limits is not None else None,
         "require": check_list(require, what="require"),
         "secrets": check_list(secrets, what="secrets"),
         "artifacts": check_list(artifacts, what="artifacts"),

@@ -22,7 +22,7 @@ from debug_server.errors import DebugServerError, UnavailableError
 from debug_server.messages import ROUTES, EventReply, LogPiece
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 120.0  # how long to reconnect without a response before the stream fails
+RECONNECT_SECONDS = 120.0  # how long to reconnect without a response before the stream fails
 _SILENCE_SECONDS = 60.0  # a connection that is silent for so long may be dead, and resuming is cheap
 
 
@@ -67,7 +67,7 @@ class ResumableStream(Generic[T]):
 
     def _again(self, error: DebugServerError, *, asked: float = 0.0) -> Pause:
         self._failures += 1
-        if time.monotonic() - self._answered > PATIENCE_SECONDS:
+        if time.monotonic() - self._answered > RECONNECT_SECONDS:
             raise error
         return Pause(seconds=delay_before(self._failures - 1, asked=asked))
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
-from debug_server.client.trust import TrustedServer
+from debug_server.client.trust import TrustedServerUser
 from debug_server.errors import AccessError, InvalidInputError
 
 _CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
@@ -28,7 +28,7 @@ _CHUNK = 1 << 16
 class Relay:
     """Relays this process's connections to ``host:port``. A context manager; close the channel before leaving it."""
 
-    def __init__(self, target: str, trusted: TrustedServer) -> None:
+    def __init__(self, target: str, trusted: TrustedServerUser) -> None:
         self._host, self._port = _split(target)
         self._server = f"grpc://{target}"
         self._trusted = trusted

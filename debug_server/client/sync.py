@@ -16,7 +16,7 @@ from debug_server.client.calls import Call
 from debug_server.client.exchange import Exchange, Pause, client_options
 from debug_server.client.following import EventStream, LineSplitter, LogStream, ResumableStream
 from debug_server.client.session_logs import session_pieces
-from debug_server.client.trust import HttpTrust, TrustedServer
+from debug_server.client.trust import HttpTrust, TrustedServerUser
 from debug_server.client.verbs import Verbs
 from debug_server.messages import EventReply, LogPage, LogPiece
 
@@ -39,7 +39,7 @@ class DebugServerClient(Verbs):
         """``server_uid`` is the user id of a local server that runs as neither you nor root."""
         self.base_url = base_url
         self._timeout = timeout
-        trust = HttpTrust(TrustedServer(uid=server_uid), lost=httpx.ConnectError)
+        trust = HttpTrust(TrustedServerUser(uid=server_uid), lost=httpx.ConnectError)
         options = client_options(base_url, token, verify_tls=verify_tls, timeout=timeout, before=trust.hook)
         self._http = httpx.Client(**options)
 

@@ -21,7 +21,7 @@ _ROOT = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrustedServer:
+class TrustedServerUser:
     """The users whose servers on this machine are trusted: this user, root, and ``uid``."""
 
     uid: int | None = None
@@ -59,7 +59,7 @@ class HttpTrust:
     httpx reports each new connection through its ``trace`` extension, before TLS and before the request.
     """
 
-    def __init__(self, trusted: TrustedServer, lost: type[Exception]) -> None:
+    def __init__(self, trusted: TrustedServerUser, lost: type[Exception]) -> None:
         """``lost`` is the client's exception class for a closed connection."""
         self._trusted = trusted
         self._lost = lost

@@ -10,16 +10,16 @@ from debug_server.config.declare import Derived, section, setting
 from debug_server.config.kinds import FLAG, PATH, TEXT, Kind, choice, whole
 
 
-def _of(variable: str, sentence: str, kind: Kind, default: Any) -> Any:
-    return setting(sentence, kind, default=default, variable=variable)
+def _of(variable: str, description: str, kind: Kind, default: Any) -> Any:
+    return setting(description, kind, default=default, variable=variable)
 
 
-def _flag(variable: str, sentence: str, *, default: bool) -> Any:
-    return _of(variable, sentence, FLAG, default)
+def _flag(variable: str, description: str, *, default: bool) -> Any:
+    return _of(variable, description, FLAG, default)
 
 
-def _milliseconds(variable: str, sentence: str, default: int) -> Any:
-    return _of(variable, sentence + ", in milliseconds.", whole(minimum=1), default)
+def _milliseconds(variable: str, description: str, default: int) -> Any:
+    return _of(variable, description + ", in milliseconds.", whole(minimum=1), default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 from debug_server.config.declare import Derived, section, setting
 from debug_server.config.kinds import FLAG, LIST, PATH, TEXT, Kind, choice, number, size, whole
 from debug_server.config.server import ServerConfig
-from debug_server.model.limits import ENDLESS, LIMITS, Limit, Limits, Unit, size_text
+from debug_server.model.limits import LIMITS, MAX_LIMIT_VALUE, Limit, Limits, Unit, size_text
 
 DEFAULT_SHELL = "/bin/bash"
 _DAY = 86400.0
@@ -69,11 +69,15 @@ def _kind_of(limit: Limit) -> Kind:
 
     def check(value: Any) -> Any:
         checked = kind.check(value)
-        if limit.fault_of(checked) is not None:
+        if limit.why_invalid(checked) is not None:
             raise ValueError(value)
         return checked
 
-    expected = kind.expected if limit.maximum == ENDLESS else f"{kind.expected}, at most {limit.text_of(limit.maximum)}"
+    expected = (
+        kind.expected
+        if limit.maximum == MAX_LIMIT_VALUE
+        else f"{kind.expected}, at most {limit.text_of(limit.maximum)}"
+    )
     return Kind(expected=expected, check=check, read=kind.read)
 
 
@@ -86,7 +90,7 @@ def _kind_of_unit(limit: Limit) -> Kind:
 
 _LimitSettings: Any = make_dataclass(
     "_LimitSettings",
-    [(limit.setting, Any, setting(limit.sentence, _kind_of(limit), default=None)) for limit in LIMITS.values()],
+    [(limit.setting, Any, setting(limit.description, _kind_of(limit), default=None)) for limit in LIMITS.values()],
     frozen=True,
     kw_only=True,
 )

@@ -17,13 +17,13 @@ from debug_server.model.limits import MIN_MEMORY_BYTES
 READINESS_KINDS = ("handshake", "stdout", "notify", "fd", "http", "exec")
 
 
-def _own(sentence: str, kind: Kind, default: Any = None) -> Any:
+def _own(description: str, kind: Kind, default: Any = None) -> Any:
     """A setting without a variable, because a variable would apply to every worker."""
-    return setting(sentence, kind, default=default, variable="")
+    return setting(description, kind, default=default, variable="")
 
 
-def _ms(sentence: str, default: int, variable: str, minimum: int = 1) -> Any:
-    return setting(sentence, whole(minimum=minimum), default=default, variable=f"WORKER_{variable}")
+def _ms(description: str, default: int, variable: str, minimum: int = 1) -> Any:
+    return setting(description, whole(minimum=minimum), default=default, variable=f"WORKER_{variable}")
 
 
 _MEMORY = size(minimum=MIN_MEMORY_BYTES, minimum_text="4M")

@@ -27,7 +27,7 @@ from debug_server.runner.worker import WorkerSupervisor
 from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch
 
-FOR_EVER = 365 * 86400.0  # seconds: the command and the reader of its output have no deadline
+NO_DEADLINE = 365 * 86400.0  # seconds: the command and the reader of its output have no deadline
 
 
 class ForegroundEngine:
@@ -75,7 +75,7 @@ class ForegroundEngine:
             patch=patch,
             artifacts=artifacts,
             observers=observers,
-            observer_seconds=FOR_EVER,
+            observer_seconds=NO_DEADLINE,
             terminal_size=terminal_size,
         )
 
@@ -97,14 +97,14 @@ class ForegroundEngine:
                 return self._keepers.connect(command)
         return None
 
-    def carry_on(self, session: Session, observers: Sequence[ChunkCallback]) -> Iterator[Command]:
+    def follow_adopted(self, session: Session, observers: Sequence[ChunkCallback]) -> Iterator[Command]:
         """Follow the session's commands that outlived their process; yield each when it has ended."""
         left = [row.id for row in self._store.queue.claimed() if row.session_id == session.id]
         for item in recover(self._store, self._supervisor.paths, self.owner, session_id=session.id):
             left.remove(item.command.id)
             observed = observe_log(item.log_path, observers)
             self._follow(item)
-            observed.finish(FOR_EVER)
+            observed.finish(NO_DEADLINE)
             self._sessions.follow_up(item.command)
             yield self._store.commands.get(item.command.id)
         for row in map(self._store.commands.get, left):
@@ -133,11 +133,11 @@ class ForegroundEngine:
         pipeline = self._supervisor.pipeline
         try:
             try:
-                job = self._sessions.job(command, lease)
+                job = self._sessions.plan_job(command, lease)
             except DebugServerError as error:
                 pipeline.refuse(command, error)
                 raise
-            pipeline.run(replace(job, observers=tuple(observers), observer_seconds=FOR_EVER))
+            pipeline.run(replace(job, observers=tuple(observers), observer_seconds=NO_DEADLINE))
         except DebugServerError as error:
             return error
         finally:

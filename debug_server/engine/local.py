@@ -25,7 +25,7 @@ from debug_server.engine.schedules import Scheduler
 from debug_server.engine.sessions import Sessions
 from debug_server.engine.slot_check import check_slots
 from debug_server.errors import DebugServerError, StoreUnavailableError
-from debug_server.events import REPAIR_SECONDS, EventFeed
+from debug_server.events import POLL_SECONDS, EventFeed
 from debug_server.model import Command, CommandSpec, DueTime, NewEvent, Notice, QueuedRun, Session, SessionStatus
 from debug_server.ports import Telemetry
 from debug_server.runner.end_recorder import UnrecordedEndError
@@ -318,7 +318,7 @@ class LocalEngine:
             with self._lock:
                 if not self._new_work:
                     self._backlog = depth > 0
-                woken = self._lock.wait_for(self._should_wake, REPAIR_SECONDS)
+                woken = self._lock.wait_for(self._should_wake, POLL_SECONDS)
             if woken or depth > 0:
                 return
 
@@ -376,7 +376,7 @@ class LocalEngine:
         if self._telemetry is not None:
             self._telemetry.observe("debug_server_queue_wait_seconds", waited)
         try:
-            job = self._sessions.job(command)
+            job = self._sessions.plan_job(command)
         except StoreUnavailableError:
             self._deferred.requeue(command)
             raise

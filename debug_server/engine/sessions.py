@@ -247,7 +247,7 @@ class Sessions:
             extras=wanted.extras,
         )
 
-    def job(self, command: Command, lease: Lease | None = None) -> Job:
+    def plan_job(self, command: Command, lease: Lease | None = None) -> Job:
         """The job of a claimed command, from its row and its session; ``lease`` replaces the session's workspace."""
         session = self._store.sessions.get(command.session_id)
         spec = CommandSpec.from_command(command, *self._store.commands.inputs(command.id))

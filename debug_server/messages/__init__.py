@@ -31,7 +31,7 @@ from debug_server.messages.logs import (
     ReadEvents,
     ReadLog,
 )
-from debug_server.messages.operations import FORMS, OPERATIONS, ROUTES, Operation, ServiceOperation
+from debug_server.messages.operations import OPERATIONS, ROUTES, VARIANTS, Operation, ServiceOperation
 from debug_server.messages.operators import (
     CreateToken,
     DebugAction,
@@ -67,7 +67,7 @@ __all__ = [
     "SCOPES",
     "SESSIONS_READ",
     "SESSIONS_WRITE",
-    "FORMS",
+    "VARIANTS",
     "OPERATIONS",
     "ROUTES",
     "Operation",

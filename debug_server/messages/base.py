@@ -37,7 +37,7 @@ class Request(BaseModel):
 
     # Build validators on first use: building sixty at import would take a fifth of the server's start-up time.
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
-    holds_bytes: ClassVar[frozenset[str]] = (
+    may_contain_nul: ClassVar[frozenset[str]] = (
         frozenset()
     )  # fields that may contain NUL: they reach neither a row nor an argument
 
@@ -47,7 +47,7 @@ class Request(BaseModel):
         """Refuse NUL in texts: PostgreSQL cannot store it."""
         if isinstance(given, Mapping):
             for name, value in given.items():
-                if name not in cls.holds_bytes and (location := _nul_in(value)) is not None:
+                if name not in cls.may_contain_nul and (location := _nul_in(value)) is not None:
                     error = PydanticCustomError("nul", "it contains a NUL character, which cannot be stored")
                     found = InitErrorDetails(type=error, loc=(str(name), *location), input=None)
                     raise ValidationError.from_exception_data(cls.__name__, [found])

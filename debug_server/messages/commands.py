@@ -131,7 +131,7 @@ class WaitCommand(CommandRef):
 class WriteStdin(CommandRef):
     """Input for the command; a repeated ``write_id`` is applied once."""
 
-    holds_bytes = frozenset({"data"})
+    may_contain_nul = frozenset({"data"})
     write_id: Annotated[str, Field(min_length=1, max_length=128)]
     data: Annotated[str, Field(max_length=1 << 20)] = ""
     encoding: Annotated[str, Field(pattern="^(utf-8|base64)$")] = "utf-8"

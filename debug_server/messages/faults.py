@@ -23,7 +23,7 @@ class Fault:
     reason: str  # with the value, unless it is long or may be secret
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """The field and the reason, as one phrase."""
         return f"{self.field}: {self.reason}"
 
@@ -37,7 +37,7 @@ def faults_of(error: ValidationError, *, whole: str = "body") -> Sequence[Fault]
 def sentence_of(error: ValidationError, *, whole: str = "body") -> str:
     """The first few faults in one line."""
     faults = faults_of(error, whole=whole)
-    shown = [fault.sentence for fault in faults[:_SHOWN_FAULTS]]
+    shown = [fault.message for fault in faults[:_SHOWN_FAULTS]]
     return "; ".join([*shown, "..."] if len(faults) > len(shown) else shown)
 
 

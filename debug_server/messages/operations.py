@@ -21,7 +21,7 @@ class Operation:
     reply: type[base.Reply]
     scopes: tuple[str, ...] | None  # None: needs no authentication
     idempotent: bool  # a repetition has no further effect; False: it takes an idempotency key
-    sentence: str
+    summary: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ def _row(
     verb: str,
     line: str,
     messages: tuple[type[base.Request], type[base.Reply]],
-    sentence: str,
+    summary: str,
     *scopes: str,
     keyed: bool = False,
     stream: bool = False,
@@ -49,7 +49,7 @@ def _row(
         route=Route.of(line),
         request=messages[0],
         reply=messages[1],
-        sentence=sentence,
+        summary=summary,
         scopes=scopes,
         idempotent=not keyed,
         stream=stream,
@@ -351,18 +351,18 @@ _ROWS = (
         reply=operators.Health,
         scopes=None,
         idempotent=True,
-        sentence="Check the store, the disk, the keepers and the parts of the server.",
+        summary="Check the store, the disk, the keepers and the parts of the server.",
     ),
 )
 
 OPERATIONS = {row.name: row for row in _ROWS}
 
 # Routes that return an operation's result in another format: name -> (operation, route).
-_FORMS = {
+_VARIANTS = {
     "session_patch": ("diff_session", OPERATIONS["diff_session"].route),  # as bytes, if the Accept header says so
     "artifact_file": ("get_artifact", Route.of("GET /sessions/{session_id}/artifacts/{artifact_id}")),
     "log_events": ("follow_log", Route.of("GET /commands/{command_id}/log/events")),
     "session_logs": ("follow_log", Route.of("GET /sessions/{session_id}/logs")),
 }
-FORMS = {form: OPERATIONS[operation] for form, (operation, _) in _FORMS.items()}
-ROUTES = {row.name: row.route for row in _ROWS} | {form: route for form, (_, route) in _FORMS.items()}
+VARIANTS = {form: OPERATIONS[operation] for form, (operation, _) in _VARIANTS.items()}
+ROUTES = {row.name: row.route for row in _ROWS} | {form: route for form, (_, route) in _VARIANTS.items()}

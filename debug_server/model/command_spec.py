@@ -67,9 +67,9 @@ class CommandSpec:
 
     def with_default_limits(self, defaults: Limits) -> CommandSpec:
         """The same spec, with ``defaults`` for the limits that it does not set."""
-        if not (asked := defaults.asked()):
+        if not (asked := defaults.requested()):
             return self
-        limits = Limits.from_json({**asked, **self.effective_limits.asked()})
+        limits = Limits.from_json({**asked, **self.effective_limits.requested()})
         return dataclasses.replace(self, limits=limits, timeout=None)
 
     def columns(

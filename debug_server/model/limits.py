@@ -14,7 +14,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 MIN_MEMORY_BYTES = 4 << 20
-ENDLESS = 1 << 50  # default maximum: more than any machine has, and small enough to avoid overflow
+MAX_LIMIT_VALUE = 1 << 50  # default maximum: more than any machine has, and small enough to avoid overflow
 
 
 class Unit(Enum):
@@ -38,7 +38,7 @@ class Limit:
     name: str  # in requests, in plans and in exit records
     option: str  # on a command line, without its dashes; what --require names
     unit: Unit
-    sentence: str
+    description: str
     example: str
     minimum: float | None  # None: anything above zero
     too_small: str  # what is wrong with a value below ``minimum``
@@ -51,16 +51,16 @@ class Limit:
 
     @property
     def phrase(self) -> str:
-        """The sentence as the rest of a line."""
-        text = self.sentence.removesuffix(".")
+        """The description as the rest of a line."""
+        text = self.description.removesuffix(".")
         return text if text[1].isupper() else text[0].lower() + text[1:]
 
     def check(self, value: object) -> None:
         """InvalidInputError for an invalid value."""
-        if fault := self.fault_of(value):
+        if fault := self.why_invalid(value):
             raise InvalidInputError(f"limit {self.name}={value!r} {fault}")
 
-    def fault_of(self, value: object) -> str | None:
+    def why_invalid(self, value: object) -> str | None:
         """Why a value is invalid, as a phrase that follows the value; None if it is valid."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             return "must be a number; leave it out for no limit"
@@ -86,17 +86,17 @@ class Limit:
 def _limit(
     option: str,
     unit: Unit,
-    sentence: str,
+    description: str,
     *,
     example: str,
     minimum: float | None = None,
     too_small: str = "",
-    maximum: float = ENDLESS,
+    maximum: float = MAX_LIMIT_VALUE,
 ) -> Any:
     row = {
         "option": option,
         "unit": unit,
-        "sentence": sentence,
+        "description": description,
         "example": example,
         "minimum": minimum,
         "too_small": too_small,
@@ -142,10 +142,10 @@ class Limits:
     idle_seconds: float | None = _limit("idle-timeout", Unit.SECONDS, "Seconds without output.", example="600.0")
 
     def __post_init__(self) -> None:
-        for name, value in self.asked().items():
+        for name, value in self.requested().items():
             LIMITS[name].check(value)
 
-    def asked(self) -> dict[str, int | float]:
+    def requested(self) -> dict[str, int | float]:
         """The limits that are set, by name."""
         return {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}
 

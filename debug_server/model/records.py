@@ -206,7 +206,7 @@ class DueTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
+class OutgoingMessage:
     """A message that must leave the server, kept until it is delivered or given up."""
 
     id: int

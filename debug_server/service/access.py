@@ -49,18 +49,18 @@ class Access:
             raise NotFoundError(f"there is no command {command_id}")
         return command
 
-    async def session_to_use(self, caller: Caller, session_id: int) -> Session:
+    async def use_session(self, caller: Caller, session_id: int) -> Session:
         """A session that the caller may see; if the caller owns it, its time of last use is updated."""
         session = await self.session(caller, session_id)
         if session.owner_token_id == caller.token_id:
-            self._last_used.note(session_id)
+            self._last_used.record(session_id)
         return session
 
-    async def command_to_use(self, caller: Caller, command_id: int) -> Command:
+    async def use_command(self, caller: Caller, command_id: int) -> Command:
         """A command that the caller may see; if the caller owns its session, the time of last use is updated."""
         command = await self.command(caller, command_id)
         if await self._owner_of(command.session_id) == caller.token_id:
-            self._last_used.note(command.session_id)
+            self._last_used.record(command.session_id)
         return command
 
     def close(self) -> None:

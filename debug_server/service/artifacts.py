@@ -17,7 +17,7 @@ class ArtifactVerbs(Verbs):
 
     async def page(self, caller: Caller, request: m.SessionListRequest) -> m.ArtifactList:
         """A session's artifacts."""
-        session = await self._access.session_to_use(caller, request.session_id)
+        session = await self._access.use_session(caller, request.session_id)
         rows = await self._call(
             self._store.artifacts.in_session, session.id, after=request.after, limit=request.limit + 1
         )
@@ -33,7 +33,7 @@ class ArtifactVerbs(Verbs):
         return (await self._artifact(caller, request))[1]
 
     async def _artifact(self, caller: Caller, request: m.ArtifactRef) -> tuple[Artifact, Path]:
-        session = await self._access.session_to_use(caller, request.session_id)
+        session = await self._access.use_session(caller, request.session_id)
         row = await self._call(self._store.artifacts.get, request.artifact_id)
         if row.session_id != session.id:
             raise NotFoundError(f"session {session.id} has no artifact {request.artifact_id}")

@@ -48,7 +48,7 @@ class CommandVerbs(Verbs):
     ) -> m.CommandReply:
         """Queue a command; the same key in the same session gives the same command."""
         self._shared.require_accepting()
-        session = await self._access.session_to_use(caller, request.session_id)
+        session = await self._access.use_session(caller, request.session_id)
         require_open(session)
         async with self._quotas.reserve(caller, commands=1):
             row = await self._call(self.add, session.id, request, idempotency_key)
@@ -99,7 +99,7 @@ class CommandVerbs(Verbs):
 
     async def wait(self, caller: Caller, request: m.WaitCommand) -> m.CommandReply:
         """Wait until the command has ended or the timeout is over."""
-        command = await self._access.command_to_use(caller, request.command_id)
+        command = await self._access.use_command(caller, request.command_id)
         async with self._shared.followers.while_valid(caller):
             return views.command(await self.wait_until_ended(command, request.timeout))
 
@@ -140,7 +140,7 @@ class CommandVerbs(Verbs):
 
     async def cancel(self, caller: Caller, request: m.CommandRef) -> m.CommandReply:
         """Cancel a command; returns when its tree is empty, or after ten seconds."""
-        command = await self._access.command_to_use(caller, request.command_id)
+        command = await self._access.use_command(caller, request.command_id)
         if not command.status.terminal:
             await self._call(self._engine.cancel, command.id, f"cancelled by {caller.name}")
             command = await self.wait_until_ended(command, _CANCEL_SECONDS)
@@ -148,7 +148,7 @@ class CommandVerbs(Verbs):
 
     async def signal(self, caller: Caller, request: m.SignalCommand) -> m.Message:
         """Send a signal to its leader."""
-        command = await self._access.command_to_use(caller, request.command_id)
+        command = await self._access.use_command(caller, request.command_id)
         async with self._conflict_if_ended(command):
             await self._wait_until_started(command, time.monotonic() + _START_SECONDS)
             await self._call(self._engine.signal, command.id, request.signal)
@@ -156,7 +156,7 @@ class CommandVerbs(Verbs):
 
     async def write_stdin(self, caller: Caller, request: m.WriteStdin) -> m.Message:
         """Write to its stdin; returns when the command's pipe has accepted the data."""
-        command = await self._access.command_to_use(caller, request.command_id)
+        command = await self._access.use_command(caller, request.command_id)
         data = _data(request)
         async with self._conflict_if_ended(command):
             command = await self._wait_until_started(command, time.monotonic() + _START_SECONDS)

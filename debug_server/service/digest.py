@@ -284,7 +284,7 @@ class _Findings:
             return
         if base + start < self._traceback_end or not self._looks_for_tracebacks():
             return
-        raised = log_patterns.raised_at(block, start, end, self._explanation)
+        raised = log_patterns.parse_traceback(block, start, end, self._explanation)
         self._attempts += raised is None and log_patterns.PYTHON_TRACEBACK in block[start:end]
         if raised is None:
             return

@@ -20,7 +20,7 @@ from debug_server.store import MetadataStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRun:
+class DryRun:
     """The plan of a command."""
 
     argv: Sequence[str]
@@ -39,7 +39,7 @@ class DryRuns:
         self._settings = settings
         self._open_store = open_store
 
-    def plan(self, text: str, *, session_id: str | None) -> PlannedRun:
+    def plan(self, text: str, *, session_id: str | None) -> DryRun:
         """Plan a shell command line, in a session's workspace or in the current directory."""
         settings = self._settings
         spec = CommandSpec(shell_command(settings.default_shell, text), limits=settings.limits)
@@ -48,7 +48,7 @@ class DryRuns:
         with KeeperPool(containment=settings.containment) as pool:
             order = Planner(settings, pool).order(Job(command=command, spec=spec, lease=lease), {})
             capabilities = pool.capabilities
-        return PlannedRun(
+        return DryRun(
             argv=order.argv,
             cwd=order.cwd,
             log_path=str(order.log_path).replace("-0.log", "-<id>.log"),

@@ -54,7 +54,7 @@ class EventVerbs(Verbs):
             return False
         return await self._access.may_see(caller, event.session_id)
 
-    async def about(self, caller: Caller, subject: str, after: int, limit: int) -> list[Event]:
+    async def of_subject(self, caller: Caller, subject: str, after: int, limit: int) -> list[Event]:
         """The events of a subject in order, as they are stored."""
         caller.require((ADMIN,))
         return await self._read(self._store.events.read, after, limit, subject=subject)

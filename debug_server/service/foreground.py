@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.engine.foreground import FOR_EVER, ForegroundEngine
+from debug_server.engine.foreground import NO_DEADLINE, ForegroundEngine
 from debug_server.engine.sessions import Sessions
 from debug_server.engine.workspace import SessionWorkspace
 from debug_server.errors import CommandExecutionError, EnvironmentBuildError, PatchApplicationError
@@ -82,7 +82,7 @@ class CommandInput:
     def write(self, data: bytes) -> None:
         """Write data; returns when the command's pipe has accepted all of it."""
         self._writes += 1
-        self._connection.write_stdin(str(self._writes), data, timeout=FOR_EVER)
+        self._connection.write_stdin(str(self._writes), data, timeout=NO_DEADLINE)
 
     def close(self) -> None:
         """Close stdin."""
@@ -130,7 +130,7 @@ class ForegroundRun:
             return self._recorded_reply(str(error))
         return RunReply(command_id=result.command_id, exit=result.exit, log_path=result.log_path)
 
-    def interrupted(self) -> RunReply:
+    def interrupted_reply(self) -> RunReply:
         """How the command ended when its caller was interrupted."""
         return self._recorded_reply("interrupted")
 
@@ -207,13 +207,15 @@ class ForegroundRuns:
         finally:
             self._engine.close(session)
 
-    def work_off(self, session_id: str, *, add: str | None, observers: Sequence[ChunkCallback]) -> Iterator[RunReply]:
+    def run_session_commands(
+        self, session_id: str, *, add: str | None, observers: Sequence[ChunkCallback]
+    ) -> Iterator[RunReply]:
         """Follow commands of the session that outlived their process, then run its waiting commands in order.
 
         ``add`` is a shell command line that is queued after them.
         """
         session = self._store.sessions.get(session_number(session_id))
-        for row in self._engine.carry_on(session, observers):
+        for row in self._engine.follow_adopted(session, observers):
             yield RunReply.of(row)
         spec = None
         if add is not None:

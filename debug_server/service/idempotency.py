@@ -24,7 +24,7 @@ MAX_KEY = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class RequestAttempt:
     """One attempt of a request with a key."""
 
     key: str  # prefixed with the caller
@@ -54,17 +54,17 @@ class KeyedReplies:
         operation: Operation,
         request: Request,
         key: str,
-        run: Callable[[Attempt], Awaitable[Reply]],
+        run: Callable[[RequestAttempt], Awaitable[Reply]],
     ) -> Reply:
         """The reply of ``run``, or of the earlier request with this key."""
         check_key(key)
         request_key = (_caller_key(caller), key)
-        print_ = _fingerprint(operation, request)
+        fingerprint = _fingerprint(operation, request)
         # When the first request has ended, _begin returns its stored reply.
         while (other := self._under_way.get(request_key)) is not None:
             await asyncio.wait({other})
         # Shielded: a request must be completed even if its caller disconnects.
-        task = asyncio.get_running_loop().create_task(self._once(request_key, operation, print_, run))
+        task = asyncio.get_running_loop().create_task(self._once(request_key, operation, fingerprint, run))
         self._under_way[request_key] = task
         task.add_done_callback(lambda done: self._forget_task(request_key, done))
         return await asyncio.shield(task)
@@ -79,13 +79,13 @@ class KeyedReplies:
         request_key: tuple[str, str],
         operation: Operation,
         fingerprint: str,
-        run: Callable[[Attempt], Awaitable[Reply]],
+        run: Callable[[RequestAttempt], Awaitable[Reply]],
     ) -> Reply:
         found = await self._call(self._begin, request_key, fingerprint)
         if isinstance(found, str):
             return operation.reply.model_validate_json(found)
         try:
-            reply = await run(Attempt(key=":".join(request_key), since=found))
+            reply = await run(RequestAttempt(key=":".join(request_key), since=found))
         except DebugServerError:
             if found is None:  # else an earlier attempt may have run the command: keep the row for the next one
                 await self._call(self._store.requests.drop, *request_key, owner=self._owner())

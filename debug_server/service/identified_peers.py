@@ -20,6 +20,6 @@ class IdentifiedPeers:
         """Mark a peer as identified."""
         self._known.add(peer)
 
-    def keep(self, connected: Collection[Address]) -> None:
+    def forget_closed(self, connected: Collection[Address]) -> None:
         """Remove all peers that are not in ``connected``: another process may use their ports now."""
         self._known.intersection_update(connected)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Set
 
 from debug_server.errors import DebugServerError
-from debug_server.store.tokens import USE_RECORDED_EVERY
+from debug_server.store.tokens import USE_RECORD_INTERVAL
 
 _LOG = logging.getLogger(__name__)
 _MAX_CACHED_ROWS = 10_000
@@ -30,16 +30,16 @@ class LastUsed:
         self._waiting: set[int] = set()
         self._writer: threading.Thread | None = None
 
-    def note(self, number: int) -> None:
+    def record(self, row_id: int) -> None:
         """Record a use of the row with this id; returns at once."""
         now = time.monotonic()
         with self._lock:
-            if now - self._tried.get(number, -USE_RECORDED_EVERY) < USE_RECORDED_EVERY:
+            if now - self._tried.get(row_id, -USE_RECORD_INTERVAL) < USE_RECORD_INTERVAL:
                 return
             if len(self._tried) >= _MAX_CACHED_ROWS:
                 self._tried.clear()
-            self._tried[number] = now
-            self._waiting.add(number)
+            self._tried[row_id] = now
+            self._waiting.add(row_id)
             if self._writer is not None:
                 return
             writer = threading.Thread(target=self._write_all, name=f"{self._what}-uses", daemon=True)

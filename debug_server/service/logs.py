@@ -31,12 +31,12 @@ _PIECES_PER_ITERATION = 16  # pieces sent before other followers run; a read of 
 _CACHED_PIECES = 32  # cached pieces for followers of the same log
 _ROW_SECONDS = 10.0
 _MERGE_SECONDS = 0.25  # small writes within this time are merged for followers that are behind
-_ENDS_WINDOW = 1 << 20  # the last bytes of a log, in which the ends of its two streams are searched
+_TAIL_WINDOW = 1 << 20  # the last bytes of a log, in which the ends of its two streams are searched
 _POLL_SECONDS = 5.0  # for filesystems without inotify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamEnds:
+class StreamTails:
     """The last bytes of stdout and of stderr as text, and the full size of each stream."""
 
     stdout: str | None = None  # None: there is no log
@@ -75,19 +75,19 @@ class LogVerbs(Verbs):
 
     async def command(self, caller: Caller, request: m.CommandRef) -> m.CommandReply:
         """A command; NotFoundError if its log was removed."""
-        command = await self._access.command_to_use(caller, request.command_id)
+        command = await self._access.use_command(caller, request.command_id)
         _require_log(command)
         return views.command(command)
 
     async def read(self, caller: Caller, request: m.ReadLog) -> m.LogPage:
         """Bytes from an offset; past the end it is empty."""
-        command = await self._access.command_to_use(caller, request.command_id)
+        command = await self._access.use_command(caller, request.command_id)
         _require_log(command)
         return await self._call(_page, command, request)
 
     async def follow(self, caller: Caller, request: m.FollowLog) -> AsyncGenerator[m.LogPiece, None]:
         """Yield the log from an offset without gap or repetition until the command has ended."""
-        command = await self._wait_for_log(await self._access.command_to_use(caller, request.command_id))
+        command = await self._wait_for_log(await self._access.use_command(caller, request.command_id))
         if command.log_path is None:
             return
         _require_log(command)
@@ -150,9 +150,9 @@ class LogVerbs(Verbs):
         caller.require((ADMIN,))
         return OpenLog(command.id, command.log_path or "", offset, self._shared.fair_wakeups.waker(changed))
 
-    async def ends(self, command: Command, limit: int) -> StreamEnds:
+    async def tails(self, command: Command, limit: int) -> StreamTails:
         """The last ``limit`` bytes of stdout and of stderr, for other parts of the server."""
-        return await self._call(_stream_ends, command, limit)
+        return await self._call(_stream_tails, command, limit)
 
     async def pieces(self, caller: Caller, command_id: int, start: int, end: int) -> AsyncGenerator[m.LogPiece, None]:
         """A command's log from one offset to another, or to its current end."""
@@ -185,15 +185,15 @@ def _page(command: Command, request: m.ReadLog) -> m.LogPage:
     return m.LogPage(pieces=[_piece(command.id, item) for item in segments], next_offset=following, ended=ended)
 
 
-def _stream_ends(command: Command, limit: int) -> StreamEnds:
+def _stream_tails(command: Command, limit: int) -> StreamTails:
     if command.log_path is None:
-        return StreamEnds()
+        return StreamTails()
     try:
         reader = LogReader(command.log_path)
     except (NotFoundError, OSError):
-        return StreamEnds()
+        return StreamTails()
     with reader:
-        start = max(0, reader.size() - _ENDS_WINDOW)
+        start = max(0, reader.size() - _TAIL_WINDOW)
         found = {"stdout": bytearray(), "stderr": bytearray(), "system": bytearray()}
         for segment in reader.segments(start):
             found[segment.stream] += segment.data
@@ -202,7 +202,7 @@ def _stream_ends(command: Command, limit: int) -> StreamEnds:
         "stdout": record.stdout_bytes if record is not None else len(found["stdout"]) if whole else None,
         "stderr": record.stderr_bytes if record is not None else len(found["stderr"]) if whole else None,
     }
-    return StreamEnds(
+    return StreamTails(
         stdout=_text_end(found["stdout"], limit),
         stderr=_text_end(found["stderr"], limit),
         stdout_bytes=sizes["stdout"],

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from debug_server.model import Event, Outgoing
+from debug_server.model import Event, OutgoingMessage
 from debug_server.service.verbs import Verbs
 from debug_server.service.wakeups import ANYTHING
 
@@ -40,19 +40,19 @@ class OutboxVerbs(Verbs):
         """Store the (lane, data) of messages and move the cursor past their events, in one commit."""
         await self._call(self._store.outbox.add, topic, seq, messages)
 
-    async def heads(self, topic: str) -> list[Outgoing]:
+    async def heads(self, topic: str) -> list[OutgoingMessage]:
         """The first message of each lane."""
         return await self._call(self._store.outbox.heads, topic)
 
-    async def postpone(self, message: Outgoing, due_at: datetime) -> None:
+    async def postpone(self, message: OutgoingMessage, due_at: datetime) -> None:
         """Deliver a message later."""
         await self._call(self._store.outbox.postpone, message.id, due_at)
 
-    async def done(self, message: Outgoing) -> None:
+    async def done(self, message: OutgoingMessage) -> None:
         """Remove a message. The last message of a closed session also removes the session's secrets."""
         await self._call(self._done, message)
 
-    def _done(self, message: Outgoing) -> None:
+    def _done(self, message: OutgoingMessage) -> None:
         last = self._store.outbox.remove(message.id)
         if last and message.data.get("status") == "ended":
             self._store.sessions.drop_secrets(message.lane)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from debug_server.runner.server_processes import is_started_by_server, socket_holders
-from debug_server.service.request_origin import Sender, is_direct
+from debug_server.service.request_origin import RequestOrigin, is_direct
 from debug_server.sockets import Connection, SocketOwner, SocketOwners, canonical
 
 SOCKET = "debug_server.socket"
@@ -73,7 +73,7 @@ def http_peer(scope: Mapping[str, Any]) -> Peer | None:
     return TcpPeer(host=client[0], port=client[1], server_host=server[0], server_port=server[1], socket=ours)
 
 
-def http_sender(scope: Mapping[str, Any]) -> Sender | None:
+def http_sender(scope: Mapping[str, Any]) -> RequestOrigin | None:
     """The sender of an ASGI request; None if one of these headers is repeated.
 
     A proxy in front could have checked the other value of a repeated header.
@@ -83,7 +83,7 @@ def http_sender(scope: Mapping[str, Any]) -> Sender | None:
     found = dict(given)
     if len(found) < len(given):
         return None
-    return Sender(
+    return RequestOrigin(
         scheme=scope["scheme"],
         host=found.get("host"),
         origin=found.get("origin"),

@@ -24,7 +24,7 @@ def is_loopback(host: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sender:
+class RequestOrigin:
     """The origin of a request by its headers."""
 
     scheme: str  # of the connection: http, https, ws or wss
@@ -34,7 +34,7 @@ class Sender:
     headers: Collection[str] = ()  # the names of all of them, in lower case
 
 
-def is_direct(sender: Sender) -> bool:
+def is_direct(sender: RequestOrigin) -> bool:
     """Whether the request names this machine and comes from its peer, not from another origin's page or a proxy.
 
     A page of another site can send requests to loopback through a browser: the Origin or Sec-Fetch-Site header shows

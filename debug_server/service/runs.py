@@ -37,7 +37,7 @@ class RunVerbs(Verbs):
 
         A session that was closed without a command is ignored: the run starts again.
         """
-        session = await self._session_verbs.opened_under(caller, key, since)
+        session = await self._session_verbs.find_by_key(caller, key, since)
         if session is None:
             return None
         rows = await self._call(self._store.commands.in_session, session.id)

@@ -21,7 +21,7 @@ from debug_server.service.caller import Caller
 from debug_server.service.commands import CommandVerbs
 from debug_server.service.events import EventVerbs
 from debug_server.service.health import HealthVerbs
-from debug_server.service.idempotency import Attempt, KeyedReplies
+from debug_server.service.idempotency import KeyedReplies, RequestAttempt
 from debug_server.service.identified_peers import IdentifiedPeers
 from debug_server.service.last_used import LastUsed
 from debug_server.service.leases import LeaseVerbs
@@ -115,8 +115,8 @@ class Service:
             raise AccessError("the token is unknown, has expired or was revoked")
         caller = Caller.of(token)
         audit.note_caller(caller)
-        if self._store.tokens.use_is_outdated(token):
-            self._token_last_used.note(token.id)
+        if self._store.tokens.should_record_use(token):
+            self._token_last_used.record(token.id)
         self._shared.quotas.take_request(caller)
         return caller
 
@@ -153,7 +153,7 @@ class Service:
         return await self._keyed.once(caller, operation, request, key, lambda attempt: run(attempt.key))
 
     async def _attempt(
-        self, caller: Caller, operation: ServiceOperation, request: m.Request, attempt: Attempt
+        self, caller: Caller, operation: ServiceOperation, request: m.Request, attempt: RequestAttempt
     ) -> m.Reply:
         if attempt.since is not None and (found := await self._resume(caller, request, attempt.key, attempt.since)):
             return found

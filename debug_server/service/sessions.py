@@ -38,7 +38,7 @@ class SessionVerbs(Verbs):
 
     async def resume(self, caller: Caller, request: m.OpenSession, key: str, since: datetime) -> m.SessionReply | None:
         """Resume the request of a process that died; None if it had created nothing."""
-        session = await self.opened_under(caller, key, since)
+        session = await self.find_by_key(caller, key, since)
         if session is None:
             return None
         if session.is_open:
@@ -67,7 +67,7 @@ class SessionVerbs(Verbs):
             metadata=request.metadata,
         )
 
-    async def opened_under(self, caller: Caller, key: str, since: datetime) -> Session | None:
+    async def find_by_key(self, caller: Caller, key: str, since: datetime) -> Session | None:
         """The session that an attempt of this keyed request opened before its process died."""
         return await self._call(
             self._store.sessions.by_idempotency_key, key, owner_token_id=caller.token_id, since=since
@@ -89,14 +89,14 @@ class SessionVerbs(Verbs):
     async def fork(self, caller: Caller, request: m.ForkSession) -> m.SessionList:
         """Open copies of the session in its current state."""
         self._shared.require_accepting()
-        session = await self._access.session_to_use(caller, request.session_id)
+        session = await self._access.use_session(caller, request.session_id)
         async with self._quotas.reserve(caller, sessions=request.count):
             rows = await self._call_git(self._sessions.fork, session, request.count, owner=caller.name)
         return m.SessionList(items=[views.session(row) for row in rows])
 
     async def reset(self, caller: Caller, request: m.SessionRef) -> m.SessionReply:
         """Reset the workspace to commit and patch; not while a command runs in it."""
-        session = await self._access.session_to_use(caller, request.session_id)
+        session = await self._access.use_session(caller, request.session_id)
         running = [
             row for row in await self._call(self._store.commands.in_session, session.id) if not row.status.terminal
         ]
@@ -116,7 +116,7 @@ class SessionVerbs(Verbs):
 
     async def diff_bytes(self, caller: Caller, request: m.SessionRef) -> bytes:
         """The same, byte for byte."""
-        session = await self._access.session_to_use(caller, request.session_id)
+        session = await self._access.use_session(caller, request.session_id)
         return await self._call_git(self._sessions.diff, session)
 
     async def close(self, caller: Caller, request: m.SessionRef) -> m.Message:

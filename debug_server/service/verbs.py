@@ -29,7 +29,9 @@ class Shared:
         self.sessions = sessions
         self.paths = paths
         self.shell = shell  # for commands that are given as one line
-        self.blocking = BlockingCalls(reads_at_once=store.reads_at_once, exhausted=engine.drop_spare_processes)
+        self.blocking = BlockingCalls(
+            reads_in_event_loop=store.reads_in_event_loop, on_exhausted=engine.drop_spare_processes
+        )
         self.access = Access(store, self.blocking)
         read = self.blocking.read
         self.wakeups = Wakeups(store, read=partial(read, store.events.read), last=partial(read, store.events.last))

@@ -15,7 +15,7 @@ from debug_server.errors import DebugServerError
 from debug_server.model import Event, Notice
 from debug_server.store import MetadataStore
 
-REPAIR_SECONDS = 0.25  # how often events of other processes are polled
+POLL_SECONDS = 0.25  # how often events of other processes are polled
 _PAGE = 1000
 
 Subject = tuple[Literal["command", "session", "anything"], int]
@@ -85,7 +85,7 @@ class Wakeups:
     async def _poll_events(self, after: int) -> None:
         """Read events of other processes until there are no waiters."""
         while True:
-            await asyncio.sleep(REPAIR_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             if not self._waiting:
                 return
             while events := await self._events(after):

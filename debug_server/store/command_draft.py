@@ -21,7 +21,7 @@ class CommandDraft:
     columns_before_env: tuple[object, ...]
     state_columns: tuple[object, ...]
     queue_key: str | None
-    other_columns: tuple[object, ...]
+    columns_after_key: tuple[object, ...]
     max_pending: int | None  # limit of waiting commands; None for one that is claimed at once
     key_max_pending: int | None
     in_turn: bool  # claim it only if it could start now
@@ -67,7 +67,7 @@ class CommandDraft:
             columns_before_env=(argv_text(argv), cwd, encode(sorted(env)) if env else "[]"),
             state_columns=(name, bounds, CommandStatus.PENDING.value, attempt, claim_owner, priority),
             queue_key=queue_key,
-            other_columns=(
+            columns_after_key=(
                 key_limit,
                 order_key,
                 int(tty),
@@ -84,7 +84,7 @@ class CommandDraft:
 
     def columns_after_env(self, session_id: int) -> tuple[object, ...]:
         """The columns after the sealed environment."""
-        return (*self.state_columns, self._key(session_id), *self.other_columns)
+        return (*self.state_columns, self._key(session_id), *self.columns_after_key)
 
     def claim_condition(self, session_id: int) -> tuple[object, ...]:
         """The queue key and its limit of active commands; 0 for an order key: such a command is not claimed at once."""

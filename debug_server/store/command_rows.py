@@ -64,7 +64,7 @@ def command_from(row: Row, exit_record: ExitRecord | None = None) -> Command:
 @lru_cache(maxsize=256)
 def limits_text(limits: Limits) -> str:
     """The JSON text of limits."""
-    return str(encode(limits.asked()))
+    return str(encode(limits.requested()))
 
 
 @lru_cache(maxsize=256)

@@ -33,7 +33,7 @@ class Database(Protocol):
         """The location for messages, without a password."""
 
     @property
-    def reads_at_once(self) -> bool:
+    def reads_in_event_loop(self) -> bool:
         """Whether reading a row needs neither a lock nor a network."""
 
     @property

@@ -84,9 +84,9 @@ class MetadataStore:
         return self._database.address
 
     @property
-    def reads_at_once(self) -> bool:
+    def reads_in_event_loop(self) -> bool:
         """Whether a row is read in microseconds without waiting for a writer, so that a thread is not worth it."""
-        return self._database.reads_at_once
+        return self._database.reads_in_event_loop
 
     def keep_reserve(self) -> None:
         """Reserve disk space for the database, so that ends can be recorded on a full disk; may be repeated."""

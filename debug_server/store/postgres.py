@@ -60,7 +60,7 @@ def _lock_number(name: str) -> int:
 class PostgresDatabase:
     """One PostgreSQL database."""
 
-    reads_at_once = False
+    reads_in_event_loop = False
     types: Mapping[str, str] = {
         "id": _IDENTITY,
         "removable_id": _IDENTITY,

@@ -53,7 +53,7 @@ def translated(error: BaseException, path: str) -> DebugServerError:
 class SqliteDatabase:
     """One SQLite file."""
 
-    reads_at_once = True  # readers of a WAL never wait for its writer
+    reads_in_event_loop = True  # readers of a WAL never wait for its writer
     types: Mapping[str, str] = {
         "id": "INTEGER PRIMARY KEY",
         "removable_id": "INTEGER PRIMARY KEY AUTOINCREMENT",

@@ -26,7 +26,7 @@ from debug_server.store.table import ALL_ROWS, Table, found
 
 SECRET_BYTES = 32
 # ``last_used_at`` is only informative; writing it for every request would cost more than the request.
-USE_RECORDED_EVERY = 60.0
+USE_RECORD_INTERVAL = 60.0
 
 _COLUMNS = "id, name, scopes, expires_at, revoked_at, last_used_at, quotas, created_at"
 _INSERT = (
@@ -58,7 +58,7 @@ class Tokens(Table):
     def authenticate(self, secret: str) -> Token | None:
         """The token of a secret, unless it has expired or was revoked; records its use if the store can be written."""
         token = self.find(secret)
-        if token is not None and self.use_is_outdated(token):
+        if token is not None and self.should_record_use(token):
             with contextlib.suppress(StoreUnavailableError):
                 self.record_uses([token.id])
         return token
@@ -74,9 +74,9 @@ class Tokens(Table):
             return None
         return _token(row)
 
-    def use_is_outdated(self, token: Token) -> bool:
+    def should_record_use(self, token: Token) -> bool:
         """Whether ``last_used_at`` should be updated."""
-        return token.last_used_at is None or self._now() - token.last_used_at.timestamp() >= USE_RECORDED_EVERY
+        return token.last_used_at is None or self._now() - token.last_used_at.timestamp() >= USE_RECORD_INTERVAL
 
     def record_uses(self, token_ids: Iterable[int]) -> None:
         """Set ``last_used_at`` of the tokens to now."""

@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
-from debug_server.model import Event, Outgoing
+from debug_server.model import Event, OutgoingMessage
 from debug_server.service import Service
 from debug_server.tasks.models import RunnerTask, TaskStatus
 from debug_server.tasks.targets import Target
@@ -132,7 +132,7 @@ class Callbacks:
 
         return forget
 
-    async def _deliver(self, message: Outgoing) -> None:
+    async def _deliver(self, message: OutgoingMessage) -> None:
         """Try once to deliver a message."""
         fields: dict[str, Any] = {"session_id": message.lane, "attempt": message.attempts + 1}
         try:
@@ -157,7 +157,7 @@ class Callbacks:
         pause = min(_FIRST_RETRY * 2.0 ** min(message.attempts, 30), _LAST_RETRY) * random.uniform(0.75, 1.25)
         await self._service.outbox.postpone(message, datetime.now(UTC) + timedelta(seconds=pause))
 
-    async def _post(self, message: Outgoing) -> int:
+    async def _post(self, message: OutgoingMessage) -> int:
         session_id = message.lane
         asked = (await self._service.sessions.metadata_of(session_id))[TASK]
         task = await self._tasks.view_of(session_id)

@@ -14,7 +14,7 @@ from debug_server.errors import ConflictError, NotFoundError
 from debug_server.messages import ARTIFACTS_READ, COMMANDS_WRITE, SESSIONS_READ, SESSIONS_WRITE, Operation
 from debug_server.model import UNCOMMITTED_PATCH, Claim, CommandSpec, Limits, QueuedRun
 from debug_server.service import LOCAL, Caller, Service
-from debug_server.service.logs import StreamEnds
+from debug_server.service.logs import StreamTails
 from debug_server.service.subject_runs import RunRows
 from debug_server.service.views import log_bytes, one_page
 from debug_server.tasks import views
@@ -32,7 +32,7 @@ from debug_server.tasks.targets import Targets
 from debug_server.tasks.task_command import TaskCommand
 
 CALLBACK, CALLBACK_TOKEN = "callback", "callback_token"  # keys in the session's task and in its secrets
-_NO_OUTPUT = StreamEnds()
+_NO_OUTPUT = StreamTails()
 
 SUBMIT = Operation(
     name="submit_task",
@@ -40,7 +40,7 @@ SUBMIT = Operation(
     reply=RunnerTask,
     scopes=(COMMANDS_WRITE, SESSIONS_WRITE),
     idempotent=False,
-    sentence="Queue a task.",
+    summary="Queue a task.",
 )
 CANCEL = Operation(
     name="cancel_task",
@@ -48,7 +48,7 @@ CANCEL = Operation(
     reply=RunnerTask,
     scopes=(COMMANDS_WRITE,),
     idempotent=True,
-    sentence="End a task.",
+    summary="End a task.",
 )
 
 
@@ -175,7 +175,7 @@ class Tasks:
             raise NotFoundError(f"there is no task {task_id!r}") from error
 
     async def _view(self, rows: RunRows) -> RunnerTask:
-        ends = await self._service.logs.ends(rows.command, views.OUTPUT_BYTES)
+        ends = await self._service.logs.tails(rows.command, views.OUTPUT_BYTES)
         return views.task(rows, ends=ends, patch_id=await self._patch(rows))
 
     async def _patch(self, rows: RunRows) -> int | None:

@@ -12,7 +12,7 @@ from debug_server import errors
 from debug_server.client import AsyncDebugServerClient, DebugServerClient, calls
 from debug_server.client.failures import classes_by_code, error_from_response
 from debug_server.errors import DebugServerError
-from debug_server.messages import FORMS, OPERATIONS
+from debug_server.messages import OPERATIONS, VARIANTS
 from debug_server.service.errors_table import ERRORS, mapping_of
 
 CLIENTS = (DebugServerClient, AsyncDebugServerClient)
@@ -55,7 +55,7 @@ def test_each_call_has_a_route_and_the_fields_of_its_request() -> None:
         given = set(inspect.signature(build).parameters)
         renamed = {"seconds"} if name == "wait_command" else set()
         assert given - renamed <= known, name
-    assert {call.operation for call in (calls.artifact_file(1, 1), calls.session_patch(1))} <= set(FORMS)
+    assert {call.operation for call in (calls.artifact_file(1, 1), calls.session_patch(1))} <= set(VARIANTS)
 
 
 def test_every_error_code_comes_back_as_its_class() -> None:

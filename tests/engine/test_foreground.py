@@ -52,7 +52,7 @@ def test_it_leaves_what_another_process_has_claimed(bench: Bench, engine: Foregr
         claimed = bench.store.queue.claim_next(other.owner)
         assert claimed is not None and claimed.id == row.id
         engine.recover()
-        assert list(engine.carry_on(bench.session, [])) == []
+        assert list(engine.follow_adopted(bench.session, [])) == []
         assert _ran(engine, bench, tmp_path) == []
         assert bench.store.commands.get(row.id).owner == other.owner
     finally:

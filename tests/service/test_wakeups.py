@@ -40,7 +40,7 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
 
 def test_an_event_wakes_whom_it_concerns(store: MetadataStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command's event wakes its followers, its session's and those of everything, without a look; not another's."""
-    monkeypatch.setattr("debug_server.service.wakeups.REPAIR_SECONDS", 3600)
+    monkeypatch.setattr("debug_server.service.wakeups.POLL_SECONDS", 3600)
     session = store.sessions.create()
     wakeups = wakeups_of(store)
 

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from debug_server import messages as m
-from debug_server.messages import FORMS, OPERATIONS, ROUTES
+from debug_server.messages import OPERATIONS, ROUTES, VARIANTS
 from debug_server.surfaces.grpc.schema import SERVICE, rpc, rpc_name
 from debug_server.surfaces.http.openapi import SPECIALS
 from debug_server.surfaces.mcp.refusal import ERROR_KEY
@@ -120,7 +120,7 @@ def rest_entry_points() -> list[EntryPoint]:
 
 
 def _rest(name: str, query: type[BaseModel] | None = None) -> EntryPoint:
-    route, operation = ROUTES[name], FORMS.get(name) or OPERATIONS[name]
+    route, operation = ROUTES[name], VARIANTS.get(name) or OPERATIONS[name]
     named = set(route.names)
     request = operation.request
     if query is not None and issubclass(query, m.Request) and named and named <= set(query.model_fields):

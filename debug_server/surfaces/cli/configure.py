@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from debug_server.errors import InvalidInputError
-from debug_server.surfaces.cli.connection import GRPC_SCHEME, save_connection
+from debug_server.surfaces.cli.connection import GRPC_SCHEME, save_server_settings
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.token_input import TokenFileOption, TokenOption, given_token
 
@@ -42,7 +42,7 @@ def configure(
     url = changes.get("base_url")
     if url is not None and not url.startswith(("http://", "https://", GRPC_SCHEME)):
         raise InvalidInputError(f"--base-url {url!r} must start with http://, https:// or grpc://")
-    path = save_connection(changes)
+    path = save_server_settings(changes)
     call.output().result(f"saved in {path}", {"path": str(path)})
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from debug_server.client.trust import TrustedServer
+from debug_server.client.trust import TrustedServerUser
 from debug_server.config import load, setting
 from debug_server.config.kinds import FLAG, TEXT, Kind
 from debug_server.config.load import read_table
@@ -59,11 +59,11 @@ class Connection:
         return self.base_url or (DEFAULT_BASE_URL if self.token else None)
 
     @property
-    def trusted(self) -> TrustedServer:
+    def trusted(self) -> TrustedServerUser:
         """The users whose servers on this machine are trusted."""
-        return TrustedServer(uid=self.server_uid)
+        return TrustedServerUser(uid=self.server_uid)
 
-    def needs_proof(self, url: str) -> bool:
+    def must_check_user(self, url: str) -> bool:
         """Whether the server's user must be checked, because no certificate is verified."""
         return not (self.verify_tls and url.startswith("https://"))
 
@@ -77,7 +77,7 @@ def config_file(environ: Mapping[str, str] = os.environ) -> Path:
         raise ConfigurationError(f"no home folder is known: set {HOME_VARIABLE}") from error
 
 
-def find_connection(flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Connection:
+def load_server_settings(flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Connection:
     """From flags, variables and the file; a saved token is used only for the address that it was saved for."""
     saved = _read(config_file(environ))
     loaded = load(Connection, tables=saved.tables, environ=environ, flags=flags)
@@ -88,7 +88,7 @@ def find_connection(flags: Mapping[str, Any], environ: Mapping[str, str] = os.en
     return replace(found, token=saved.tokens.get(used))
 
 
-def grpc_connection(
+def load_grpc_settings(
     target: str, flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ, *, own_port: int = DEFAULT_GRPC_PORT
 ) -> Connection:
     """The token for the gRPC server at ``host:port``, and the user that may run it.
@@ -112,7 +112,7 @@ def grpc_connection(
     return replace(loaded.value, base_url=wanted, token=token, server_uid=loaded.value.server_uid or uid)
 
 
-def save_connection(changes: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Path:
+def save_server_settings(changes: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Path:
     """Change the saved file, which only its owner can read.
 
     A new address becomes the default server, with its own token; for a gRPC address only the token is saved.

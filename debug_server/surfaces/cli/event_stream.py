@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import Any
 
-from debug_server.client.following import PATIENCE_SECONDS
+from debug_server.client.following import RECONNECT_SECONDS
 from debug_server.errors import NotFoundError, UnavailableError
 from debug_server.surfaces.cli.invocation import Invocation
 from debug_server.surfaces.cli.output import Output, cell, progress
@@ -35,7 +35,7 @@ def show_stream(
                     return
             answered = time.monotonic()
         except UnavailableError:
-            if not follow or answered is None or time.monotonic() - answered > PATIENCE_SECONDS:
+            if not follow or answered is None or time.monotonic() - answered > RECONNECT_SECONDS:
                 raise
         if not follow:
             return

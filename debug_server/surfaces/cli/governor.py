@@ -10,7 +10,7 @@ from typing import Any
 from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError, UnavailableError
 from debug_server.service import background
 from debug_server.surfaces.cli.connection import DEFAULT_GRPC_PORT as _DEFAULT_PORT
-from debug_server.surfaces.cli.connection import Connection, grpc_connection
+from debug_server.surfaces.cli.connection import Connection, load_grpc_settings
 from debug_server.surfaces.cli.grpc import places_of
 from debug_server.surfaces.cli.invocation import Invocation
 
@@ -34,7 +34,7 @@ def _own_port(call: Invocation) -> int:
 
 def connection_to(call: Invocation, target: str) -> Connection:
     """The token for that address, and the user that may run the server."""
-    return grpc_connection(target, call.flags, own_port=_own_port(call))
+    return load_grpc_settings(target, call.flags, own_port=_own_port(call))
 
 
 @contextmanager

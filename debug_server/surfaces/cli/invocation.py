@@ -42,9 +42,9 @@ class Invocation:
 
     def connection(self) -> Connection:
         """The server to speak to."""
-        from debug_server.surfaces.cli.connection import find_connection
+        from debug_server.surfaces.cli.connection import load_server_settings
 
-        return find_connection(self.flags)
+        return load_server_settings(self.flags)
 
     def backend(self) -> Backend:
         """The configured server, or the service in this process; a context manager."""
@@ -61,12 +61,12 @@ class Invocation:
     def report(self, error: DebugServerError) -> int:
         """One line on stderr; returns the exit status."""
         from debug_server.service.errors_table import mapping_of
-        from debug_server.surfaces.cli.output import harmless
+        from debug_server.surfaces.cli.output import without_controls
 
         if self.as_json:
             text = json.dumps({"error": {"code": error.code, "message": str(error)}})
         else:
-            text = harmless(f"debug-server: {error}")
+            text = without_controls(f"debug-server: {error}")
         write_stderr(text)
         return mapping_of(error).exit_status
 

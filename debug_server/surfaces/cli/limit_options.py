@@ -71,6 +71,6 @@ def _value(limit: Limit, given: Any) -> Any:
         raise InvalidInputError(
             f"--{limit.option} {typed!r} must be a number of bytes such as 4096, 64M or 1.5G"
         ) from error
-    if fault := limit.fault_of(value):
+    if fault := limit.why_invalid(value):
         raise InvalidInputError(f"--{limit.option} {typed} {fault}")
     return value

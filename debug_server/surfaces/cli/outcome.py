@@ -17,7 +17,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from debug_server.model import ExitReason, ExitRecord
-from debug_server.surfaces.cli.output import harmless
+from debug_server.surfaces.cli.output import without_controls
 
 WRONG_USE = 2
 FAILURE = 125
@@ -50,7 +50,7 @@ def summary(
     """One line: reason, sentence, cost, where the log is, and in which session it ran."""
     parts = [f"{record.wall_seconds:.2f} s", f"cpu {record.cpu_seconds:.2f} s"]
     if record.peak_memory_bytes:
-        parts.append(f"peak {size_text(record.peak_memory_bytes)}")
+        parts.append(f"peak {human_size(record.peak_memory_bytes)}")
     missing = [name for name, item in record.limits.items() if item["by"] is None]
     if missing:
         parts.append(f"NOT enforced: {', '.join(missing)}")
@@ -59,11 +59,11 @@ def summary(
         parts.append(f"log {log_path}")
     if session_id is not None:
         parts.append(f"session {session_id}")
-    sentence = f": {harmless(record.message)}" if with_sentence else ": see above"
+    sentence = f": {without_controls(record.message)}" if with_sentence else ": see above"
     return f"[debug-server] {record.reason.value}{sentence} ({', '.join(parts)})"
 
 
-def size_text(count: float) -> str:
+def human_size(count: float) -> str:
     """Bytes for a person."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:

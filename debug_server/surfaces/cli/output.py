@@ -51,7 +51,7 @@ class Output:
         if self.as_json:
             self.json(plain(value))
         else:
-            write_line(harmless(text))
+            write_line(without_controls(text))
 
     def json(self, data: object) -> None:
         """One line."""
@@ -77,7 +77,7 @@ def write_line(text: str) -> None:
 
 def print_notice(text: str) -> None:
     """Print a notice to stderr."""
-    write_stderr(f"[debug-server] {harmless(text)}")
+    write_stderr(f"[debug-server] {without_controls(text)}")
 
 
 def progress(text: str) -> None:
@@ -111,7 +111,7 @@ def cell(value: object) -> str:
     return _printable(text)
 
 
-def harmless(text: str) -> str:
+def without_controls(text: str) -> str:
     """Replace control characters, because the text may contain names from others that could control the terminal."""
     return "\n".join("\t".join(map(_printable, line.split("\t"))) for line in text.split("\n"))
 

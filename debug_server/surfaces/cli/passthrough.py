@@ -62,7 +62,7 @@ def terminal_size() -> dict[str, int]:
     return {"rows": size.lines, "cols": size.columns}
 
 
-def wants_stdin() -> bool:
+def stdin_may_have_input() -> bool:
     """Whether stdin may have input: it is a pipe or a file, not a terminal and not /dev/null."""
     try:
         found = os.fstat(0)

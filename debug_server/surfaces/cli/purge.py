@@ -11,8 +11,8 @@ import typer
 
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.surfaces.cli.invocation import invocation
-from debug_server.surfaces.cli.outcome import size_text
-from debug_server.surfaces.cli.output import harmless, write_line
+from debug_server.surfaces.cli.outcome import human_size
+from debug_server.surfaces.cli.output import without_controls, write_line
 
 if TYPE_CHECKING:
     from debug_server.service.data_folder import Survey
@@ -45,9 +45,9 @@ def purge(
     found = survey(folder)
     if not call.as_json:
         if folder.is_symlink():
-            write_line(harmless(f"{folder} is a link and stays; its target is"))
+            write_line(without_controls(f"{folder} is a link and stays; its target is"))
         for line in _lines(found):
-            write_line(harmless(line))
+            write_line(without_controls(line))
     if not yes and not sys.stdin.isatty():
         raise InvalidInputError("nothing was removed: give --yes to remove it")
     if not yes and not typer.confirm("End and remove all this?"):
@@ -55,17 +55,17 @@ def purge(
     left = remove(found)
     if left:
         raise DebugServerError("could not be removed: " + "; ".join(map(str, left)))
-    call.output().result(f"removed {found.root}, {size_text(found.size)}", _summary(found))
+    call.output().result(f"removed {found.root}, {human_size(found.size)}", _summary(found))
 
 
 def _lines(found: Survey) -> list[str]:
-    lines = [f"data folder {found.root} ({size_text(found.size)})"]
+    lines = [f"data folder {found.root} ({human_size(found.size)})"]
     lines += [f"  end process {item.pid}: {item.command_line}" for item in found.processes]
     for word, commands in (("command", found.commands), ("worker", found.workers)):
         lines += [f"  end {word} {item.command_id}: {item.command_line()}" for item in commands]
     lines += [f"  damaged, no process is ended for it: {item}" for item in found.damaged]
     lines += [f"  unmount {path}" for path in found.mounts]
-    lines += [f"  remove {part.name} ({size_text(part.size)})" for part in found.parts]
+    lines += [f"  remove {part.name} ({human_size(part.size)})" for part in found.parts]
     lines += [f"  keep {name}, which is not debug-server's" for name in found.foreign]
     return lines
 

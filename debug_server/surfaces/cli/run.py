@@ -14,9 +14,9 @@ from debug_server.errors import ConfigurationError, DebugServerError, InvalidInp
 from debug_server.model import CommandSpec, EnvironmentPlan, Limits, without_credentials
 from debug_server.service.foreground import ForegroundRun, ForegroundRuns, RunReply, RunRequest, current_folder
 from debug_server.surfaces.cli.outcome import BROKEN_PIPE, CANCELLED, FAILURE, WRONG_USE, exit_status, summary
-from debug_server.surfaces.cli.output import harmless
+from debug_server.surfaces.cli.output import without_controls
 from debug_server.surfaces.cli.parts import OpenLocal
-from debug_server.surfaces.cli.passthrough import Printer, forwarded_stdin, terminal_size, wants_stdin
+from debug_server.surfaces.cli.passthrough import Printer, forwarded_stdin, stdin_may_have_input, terminal_size
 from debug_server.surfaces.cli.stages import stage, timed_stage
 from debug_server.surfaces.cli.standard_streams import write_stderr
 from debug_server.surfaces.cli.variable_options import given_variables
@@ -26,7 +26,7 @@ _NOT_USAGE_ERRORS = (ConfigurationError, UnmetRequirementError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckoutOptions:
+class WorkspaceOptions:
     """The options of the workspace."""
 
     repository: str
@@ -48,7 +48,7 @@ def command_spec(
         require=require,
         secrets=secrets,
         tty=tty,
-        stdin=tty or wants_stdin(),
+        stdin=tty or stdin_may_have_input(),
     )
 
 
@@ -58,7 +58,9 @@ def run_here(foreground: ForegroundRuns, command: CommandSpec, *, quiet: bool) -
         return _run(run, command, quiet=quiet)
 
 
-def run_checkout(foreground: ForegroundRuns, command: CommandSpec, checkout: CheckoutOptions, *, quiet: bool) -> int:
+def run_in_workspace(
+    foreground: ForegroundRuns, command: CommandSpec, checkout: WorkspaceOptions, *, quiet: bool
+) -> int:
     """Run in a new workspace of a commit and a patch, which is released at the end; returns the exit status."""
     request = RunRequest(command=command, patch=checkout.patch, artifacts=checkout.artifacts)
     foreground.check(request)
@@ -92,7 +94,7 @@ def _run(
         with stdin:
             reply = run.run(observers=[printer], terminal_size=terminal_size())
     except KeyboardInterrupt:
-        reply = run.interrupted()
+        reply = run.interrupted_reply()
     if reply.error is not None:
         return _report_failure(run, reply, printer)
     if printer.broken is not None:
@@ -143,7 +145,7 @@ def _interrupt(_: int, __: FrameType | None) -> None:
 
 
 def run_command_line(
-    open_local: OpenLocal, command: CommandSpec, checkout: CheckoutOptions | None, *, quiet: bool
+    open_local: OpenLocal, command: CommandSpec, checkout: WorkspaceOptions | None, *, quiet: bool
 ) -> int:
     """Run; SIGTERM and a closed terminal act like Ctrl-C. An error is printed as one line; returns the exit status."""
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -152,13 +154,13 @@ def run_command_line(
         with open_local() as local:
             if checkout is None:
                 return run_here(local.foreground, command, quiet=quiet)
-            return run_checkout(local.foreground, command, checkout, quiet=quiet)
+            return run_in_workspace(local.foreground, command, checkout, quiet=quiet)
     except DebugServerError as error:
         return report(error)
 
 
 def report(error: DebugServerError) -> int:
     """Print an error as one line; returns the exit status: 2 if the command line is wrong, else 125."""
-    write_stderr(harmless(f"debug-server: {error}"))
+    write_stderr(without_controls(f"debug-server: {error}"))
     is_usage_error = isinstance(error, InvalidInputError) and not isinstance(error, _NOT_USAGE_ERRORS)
     return WRONG_USE if is_usage_error else FAILURE

@@ -13,7 +13,7 @@ from debug_server.model import EnvironmentPlan
 from debug_server.surfaces.cli.environment_options import Extras, Groups, Manifests, Python, wanted_environment
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.limit_options import NO_LIMITS, LimitOptions, Require, with_limits
-from debug_server.surfaces.cli.run import CheckoutOptions, command_spec, report, run_command_line
+from debug_server.surfaces.cli.run import WorkspaceOptions, command_spec, report, run_command_line
 from debug_server.surfaces.cli.variable_options import Secrets, Variables
 from debug_server.surfaces.cli.words import listed, patch_bytes
 
@@ -64,9 +64,9 @@ def _checkout(
     patch: Path | None,
     environment: EnvironmentPlan | None,
     artifacts: list[str],
-) -> CheckoutOptions | None:
+) -> WorkspaceOptions | None:
     if repo is not None:
-        return CheckoutOptions(
+        return WorkspaceOptions(
             repository=repo,
             commit=commit or "HEAD",
             patch=None if patch is None else patch_bytes(patch),

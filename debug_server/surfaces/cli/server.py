@@ -8,7 +8,7 @@ import typer
 
 from debug_server.client import calls
 from debug_server.errors import InvalidInputError
-from debug_server.surfaces.cli.connection import save_connection
+from debug_server.surfaces.cli.connection import save_server_settings
 from debug_server.surfaces.cli.invocation import Invocation, invocation
 from debug_server.surfaces.cli.output import print_notice
 from debug_server.surfaces.cli.remotes import address, name_for
@@ -51,4 +51,4 @@ def _remember(call: Invocation) -> None:
     if connection.server is None or connection.token is None:
         raise InvalidInputError("--save-token needs a server and its token: give --base-url and --token -")
     changes = {"base_url": connection.server, "token": connection.token, "verify_tls": connection.verify_tls}
-    print_notice(f"saved in {save_connection(changes)}")
+    print_notice(f"saved in {save_server_settings(changes)}")

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from debug_server.surfaces.cli.output import harmless
+from debug_server.surfaces.cli.output import without_controls
 from debug_server.surfaces.cli.standard_streams import write_stderr
 
 _CLEAR_LINE = "\r\x1b[K"  # to the beginning of the line, which is emptied
@@ -24,7 +24,7 @@ _CLEAR_LINE = "\r\x1b[K"  # to the beginning of the line, which is emptied
 
 def stage(name: str, text: str) -> None:
     """Print a stage."""
-    write_stderr(f"[debug-server] {name}: {harmless(text)}")
+    write_stderr(f"[debug-server] {name}: {without_controls(text)}")
 
 
 @contextlib.contextmanager
@@ -32,7 +32,7 @@ def timed_stage(name: str, beginning: str) -> Iterator[Callable[[str], None]]:
     """Print a stage and its duration; call the yielded function with its result. A terminal shows its start too."""
     live = sys.stderr.isatty()
     clear = _CLEAR_LINE if live else ""
-    beginning = harmless(beginning)
+    beginning = without_controls(beginning)
     begun, words = time.monotonic(), [beginning]
     if live:
         write_stderr(f"[debug-server] {name}: {beginning} …", end="")
@@ -41,4 +41,4 @@ def timed_stage(name: str, beginning: str) -> Iterator[Callable[[str], None]]:
     except BaseException:
         write_stderr(f"{clear}[debug-server] {name}: {beginning} failed after {time.monotonic() - begun:.3f} s")
         raise
-    write_stderr(f"{clear}[debug-server] {name}: {harmless(words[-1])} in {time.monotonic() - begun:.3f} s")
+    write_stderr(f"{clear}[debug-server] {name}: {without_controls(words[-1])} in {time.monotonic() - begun:.3f} s")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import shlex
 import sys
 
-from debug_server.service.dry_runs import PlannedRun
+from debug_server.service.dry_runs import DryRun
 from debug_server.service.foreground import ForegroundRuns, RunReply
 from debug_server.surfaces.cli.outcome import FAILURE, exit_status, summary
 from debug_server.surfaces.cli.output import print_notice
 from debug_server.surfaces.cli.passthrough import Printer
 
 
-def work_off(foreground: ForegroundRuns, session_id: str, *, add: str | None) -> int:
+def run_session_commands(foreground: ForegroundRuns, session_id: str, *, add: str | None) -> int:
     """Follow running commands, then run the waiting ones in order; returns the first status that is not 0."""
-    statuses = [_report(reply) for reply in foreground.work_off(session_id, add=add, observers=[Printer()])]
+    statuses = [_report(reply) for reply in foreground.run_session_commands(session_id, add=add, observers=[Printer()])]
     return next((status for status in statuses if status), 0)
 
 
@@ -29,7 +29,7 @@ def _report(reply: RunReply) -> int:
     return exit_status(reply.exit)
 
 
-def print_plan(planned: PlannedRun) -> int:
+def print_plan(planned: DryRun) -> int:
     """Print the plan, one line for each item."""
     lines = [
         f"argv         {shlex.join(planned.argv)}",

@@ -186,7 +186,7 @@ class _Client:
         import httpx
 
         from debug_server.client.exchange import delay_before
-        from debug_server.client.following import PATIENCE_SECONDS
+        from debug_server.client.following import RECONNECT_SECONDS
 
         answered, failures, offset = time.monotonic(), 0, 0
         while True:
@@ -200,9 +200,9 @@ class _Client:
                 if found["status"] not in _OPEN and (offset >= found["log_bytes"] or offset == before):
                     return found
             except (httpx.TransportError, UnavailableError) as error:
-                if time.monotonic() - answered > PATIENCE_SECONDS:
+                if time.monotonic() - answered > RECONNECT_SECONDS:
                     raise UnavailableError(
-                        f"no answer from {self._http.base_url} for {PATIENCE_SECONDS:g} s ({error}); task {task} "
+                        f"no answer from {self._http.base_url} for {RECONNECT_SECONDS:g} s ({error}); task {task} "
                         f"continues; later run `debug-server tasks wait {task}` or `debug-server tasks logs -f {task}`"
                     ) from error
                 if failures == 0:
@@ -243,7 +243,7 @@ def _client(call: Invocation) -> Iterator[_Client]:
     found = call.connection()
     url = found.server or DEFAULT_URL
     trust = HttpTrust(found.trusted, lost=httpx.ConnectError)
-    hooks = [trust.hook] if found.needs_proof(url) else []
+    hooks = [trust.hook] if found.must_check_user(url) else []
     headers = {"Authorization": f"Bearer {found.token}"} if found.token else {}
     timeout = httpx.Timeout(30.0, read=None)  # no read timeout: cancel and logs may answer late
     try:

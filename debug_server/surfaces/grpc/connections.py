@@ -54,7 +54,7 @@ class Connections:
         """Close overdue and excess connections; returns whether there was an excess."""
         self._update()
         connected = {item.address for item in self._found.values() if item.address is not None}
-        self._identified.keep(connected)
+        self._identified.forget_closed(connected)
         now = time.monotonic()
         unidentified = [
             (name, item)

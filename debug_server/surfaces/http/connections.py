@@ -20,7 +20,7 @@ from debug_server.service import audit
 CONNECTION = "debug_server.connection"  # its key in an ASGI scope's state
 
 _LOG = logging.getLogger(__name__)
-_COMPLAIN_SECONDS = 5.0  # minimum time between two log lines
+_LOG_SECONDS = 5.0  # minimum time between two log lines
 _CLOSE_SECONDS = 10.0  # for a client to take what is left of its answer
 _UNIDENTIFIED_SECONDS = 1.0  # a connection served for longer without an identified caller may be replaced
 _MIN_BYTES_PER_SECOND = 1024  # bytes of a body a second
@@ -60,9 +60,9 @@ class Connection:
         "closing_at",
         "drop",
         "end",
-        "heard_at",
         "paused",
         "phase",
+        "received_at",
         "record",
         "since",
     )
@@ -70,7 +70,7 @@ class Connection:
     def __init__(self, connections: Connections, now: float) -> None:
         self._connections = connections
         self.phase = Phase.HEAD
-        self.since = self.heard_at = now  # when the phase began, when bytes came last
+        self.since = self.received_at = now  # when the phase began, when bytes came last
         self.body_bytes = 0
         self.answered = False  # the answer is complete although the body is not
         self.closing_at: float | None = None  # since when it is being closed
@@ -84,18 +84,18 @@ class Connection:
         """Whether the latest request came from a known caller."""
         return self.record is not None and self.record.caller is not None
 
-    def heard(self, count: int) -> None:
+    def received(self, count: int) -> None:
         """Record that ``count`` bytes were received."""
-        self.heard_at = self._connections.clock()
+        self.received_at = self._connections.clock()
         if self.phase is Phase.BODY:
             self.body_bytes += count
 
     def enter(self, phase: Phase, *, answered: bool = False) -> None:
         """Begin a phase; nothing changes if it has begun already."""
         if phase is not self.phase or answered is not self.answered:
-            self.since = self.heard_at = self._connections.clock()
+            self.since = self.received_at = self._connections.clock()
             self.body_bytes, self.answered = 0, answered
-            self._connections.moved(self, phase)
+            self._connections.phase_changed(self, phase)
 
     def mark_closed(self) -> None:
         """Record that the connection is closed; a second call does nothing."""
@@ -111,8 +111,8 @@ class Connections:
         # Ordered by the start of their phase: the first is the oldest.
         self._idle: dict[Connection, None] = {}
         self._busy: dict[Connection, None] = {}
-        self._complaints: Counter[str] = Counter()
-        self._complained_at = -_COMPLAIN_SECONDS
+        self._counts: Counter[str] = Counter()
+        self._logged_at = -_LOG_SECONDS
 
     def __len__(self) -> int:
         return len(self._idle) + len(self._busy)
@@ -126,7 +126,7 @@ class Connections:
     def admit(self) -> Connection | None:
         """Add a connection within the limit, if necessary by replacing another one; None if it must be refused."""
         if len(self) >= self.limits.max_connections and not self.make_room():
-            self.complain("refused")
+            self.count("refused")
             return None
         return self.open()
 
@@ -140,12 +140,12 @@ class Connections:
         )
         if victim is None:
             return False
-        self.complain("replaced")
+        self.count("replaced")
         victim.mark_closed()
         victim.drop()
         return True
 
-    def moved(self, connection: Connection, phase: Phase) -> None:
+    def phase_changed(self, connection: Connection, phase: Phase) -> None:
         """A connection begins a phase."""
         if connection in self._idle or connection in self._busy:
             self.remove(connection)
@@ -167,22 +167,22 @@ class Connections:
                     connection.mark_closed()
                     connection.drop()
             elif connection.phase is Phase.BODY and not connection.answered and connection.paused():
-                connection.since = connection.heard_at = now
+                connection.since = connection.received_at = now
                 connection.body_bytes = 0
             elif self._overdue(connection, now):
-                self.complain(f"slow_{connection.phase.value}")
+                self.count(f"slow_{connection.phase.value}")
                 connection.closing_at = now
                 if not connection.end():
                     connection.mark_closed()
-        if self._complaints and now - self._complained_at >= _COMPLAIN_SECONDS:
-            fields = {"open": len(self), "limit": self.limits.max_connections, **self._complaints}
+        if self._counts and now - self._logged_at >= _LOG_SECONDS:
+            fields = {"open": len(self), "limit": self.limits.max_connections, **self._counts}
             _LOG.warning("connections_limited", extra=fields)
-            self._complaints.clear()
-            self._complained_at = now
+            self._counts.clear()
+            self._logged_at = now
 
-    def complain(self, what: str) -> None:
+    def count(self, what: str) -> None:
         """Count an event for the next log line."""
-        self._complaints[what] += 1
+        self._counts[what] += 1
 
     def _overdue(self, connection: Connection, now: float) -> bool:
         lasted = now - connection.since
@@ -196,7 +196,7 @@ class Connections:
             case Phase.BODY:
                 allowed = self.limits.body_seconds
                 return (
-                    now - connection.heard_at > allowed
+                    now - connection.received_at > allowed
                     or lasted > allowed + connection.body_bytes / _MIN_BYTES_PER_SECOND
                 )
         return False

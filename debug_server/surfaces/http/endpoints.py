@@ -21,7 +21,7 @@ KEY_HEADER = "idempotency-key"
 PATCH_TYPE = "text/x-patch"
 
 
-def guarded(endpoint: Endpoint) -> Endpoint:
+def with_error_responses(endpoint: Endpoint) -> Endpoint:
     """The endpoint with its errors converted to responses."""
 
     async def handle(request: Request) -> Response:
@@ -40,7 +40,7 @@ def encoded(reply: m.Reply, status: int = 200) -> Response:
     return Response(reply.model_dump_json(), status, media_type="application/json")
 
 
-def rendered(service: Service, operation: ServiceOperation) -> Endpoint:
+def operation_endpoint(service: Service, operation: ServiceOperation) -> Endpoint:
     """The endpoint of an operation without special behaviour."""
 
     async def handle(request: Request) -> Response:
@@ -62,7 +62,7 @@ class WaitQuery(m.Request):
     wait: float = Field(default=0.0, ge=0, le=3600)
 
 
-def started_run(service: Service) -> Endpoint:
+def start_run_endpoint(service: Service) -> Endpoint:
     """``POST /runs``; with ``?wait=seconds`` it answers when the command has ended or the time is over."""
     operation = OPERATIONS["start_run"]
 

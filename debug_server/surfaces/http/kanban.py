@@ -20,7 +20,7 @@ from debug_server.dispatch.stream import EventStream, StreamFilter
 from debug_server.dispatch.webhooks import event_of, require_signature, verify
 from debug_server.surfaces.http.access import identify_or_local
 from debug_server.surfaces.http.decoding import json_object
-from debug_server.surfaces.http.endpoints import Endpoint, guarded
+from debug_server.surfaces.http.endpoints import Endpoint, with_error_responses
 from debug_server.surfaces.http.streaming import Stream, with_heartbeats
 from debug_server.surfaces.http.unauthenticated_bodies import UnauthenticatedBodies
 
@@ -53,9 +53,9 @@ class StreamQuery(m.Request):
 def kanban_routes(governor: Governor) -> list[BaseRoute]:
     """``/kanban/events`` and ``/hooks/{repo}``."""
     return [
-        Route("/kanban/events", guarded(_emit(governor)), methods=["POST"]),
-        Route("/kanban/events", guarded(_stream(governor)), methods=["GET"]),
-        Route("/hooks/{repo}", guarded(_hook(governor)), methods=["POST"]),
+        Route("/kanban/events", with_error_responses(_emit(governor)), methods=["POST"]),
+        Route("/kanban/events", with_error_responses(_stream(governor)), methods=["GET"]),
+        Route("/hooks/{repo}", with_error_responses(_hook(governor)), methods=["POST"]),
     ]
 
 

@@ -97,7 +97,7 @@ class Listener:
 
     def _pause(self) -> None:
         """The process or the machine has no free descriptors: close a connection, and accept again later."""
-        self._connections.complain("not_accepted")
+        self._connections.count("not_accepted")
         self._connections.make_room()
         self._loop.remove_reader(self._socket)
         self._later(_PAUSE_SECONDS, self._listen)

@@ -102,7 +102,7 @@ class LogEndpoints:
         query = from_query(request, LogQuery)
         command_id = m.CommandRef(command_id=query.command_id)
         await self.service.logs.command(caller, command_id)
-        offset = resumed(request, query.offset)
+        offset = resume_offset(request, query.offset)
         text = LogText(_name("text", query.encoding), offset, query.encoding)
         pieces = self.service.logs.follow(caller, m.FollowLog(command_id=query.command_id, offset=text.start))
         return self._events(self._log_events(caller, command_id, text.records(pieces)))
@@ -129,7 +129,7 @@ class LogEndpoints:
         """``GET /events/stream``: the durable events; each id is the event's number."""
         caller = await self._caller(request, "follow_events")
         query = from_query(request, m.ReadEvents)
-        query = query.model_copy(update={"after": resumed(request, query.after)})
+        query = query.model_copy(update={"after": resume_offset(request, query.after)})
         return self._events(_facts(self.service.events.follow(caller, query)))
 
     def _events(self, pieces: AsyncGenerator[bytes, None]) -> Stream:
@@ -175,7 +175,7 @@ def _range(header: str, size: int) -> tuple[int, int] | None:
     return start, end
 
 
-def resumed(request: Request, offset: int) -> int:
+def resume_offset(request: Request, offset: int) -> int:
     """The offset after the event in Last-Event-ID; without the header ``offset``."""
     given = request.headers.get(_LAST_EVENT)
     if given is None:

@@ -16,7 +16,7 @@ from debug_server.surfaces.http.connections import CONNECTION
 from debug_server.surfaces.http.refusals import error_response
 
 MAX_BODY = 17 << 20  # a patch of 16 MiB and what comes with it
-OWN_SHAPE = ("/v1/",)  # paths of a part that limits bodies and refuses requests itself, in its own format
+OWN_ERROR_FORMAT = ("/v1/",)  # paths of a part that limits bodies and refuses requests itself, in its own format
 _RECORD = "debug_server.record"  # its key in an ASGI scope
 _MAX_REQUEST_ID = 128
 _INTERNAL_CLOSE = 1011
@@ -54,7 +54,7 @@ class RequestMiddleware:
         audit.begin(record)
         if (connection := scope.get("state", {}).get(CONNECTION)) is not None:
             connection.record = record  # its caller decides which connection is closed when all are in use
-        own_shape = scope["path"].startswith(OWN_SHAPE)
+        own_shape = scope["path"].startswith(OWN_ERROR_FORMAT)
         messages = _RecordedMessages(record, receive, send, bounded=not own_shape)
         try:
             if scope["type"] == "http" and not own_shape and (error := self._refused(scope)):

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute
 
-from debug_server.messages import FORMS, OPERATIONS, ROUTES, Reply
+from debug_server.messages import OPERATIONS, ROUTES, VARIANTS, Reply
 from debug_server.surfaces.http.documented_routes import BYTES, JSON, LAST_EVENT, NDJSON, SSE, DocumentedRoute, RouteDoc
 from debug_server.surfaces.http.endpoints import PATCH_TYPE, WaitQuery
 from debug_server.surfaces.http.logs import LogQuery, SessionLogQuery
@@ -91,7 +91,7 @@ def document(title: str, version: str, routes: Iterable[BaseRoute] = (), *, api:
     unique = list(dict.fromkeys(models))
     _, components = models_json_schema([(item, "validation") for item in unique], ref_template=_REFERENCE)
     schemas = components["$defs"]
-    paths: dict[str, Any] = {path: {"get": _probe(path, sentence)} for path, sentence in _PROBES.items()}
+    paths: dict[str, Any] = {path: {"get": _probe(path, summary)} for path, summary in _PROBES.items()}
     for method, path, about in items:
         paths.setdefault(path, {})[method.lower()] = _described(method, path, about, schemas)
     return {
@@ -109,9 +109,9 @@ def _api() -> Iterable[tuple[str, str, RouteDoc]]:
     names = [row.name for row in OPERATIONS.values() if row.route.path not in _PROBES and row.name not in SPECIALS]
     for name in (*names, *SPECIALS):
         special = SPECIALS.get(name) or Special()
-        operation, route = FORMS.get(name) or OPERATIONS[name], ROUTES[name]
+        operation, route = VARIANTS.get(name) or OPERATIONS[name], ROUTES[name]
         about = RouteDoc(
-            sentence=operation.sentence,
+            summary=operation.summary,
             note=f"Scopes: {', '.join(operation.scopes or ()) or 'none'}.",
             request=operation.request,
             query=special.query,
@@ -130,7 +130,7 @@ def _described(method: str, path: str, about: RouteDoc, schemas: dict[str, Any])
     parameters = [*_parameters(names, {**request, **asked} if about.query else request, asked), *about.headers]
     found: dict[str, Any] = {
         "operationId": f"{method.lower()}_{re.sub(r'[^a-z]+', '_', path).strip('_')}",
-        "summary": about.sentence,
+        "summary": about.summary,
         "description": about.note,
         "security": [{"bearer": []}, *([{}] if about.open_to_local else [])],
         "parameters": [*parameters, _KEY] if method == "POST" else parameters,
@@ -164,7 +164,7 @@ def _body(request: dict[str, Any], names: list[str]) -> dict[str, Any]:
 def _responses(about: RouteDoc) -> dict[str, Any]:
     fault = {JSON: {"schema": {"$ref": _REFERENCE.format(model=ErrorReply.__name__)}}}
     responses: dict[str, Any] = {
-        code: {"description": sentence, "content": fault} for code, sentence in _FAILURES.items()
+        code: {"description": description, "content": fault} for code, description in _FAILURES.items()
     }
     schema = {"$ref": _REFERENCE.format(model=about.reply.__name__)} if about.reply else {}
     content = {kind: {"schema": schema} if kind == JSON else {} for kind in about.produces}
@@ -175,11 +175,11 @@ def _responses(about: RouteDoc) -> dict[str, Any]:
     return dict(sorted(responses.items()))
 
 
-def _probe(path: str, sentence: str) -> dict[str, Any]:
+def _probe(path: str, summary: str) -> dict[str, Any]:
     kind = "text/plain" if path == "/metrics" else JSON
     responses: dict[str, Any] = {"200": {"description": "The check succeeded.", "content": {kind: {}}}}
     if path == "/readyz":
         responses["503"] = {"description": "The check failed.", "content": {kind: {}}}
     if path == "/metrics":
         responses["401"] = {"description": "No valid token.", "content": {JSON: {}}}
-    return {"operationId": f"get_{path[1:]}", "summary": sentence, "responses": responses}
+    return {"operationId": f"get_{path[1:]}", "summary": summary, "responses": responses}

@@ -60,7 +60,7 @@ class GuardedHttp(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a request, or of several."""
-        self._connection.heard(len(data))
+        self._connection.received(len(data))
         self._head_bytes += len(data)
         super().data_received(data)
         if self._upgraded:

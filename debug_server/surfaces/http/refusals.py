@@ -42,7 +42,7 @@ def error_response(error: DebugServerError, *, field: str | None = None) -> Resp
 def validation_error_response(error: ValidationError) -> Response:
     """The response for an invalid request; it names the first wrong field."""
     first = faults_of(error)[0]
-    return error_response(InvalidInputError(first.sentence), field=first.field)
+    return error_response(InvalidInputError(first.message), field=first.field)
 
 
 async def routing_error_response(connection: HTTPConnection, error: Exception) -> Response:

@@ -117,7 +117,7 @@ def guarded_socket(endpoint: Socket) -> Socket:
         except DebugServerError as error:
             await socket.close(REFUSED, closing_reason(error))
         except ValidationError as error:
-            await socket.close(REFUSED, closing_reason(InvalidInputError(faults_of(error)[0].sentence)))
+            await socket.close(REFUSED, closing_reason(InvalidInputError(faults_of(error)[0].message)))
 
     return handle
 

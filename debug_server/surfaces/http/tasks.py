@@ -19,7 +19,7 @@ from debug_server.surfaces.http.decoding import from_query, json_object
 from debug_server.surfaces.http.documented_routes import BYTES, LAST_EVENT, NDJSON, SSE, DocumentedRoute, RouteDoc
 from debug_server.surfaces.http.endpoints import KEY_HEADER, encoded
 from debug_server.surfaces.http.log_text import LogText, Record
-from debug_server.surfaces.http.logs import bytes_of, lines_of, resumed, sse
+from debug_server.surfaces.http.logs import bytes_of, lines_of, resume_offset, sse
 from debug_server.surfaces.http.sockets import follow_records, guarded_socket
 from debug_server.surfaces.http.streaming import OpenStreams, Stream, with_heartbeats
 from debug_server.tasks.callbacks import Callbacks
@@ -37,14 +37,14 @@ class TaskLogQuery(TaskId):
     follow: bool = False
 
 
-def _about(sentence: str, request: type[BaseModel], *, reply: type[BaseModel] = RunnerTask, **more: Any) -> RouteDoc:
-    return RouteDoc(sentence=sentence, note=_NOTE, request=request, reply=reply, open_to_local=True, **more)
+def _about(summary: str, request: type[BaseModel], *, reply: type[BaseModel] = RunnerTask, **more: Any) -> RouteDoc:
+    return RouteDoc(summary=summary, note=_NOTE, request=request, reply=reply, open_to_local=True, **more)
 
 
-def _log_about(sentence: str, kind: str) -> RouteDoc:
+def _log_about(summary: str, kind: str) -> RouteDoc:
     headers = (LAST_EVENT,) if kind == SSE else ()
     return RouteDoc(
-        sentence=sentence, note=_NOTE, request=TaskLogQuery, produces=(kind,), headers=headers, open_to_local=True
+        summary=summary, note=_NOTE, request=TaskLogQuery, produces=(kind,), headers=headers, open_to_local=True
     )
 
 
@@ -147,7 +147,7 @@ class TasksPart:
     async def log_events(self, request: Request) -> Response:
         """``GET /tasks/{id}/log/events``: server-sent events; the last one is the task."""
         caller, query = await self._caller(request), from_query(request, TaskLogQuery)
-        query = query.model_copy(update={"offset": resumed(request, query.offset)})
+        query = query.model_copy(update={"offset": resume_offset(request, query.offset)})
         pieces = self._events(caller, query, await self._records(caller, query, follow=True))
         stream = with_heartbeats(pieces, self._heartbeat_seconds)
         return Stream(stream, _streams(request), media_type=SSE, headers={})

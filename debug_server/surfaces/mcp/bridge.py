@@ -16,7 +16,7 @@ from mcp.server.mcpserver import Context
 from pydantic import AnyUrl
 
 from debug_server import __version__
-from debug_server.client.trust import HttpTrust, TrustedServer
+from debug_server.client.trust import HttpTrust, TrustedServerUser
 from debug_server.errors import AccessError, UnavailableError
 from debug_server.surfaces.mcp.calls import as_mcp
 from debug_server.surfaces.mcp.http import PATH
@@ -43,7 +43,7 @@ class Bridge(MCPServer[Any]):
         self._base_url = base_url.rstrip("/")
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._verify_tls = verify_tls
-        self._trusted = TrustedServer(uid=server_uid)
+        self._trusted = TrustedServerUser(uid=server_uid)
         self._has_verified_tls = verify_tls and base_url.startswith("https://")
 
     async def list_tools(self) -> list[types.Tool]:

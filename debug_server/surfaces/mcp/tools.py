@@ -26,7 +26,7 @@ _KEY_SCHEMA = {
     "description": "A repeated call with the same key is not performed again; it returns the first reply.",
 }
 
-EXCEPTIONS = {
+OPERATIONS_WITHOUT_TOOL = {
     "follow_log": "a tool returns once: wait_command follows the log, reports progress and returns a digest",
     "follow_events": "a tool returns once: read_events continues from the cursor `after`",
 }
@@ -37,7 +37,7 @@ class Tool:
     """One tool; ``operation`` is None for a tool that only combines others."""
 
     name: str
-    sentence: str
+    description: str
     request: type[m.Request]
     reply: type[m.Reply]
     run: Handler
@@ -53,7 +53,7 @@ class Tool:
             schema["properties"] = {**schema.get("properties", {}), IDEMPOTENCY_KEY: _KEY_SCHEMA}
         return types.Tool(
             name=self.name,
-            description=self.sentence,
+            description=self.description,
             input_schema=_brief({"properties": {}, **schema}),
             output_schema=_brief(self.reply.model_json_schema(mode="serialization")),
             annotations=types.ToolAnnotations(
@@ -131,7 +131,7 @@ def _of(operation: str, name: str, *, destructive: bool = False, note: str = "")
     row = OPERATIONS[operation]
     return Tool(
         name=name,
-        sentence=f"{row.sentence} {note}".strip(),
+        description=f"{row.summary} {note}".strip(),
         request=row.request,
         reply=row.reply,
         run=_operation_handler(operation),
@@ -145,7 +145,7 @@ def _of(operation: str, name: str, *, destructive: bool = False, note: str = "")
 _ALL = [
     Tool(
         name="run",
-        sentence="Run one command on a commit (and a patch) of a repository: opens a session, runs, closes it, and"
+        description="Run one command on a commit (and a patch) of a repository: opens a session, runs, closes it, and"
         " answers with the exit code and a digest of the log. A call that is cut off leaves the command running:"
         " session_list finds it.",
         request=t.RunArguments,
@@ -167,7 +167,7 @@ _ALL = [
     _of("list_commands", "session_commands"),
     Tool(
         name="session_logs",
-        sentence="Digests of the logs of a session's last commands.",
+        description="Digests of the logs of a session's last commands.",
         request=t.SessionLogsArguments,
         reply=t.SessionLogs,
         run=_session_logs,
@@ -182,7 +182,7 @@ _ALL = [
     _of("get_command", "command_info"),
     Tool(
         name="wait_command",
-        sentence="Wait for a command to end, with progress, and answer with its exit code and a digest of its log.",
+        description="Wait for a command to end, with progress, and answer with its exit code and a digest of its log.",
         request=t.WaitArguments,
         reply=t.CommandDigest,
         run=_wait,
@@ -194,7 +194,7 @@ _ALL = [
     _of("write_stdin", "write_stdin"),
     Tool(
         name="read_log",
-        sentence="Part of a command's log: from a byte offset, the last lines (tail), or the lines with a text (grep).",
+        description="Part of a command's log: from a byte offset, the last lines (tail), or lines with a text (grep).",
         request=t.ReadLogArguments,
         reply=t.LogText,
         run=read_text,
@@ -203,7 +203,7 @@ _ALL = [
     ),
     Tool(
         name="log_digest",
-        sentence="Digest of a log so far: first error, failing tests, tracebacks, repeats, first and last lines.",
+        description="Digest of a log so far: first error, failing tests, tracebacks, repeats, first and last lines.",
         request=m.CommandRef,
         reply=t.CommandDigest,
         run=_log_digest,
@@ -213,7 +213,7 @@ _ALL = [
     _of("get_artifact", "artifact_info"),
     Tool(
         name="read_artifact",
-        sentence="Bytes of an artifact from an offset, as text or base64.",
+        description="Bytes of an artifact from an offset, as text or base64.",
         request=t.ReadArtifactArguments,
         reply=t.ArtifactPart,
         run=read_part,
@@ -232,6 +232,6 @@ _ALL = [
     _of("health", "health"),
 ]
 
-_rendered = {tool.operation for tool in _ALL} | EXCEPTIONS.keys()
+_rendered = {tool.operation for tool in _ALL} | OPERATIONS_WITHOUT_TOOL.keys()
 _ALL += [_of(name, name) for name in OPERATIONS if name not in _rendered]  # the tools with the name of their operation
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in _ALL}

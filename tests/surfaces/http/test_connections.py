@@ -209,7 +209,7 @@ def test_a_phase_begins_anew() -> None:
         seen.all.sweep()
     for _ in range(100):
         seen.clock.now += 20
-        connection.heard(30_000)
+        connection.received(30_000)
         seen.all.sweep()
     assert not ended
     seen.clock.now += 31
