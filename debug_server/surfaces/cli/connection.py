@@ -89,19 +89,27 @@ def load_server_settings(flags: Mapping[str, Any], environ: Mapping[str, str] = 
 
 
 def load_grpc_settings(
-    target: str, flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ, *, own_port: int = DEFAULT_GRPC_PORT
+    target: str,
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str] = os.environ,
+    *,
+    own_port: int = DEFAULT_GRPC_PORT,
+    own_url: str | None = None,
 ) -> Connection:
     """The token for the gRPC server at ``host:port``, and the user that may run it.
 
-    A token that was saved for an HTTP address of this machine is also used for ``own_port``, its server's gRPC port.
+    ``own_port`` is the gRPC port of this machine's server. A token that was saved for that server's HTTP address,
+    ``own_url``, is also sent to that port; if that address is not known, a token for the address in use is.
     """
     saved = _read(config_file(environ))
     loaded = load(Connection, tables=saved.tables, environ=environ, flags=flags)
     wanted = address(f"{GRPC_SCHEME}{target}")
     names = [wanted]
     if _is_loopback(wanted) and urlsplit(wanted).port == own_port:
-        used = address(loaded.value.base_url or DEFAULT_BASE_URL)
-        names += filter(_is_loopback, (used, *saved.tokens, *saved.users))
+        port = (
+            _port_on_loopback(loaded.value.base_url or DEFAULT_BASE_URL) if own_url is None else urlsplit(own_url).port
+        )
+        names += [name for name in (*saved.tokens, *saved.users) if port and _port_on_loopback(name) == port]
     if loaded.source("token") in ("default", saved.source):
         chosen = [name for name in names if name in saved.tokens][:1]
         token = saved.tokens[chosen[0]] if chosen else None
@@ -163,6 +171,12 @@ def address(url: str) -> str:
 
 def _is_loopback(known: str) -> bool:
     return urlsplit(known).hostname in _LOOPBACK
+
+
+def _port_on_loopback(url: str) -> int | None:
+    """The port of an HTTP address of this machine; None for any other address."""
+    known = address(url)
+    return urlsplit(known).port if _is_loopback(known) and not known.startswith(GRPC_SCHEME) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

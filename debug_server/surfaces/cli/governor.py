@@ -34,7 +34,9 @@ def _own_port(call: Invocation) -> int:
 
 def connection_to(call: Invocation, target: str) -> Connection:
     """The token for that address, and the user that may run the server."""
-    return load_grpc_settings(target, call.flags, own_port=_own_port(call))
+    web = background.running_server(places_of(call)).get("http")
+    own_url = web if isinstance(web, str) else None
+    return load_grpc_settings(target, call.flags, own_port=_own_port(call), own_url=own_url)
 
 
 @contextmanager

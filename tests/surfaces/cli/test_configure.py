@@ -103,6 +103,10 @@ def test_a_token_for_grpc(home: dict[str, str]) -> None:
     save_server_settings({"base_url": "grpc://127.0.0.1:6000", "token": "other"}, home)
     assert load_server_settings({}, home) == Connection(base_url="http://localhost:8000", token="first")
     assert load_grpc_settings("127.0.0.1:6001", {}, home, own_port=6001).token == "first"
+    assert (
+        load_grpc_settings("127.0.0.1:6001", {}, home, own_port=6001, own_url="http://127.0.0.1:8000").token == "first"
+    )
+    assert load_grpc_settings("127.0.0.1:6001", {}, home, own_port=6001, own_url="http://127.0.0.1:9").token is None
     assert load_grpc_settings("127.0.0.1:6000", {}, home, own_port=6001).token == "other"
     assert load_grpc_settings("127.0.0.1:6002", {}, home, own_port=6001).token is None
     assert load_grpc_settings("other:50051", {}, home).token is None, "nobody knows whose port that is"
