@@ -137,10 +137,10 @@ def _serve(local: Local, options: ServeOptions, announce: Callable[[str], None])
     needs_first_token = _needs_first_token(local, options)
     # A command passes through four threads; the default of 5 ms would let each wait longer than the command runs.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    with _listening(options) as listener, _reserved_grpc_port(options) as reserved, _own_socket(local) as own:
+    with _listening(options) as listener, _reserved_grpc_port(options) as reserved, _own_socket(local) as unix:
         local.engine.start()
         try:
-            run = _ServerRun(local, options, _Sockets(http=listener, own=own, grpc=reserved))
+            run = _ServerRun(local, options, _Sockets(http=listener, unix=unix, grpc=reserved))
             gc.freeze()  # objects of the start live as long as the server
             gc.enable()
             if needs_first_token:  # after both ports are bound: a failed start must not use up the message
@@ -227,7 +227,7 @@ class _Sockets:
     """What the server listens on."""
 
     http: socket.socket
-    own: list[socket.socket]  # for the server's own user; empty where the file system has no sockets
+    unix: list[socket.socket]  # for the server's own user; empty where the file system has no sockets
     grpc: socket.socket | None  # holds the port until the library binds it; None: no gRPC, or a free port
 
 
@@ -366,7 +366,7 @@ class _ServerRun:
     async def _serve(self) -> None:
         async with running(self._app):
             self._parts_started.set()
-            await self._server.serve(sockets=[self._sockets.http, *self._sockets.own])
+            await self._server.serve(sockets=[self._sockets.http, *self._sockets.unix])
 
     async def _wait_for_parts(self, serving: asyncio.Task[None]) -> bool:
         """Wait until every part runs, or events for new repositories are skipped; False if the server ends first."""
@@ -388,7 +388,7 @@ class _ServerRun:
             unidentified_seconds=settings.keep_alive,
         )
         found = [await asyncio.to_thread(part.grpc_services) for part in self._parts]
-        more = {name: handler for services in found for name, handler in services.items()}
+        part_services = {name: handler for services in found for name, handler in services.items()}
         if self._sockets.grpc is not None:
             self._sockets.grpc.close()
         server: GrpcServer = module.build_server(
@@ -396,7 +396,7 @@ class _ServerRun:
             host=self._options.host,
             port=port,
             tls=tls,
-            more=more,
+            part_services=part_services,
             limits=limits,
         )
         await server.start()

@@ -47,11 +47,11 @@ class ResumableStream(Generic[T]):
     def _fields(self) -> dict[str, Any]:
         raise NotImplementedError
 
-    def take(self, line: bytes) -> T | None:
+    def parse_line(self, line: bytes) -> T | None:
         """The new item of a line; None if there is none."""
         raise NotImplementedError
 
-    def opened(self, response: httpx.Response) -> Pause | None:
+    def check_response(self, response: httpx.Response) -> Pause | None:
         """None if the stream is open, or a pause; raises a final error. Read the body of an error response before."""
         if response.is_success:
             self._answered, self._failures = time.monotonic(), 0
@@ -59,17 +59,17 @@ class ResumableStream(Generic[T]):
         error = error_from_response(response)
         if response.status_code not in RETRIED:
             raise error
-        return self._again(error, asked=error.retry_after if isinstance(error, UnavailableError) else 0.0)
+        return self._again(error, server_delay=error.retry_after if isinstance(error, UnavailableError) else 0.0)
 
     def interrupted(self, error: httpx.TransportError) -> Pause:
         """The pause after a network failure."""
         return self._again(no_answer(self._base_url, error))
 
-    def _again(self, error: DebugServerError, *, asked: float = 0.0) -> Pause:
+    def _again(self, error: DebugServerError, *, server_delay: float = 0.0) -> Pause:
         self._failures += 1
         if time.monotonic() - self._answered > RECONNECT_SECONDS:
             raise error
-        return Pause(seconds=delay_before(self._failures - 1, asked=asked))
+        return Pause(seconds=delay_before(self._failures - 1, server_delay=server_delay))
 
 
 class LogStream(ResumableStream[LogPiece]):
@@ -87,7 +87,7 @@ class LogStream(ResumableStream[LogPiece]):
         follow = "true" if self._follow else "false"
         return {"command_id": self._command_id, "offset": self.offset, "follow": follow, "encoding": "base64"}
 
-    def take(self, line: bytes) -> LogPiece | None:
+    def parse_line(self, line: bytes) -> LogPiece | None:
         """The piece of a line of JSON, without bytes before the cursor."""
         record = json.loads(line)
         data, start = base64.b64decode(record["data"]), record["offset"]
@@ -124,7 +124,7 @@ class EventStream(ResumableStream[EventReply]):
     def _fields(self) -> dict[str, Any]:
         return {"after": self._after, **{name: value for name, value in self._filters.items() if value is not None}}
 
-    def take(self, line: bytes) -> EventReply | None:
+    def parse_line(self, line: bytes) -> EventReply | None:
         """The event of a ``data:`` line; the other lines only repeat its fields."""
         if not line.startswith(b"data:"):
             return None

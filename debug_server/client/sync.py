@@ -39,7 +39,7 @@ class DebugServerClient(Verbs):
         """``server_uid`` is the user id of a local server that runs as neither you nor root."""
         self.base_url = base_url
         self._timeout = timeout
-        trust = HttpTrust(TrustedServerUser(uid=server_uid), lost=httpx.ConnectError)
+        trust = HttpTrust(TrustedServerUser(uid=server_uid), connection_error=httpx.ConnectError)
         options = client_options(base_url, token, verify_tls=verify_tls, timeout=timeout, before=trust.hook)
         self._http = httpx.Client(**options)
 
@@ -48,9 +48,9 @@ class DebugServerClient(Verbs):
         exchange = Exchange(call, self.base_url, self._timeout)
         while True:
             try:
-                found = exchange.accept(self._http.request(**exchange.request))
+                found = exchange.reply_or_pause(self._http.request(**exchange.request))
             except httpx.TransportError as error:
-                found = exchange.fail(error)
+                found = exchange.pause_after_network_error(error)
             if not isinstance(found, Pause):
                 return found
             time.sleep(found.seconds)
@@ -58,13 +58,13 @@ class DebugServerClient(Verbs):
     def read_log(self, command_id: int, *, offset: int = 0, limit: int = PAGE_BYTES) -> LogPage:
         """About ``limit`` bytes of a log from an offset, in whole pieces."""
         command = self.send(calls.get_command(command_id))
-        pieces, following = [], offset
+        pieces, next_offset = [], offset
         for piece in self.stored_log(command_id, offset=offset):
             pieces.append(piece)
-            following = piece.end
-            if following - offset >= limit:
+            next_offset = piece.end
+            if next_offset - offset >= limit:
                 break
-        return LogPage(pieces=pieces, next_offset=following, ended=command.ended and following >= command.log_bytes)
+        return LogPage(pieces=pieces, next_offset=next_offset, ended=command.ended and next_offset >= command.log_bytes)
 
     def stored_log(self, command_id: int, *, offset: int = 0) -> Iterator[LogPiece]:
         """A log from an offset to its current end."""
@@ -107,7 +107,7 @@ class DebugServerClient(Verbs):
                 with self._http.stream(**stream.request()) as response:
                     if response.is_error:
                         response.read()
-                    pause = stream.opened(response)
+                    pause = stream.check_response(response)
                     if pause is None:
                         yield from self._items(stream, response)
                         if not stream.endless:
@@ -121,7 +121,7 @@ class DebugServerClient(Verbs):
         lines = LineSplitter()
         for data in response.iter_bytes():
             for line in lines.feed(data):
-                if (item := stream.take(line)) is not None:
+                if (item := stream.parse_line(line)) is not None:
                     yield item
 
     def download_artifact(self, session_id: int, artifact_id: int, target: Path | str) -> Path:
@@ -136,9 +136,9 @@ class DebugServerClient(Verbs):
                                 file.write(data)
                         return Path(target)
                     response.read()
-                    pause = exchange.refused(response)
+                    pause = exchange.pause_after_error(response)
             except httpx.TransportError as error:
-                pause = exchange.fail(error)
+                pause = exchange.pause_after_network_error(error)
             time.sleep(pause.seconds)
 
     def close(self) -> None:

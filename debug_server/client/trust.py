@@ -59,10 +59,10 @@ class HttpTrust:
     httpx reports each new connection through its ``trace`` extension, before TLS and before the request.
     """
 
-    def __init__(self, trusted: TrustedServerUser, lost: type[Exception]) -> None:
-        """``lost`` is the client's exception class for a closed connection."""
+    def __init__(self, trusted: TrustedServerUser, connection_error: type[Exception]) -> None:
+        """``connection_error`` is the client's exception class for a closed connection."""
         self._trusted = trusted
-        self._lost = lost
+        self._connection_error = connection_error
         self._checked_any = False
         self.refusal: AccessError | None = None
 
@@ -107,7 +107,7 @@ class HttpTrust:
         try:
             self._trusted.require(stream.get_extra_info("socket"), server)
         except ConnectionResetError as error:
-            raise self._lost(str(error)) from error
+            raise self._connection_error(str(error)) from error
         except AccessError as error:
             self.refusal = error
             raise

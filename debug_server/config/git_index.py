@@ -65,13 +65,13 @@ def _common_folder(folder: Path) -> Path:
 def _index_contains(folder: Path, wanted: bytes) -> bool:
     below = wanted + b"/"
     parts = wanted.split(b"/")
-    on_the_way = {b"/".join(parts[:count]) for count in range(1, len(parts) + 1)}
+    prefixes = {b"/".join(parts[:count]) for count in range(1, len(parts) + 1)}
     try:
         hash_bytes = 32 if _SHA256.search(_read_text(_common_folder(folder) / "config")) else 20
         # A split index keeps max_bytes of its entries in a file beside it.
         for path in (folder / "index", *folder.glob("sharedindex.*")):
             data = _read(path, _MAX_INDEX_BYTES)
-            if any(name in on_the_way or name.startswith(below) for name in _names(data, hash_bytes)):
+            if any(name in prefixes or name.startswith(below) for name in _names(data, hash_bytes)):
                 return True
     except ConfigurationError:  # which is a ValueError, too
         raise

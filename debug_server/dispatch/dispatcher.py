@@ -89,7 +89,7 @@ class Dispatcher:
             reason = f"{place.repo.name} cannot be used: {error}"
             return _not_queued(SKIPPED, record_of_route(event, route, first=first), reason)
         run = await _in_thread_if_large(event, partial(queued_run, event, route, place, program, first=first))
-        return replace(run, refused=partial(_not_queued, REFUSED, record_of_route(event, route, first=first)))
+        return replace(run, event_if_full=partial(_not_queued, REFUSED, record_of_route(event, route, first=first)))
 
     async def _with_repository(self, route: Route, place: RunPlace) -> RunPlace:
         """Register the repository if the runner works in a leased workspace.

@@ -123,7 +123,7 @@ class DeferredWrites:
     def _do_follow_ups(self) -> None:
         for number, command in list(self._follow_ups.items()):
             step = partial(self._follow_up, command)
-            run_or_log("follow_up_failed", step, passing=StoreUnavailableError, command_id=number)
+            run_or_log("follow_up_failed", step, reraise=StoreUnavailableError, command_id=number)
             with self._changed:
                 del self._follow_ups[number]
                 self._changed.notify_all()

@@ -112,15 +112,15 @@ class ForegroundEngine:
                 yield row
 
     def run_waiting(
-        self, session: Session, *, add: CommandSpec | None, elsewhere: Path, observers: Sequence[ChunkCallback]
+        self, session: Session, *, add: CommandSpec | None, default_directory: Path, observers: Sequence[ChunkCallback]
     ) -> Iterator[tuple[Command, DebugServerError | None]]:
         """Claim and run the session's waiting commands in order; yield each ended command, with its error if it failed.
 
-        ``add`` is queued after them. Commands of a session without a workspace run in ``elsewhere``.
+        ``add`` is queued after them. Commands of a session without a workspace run in ``default_directory``.
         """
         if add is None and not self._store.commands.in_session(session.id, status=CommandStatus.PENDING):
             return
-        with self._workspace(session, elsewhere) as lease:
+        with self._workspace(session, default_directory) as lease:
             if add is not None:
                 self._store.commands.add(session_id=session.id, **add.columns())
             while (command := self._store.queue.claim_next(self.owner, session_id=session.id)) is not None:
@@ -145,12 +145,12 @@ class ForegroundEngine:
         return None
 
     @contextlib.contextmanager
-    def _workspace(self, session: Session, elsewhere: Path) -> Iterator[Lease]:
+    def _workspace(self, session: Session, default_directory: Path) -> Iterator[Lease]:
         """The workspace of the commands; its lease is renewed until the block ends."""
         try:
             lease: Lease = self._sessions.prepare(session)
         except InvalidInputError:
-            yield SessionWorkspace(path=elsewhere)
+            yield SessionWorkspace(path=default_directory)
             return
         session = self._store.sessions.get(session.id)  # it may have been leased just now
         with contextlib.nullcontext() if session.worktree_id is None else self._sessions.lease(session).kept_alive():

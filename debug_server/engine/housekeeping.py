@@ -108,12 +108,12 @@ class Housekeeper:
         return False
 
     def _is_expired(self, session: Session) -> bool:
-        ends = session.expires_at
-        return ends is not None and self._elapsed.since(session.created_at) >= ends - session.created_at
+        expires_at = session.expires_at
+        return expires_at is not None and self._elapsed.since(session.created_at) >= expires_at - session.created_at
 
     def _is_idle(self, session: Session, commands: list[Command]) -> bool:
-        signs = [session.updated_at, *(command.updated_at for command in commands)]
-        return all(self._elapsed.since(sign) >= IDLE for sign in signs)
+        last_changes = [session.updated_at, *(command.updated_at for command in commands)]
+        return all(self._elapsed.since(changed_at) >= IDLE for changed_at in last_changes)
 
     def _renew(self, session: Session) -> None:
         try:

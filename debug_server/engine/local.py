@@ -346,17 +346,17 @@ class LocalEngine:
             return None
 
     def _spawn(self, work: Callable[[Any], None], item: Command | Adopted, *, reserved: bool = False) -> None:
-        number = item.command.id if isinstance(item, Adopted) else item.id
+        command_id = item.command.id if isinstance(item, Adopted) else item.id
         with self._lock:
-            self._active.add(number)
+            self._active.add(command_id)
             if reserved:
                 self._reserved -= 1
             self._set_gauge("debug_server_keepers_live", len(self._active))
-        self._threads.start(partial(self._work, work, item, number))
+        self._threads.start(partial(self._work, work, item, command_id))
         with self._lock:
             self._lock.notify_all()  # if no thread could be created, the claim thread retries
 
-    def _work(self, work: Callable[[Any], None], item: Command | Adopted, number: int) -> None:
+    def _work(self, work: Callable[[Any], None], item: Command | Adopted, command_id: int) -> None:
         try:
             work(item)
         except DetachedError:
@@ -364,10 +364,10 @@ class LocalEngine:
         except UnrecordedEndError:
             self._deferred.wake()
         except DebugServerError as error:  # already recorded in the row; this line is for operators
-            _LOG.info("command_failed", extra={"command_id": number, "code": error.code, "error": str(error)})
+            _LOG.info("command_failed", extra={"command_id": command_id, "code": error.code, "error": str(error)})
         finally:
             with self._lock:
-                self._active.discard(number)
+                self._active.discard(command_id)
                 self._set_gauge("debug_server_keepers_live", len(self._active))
                 self._lock.notify_all()
 

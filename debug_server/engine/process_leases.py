@@ -30,8 +30,8 @@ class ProcessLeases:
         if not dead:
             return []
         # Read after the processes were found dead: none of them can open a session any more.
-        claimed = {(session.worktree_id, session.lease_generation) for session in self._open_sessions()}
-        return [row for row in dead if (row.id, row.generation) not in claimed]
+        in_use = {(session.worktree_id, session.lease_generation) for session in self._open_sessions()}
+        return [row for row in dead if (row.id, row.generation) not in in_use]
 
     def _is_dead(self, name: str) -> bool:
         return ownership.is_ours(self._owners, name) and not ownership.is_alive(self._owners, name)

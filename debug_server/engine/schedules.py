@@ -24,7 +24,7 @@ _MAX_SLEEP_SECONDS = 5.0  # the longest sleep: the clock may be set, and other p
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class ScheduledAction:
     """A rule and its action; ``act`` passes the due time to ``queue_atomically``, which claims it."""
 
     rule: Rule
@@ -42,13 +42,13 @@ class Scheduler:
     def __init__(self, store: MetadataStore, now: Callable[[], datetime] | None = None) -> None:
         self._store = store
         self._now = now or (lambda: datetime.now(UTC))
-        self._actions: Mapping[str, Planned] = {}
+        self._actions: Mapping[str, ScheduledAction] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
 
-    def declare(self, group: str, planned: Mapping[str, Planned]) -> None:
+    def declare(self, group: str, planned: Mapping[str, ScheduledAction]) -> None:
         """Replace the schedules whose names begin with ``group``."""
         for name in planned:
             if not name.startswith(group):
@@ -113,7 +113,7 @@ class Scheduler:
             self._act(planned[row.name], due)
         return [row.name for row in found]
 
-    def _act(self, item: Planned, due: DueTime) -> None:
+    def _act(self, item: ScheduledAction, due: DueTime) -> None:
         fields = {"schedule": due.schedule, "due": due.moment.isoformat()}
         try:
             item.act(due)

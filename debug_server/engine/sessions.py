@@ -273,7 +273,7 @@ class Sessions:
             run_or_log(
                 "artifacts_lost",
                 lambda: self.artifacts.copy_requested(session, command, self.workspace(session).path),
-                passing=StoreUnavailableError,
+                reraise=StoreUnavailableError,
                 command_id=command.id,
             )
 

@@ -121,16 +121,16 @@ class CommandPlan:
     def from_json(cls, data: dict[str, Any]) -> Self:
         """From a column."""
         known = _known(cls, data, "command")
-        if (mark := known.get("worker")) is not None:
-            known["worker"] = WorkerIdentity(**mark)
+        if (worker := known.get("worker")) is not None:
+            known["worker"] = WorkerIdentity(**worker)
         return cls(**known)
 
 
 def _to_json(value: Any) -> dict[str, Any]:
     """The version, and the fields that differ from their defaults."""
-    said = {item.name: getattr(value, item.name) for item in fields(value)}
+    values = {item.name: getattr(value, item.name) for item in fields(value)}
     return {"version": VERSION} | {
-        item.name: _plain(said[item.name]) for item in fields(value) if said[item.name] != item.default
+        item.name: _plain(values[item.name]) for item in fields(value) if values[item.name] != item.default
     }
 
 

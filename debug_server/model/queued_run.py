@@ -34,4 +34,4 @@ class QueuedRun:
     owner_token_id: int | None = None
     idempotency_key: str | None = None
     # Makes the event that is stored when the queue is full; None: raise QueueFullError.
-    refused: Callable[[str], NewEvent] | None = None
+    event_if_full: Callable[[str], NewEvent] | None = None

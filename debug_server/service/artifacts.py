@@ -21,8 +21,8 @@ class ArtifactVerbs(Verbs):
         rows = await self._call(
             self._store.artifacts.in_session, session.id, after=request.after, limit=request.limit + 1
         )
-        rows, following = views.one_page(rows, request.limit, lambda row: row.id)
-        return m.ArtifactList(items=[views.artifact(row) for row in rows], next_after=following)
+        rows, next_after = views.one_page(rows, request.limit, lambda row: row.id)
+        return m.ArtifactList(items=[views.artifact(row) for row in rows], next_after=next_after)
 
     async def get(self, caller: Caller, request: m.ArtifactRef) -> m.ArtifactReply:
         """One artifact."""

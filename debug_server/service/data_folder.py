@@ -76,7 +76,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Entry:
     """One entry of the folder that would be removed."""
 
     name: str
@@ -94,16 +94,16 @@ class Survey:
     workers: list[LiveCommand]
     damaged: list[str]  # run directories whose contents cannot be trusted: no process is ended because of them
     mounts: list[Path]
-    parts: list[Part]
+    entries: list[Entry]
     foreign: list[str]  # entries that are not ours: they stay
 
     @property
     def size(self) -> int:
         """Bytes that would be freed."""
-        return sum(part.size for part in self.parts)
+        return sum(entry.size for entry in self.entries)
 
 
-def configured() -> tuple[Path, str | None]:
+def configured_folder() -> tuple[Path, str | None]:
     """The data folder of the current directory; with the reason, if it is only the user's default folder."""
     runner_config = load_runner()
     if runner_config.location.found is not None or runner_config.loaded.source("paths.artifacts") != "default":
@@ -128,7 +128,7 @@ def survey(root: Path) -> Survey:
             workers=workers,
             damaged=[f"{_KEEPERS}/{item.name}: {item.reason}" for item in damaged_handles(folder.path / _KEEPERS)],
             mounts=[mount.target for mount in list_mounts(real / _WORKSPACES)],
-            parts=[Part(name=name, size=_size(folder.path / name)) for name in names if name in _KNOWN_ENTRIES],
+            entries=[Entry(name=name, size=_size(folder.path / name)) for name in names if name in _KNOWN_ENTRIES],
             foreign=[name for name in names if name not in _KNOWN_ENTRIES],
         )
 
@@ -259,13 +259,13 @@ def _holds(folder: Folder, pid: int, lock: str) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        mine = os.fstat(descriptor)
+        locked_file = os.fstat(descriptor)
         with contextlib.suppress(OSError):
             if user_of(pid) != os.fstat(folder.descriptor).st_uid:
                 return False
             for entry in Path(f"/proc/{pid}/fd").iterdir():
                 with contextlib.suppress(OSError):
-                    if os.path.samestat(entry.stat(), mine):
+                    if os.path.samestat(entry.stat(), locked_file):
                         return True
     finally:
         os.close(descriptor)

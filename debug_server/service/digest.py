@@ -92,7 +92,7 @@ class _Run:
         self.count += count
 
     def folded(self) -> FoldedLine:
-        text, last = log_patterns.shown(self.first), log_patterns.shown(self.last)
+        text, last = log_patterns.excerpt(self.first), log_patterns.excerpt(self.last)
         return FoldedLine(
             offset=self.offset, end=self.end, text=text, count=self.count, last=last if last != text else None
         )
@@ -146,7 +146,7 @@ class LogDigest:
         lines = block.removesuffix(b"\n").split(b"\n")
         self._lines += len(lines)
         self._folds.add(self._offset, lines, block.translate(None, _DIGITS).removesuffix(b"\n").split(b"\n"))
-        self._finds.look(self._offset, block)
+        self._finds.search(self._offset, block)
         self._offset += size
 
 
@@ -193,11 +193,11 @@ class _Folds:
 
     def _wanted(self, counts: Sequence[int]) -> Iterator[tuple[int, int]]:
         """(first line, length) of the runs that may be shown; short ones in the middle are skipped."""
-        late = len(counts) - _TAIL
+        first_tail_run = len(counts) - _TAIL
         index = 0
         for number, count in enumerate(counts):
             # The first one may continue the last run of the block before.
-            if count >= _MIN_REPEATS or number >= late or len(self._head) < _HEAD or number == 0:
+            if count >= _MIN_REPEATS or number >= first_tail_run or len(self._head) < _HEAD or number == 0:
                 yield index, count
             index += count
 
@@ -245,7 +245,7 @@ class _Findings:
         self._attempts = self._error_candidates = 0
         self._traceback_end = 0  # where the last traceback ended
 
-    def look(self, base: int, block: bytes) -> None:
+    def search(self, base: int, block: bytes) -> None:
         """Search the next lines."""
         if self.strong is None and self._error_candidates < _ERROR_ATTEMPTS:
             for start, end in _lines_with(block, block.lower(), log_patterns.ERROR_NEEDLES):
@@ -265,9 +265,9 @@ class _Findings:
     def _error(self, base: int, start: int, end: int, line: bytes) -> None:
         self._error_candidates += 1
         if log_patterns.is_error(line):
-            self.strong = Excerpt(offset=base + start, end=base + end, text=log_patterns.shown(line))
+            self.strong = Excerpt(offset=base + start, end=base + end, text=log_patterns.excerpt(line))
         elif self.weak is None and log_patterns.may_be_error(line):
-            self.weak = Excerpt(offset=base + start, end=base + end, text=log_patterns.shown(line))
+            self.weak = Excerpt(offset=base + start, end=base + end, text=log_patterns.excerpt(line))
 
     def _test(self, base: int, start: int, end: int, line: bytes) -> None:
         found = log_patterns.failing_test(line)
@@ -280,7 +280,7 @@ class _Findings:
 
     def _traceback(self, base: int, start: int, end: int, block: bytes) -> None:
         if block.startswith(b"E  ", start):
-            self._explanation = self._explanation or log_patterns.shown(block[start + 1 : end]).strip()
+            self._explanation = self._explanation or log_patterns.excerpt(block[start + 1 : end]).strip()
             return
         if base + start < self._traceback_end or not self._looks_for_tracebacks():
             return

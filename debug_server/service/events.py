@@ -22,8 +22,8 @@ class EventVerbs(Verbs):
         """Events after a cursor that the caller may see."""
         rows = await self._call(self._events, request)
         visible = [row for row in rows if await self._sees(caller, row)]
-        following = rows[-1].seq if rows else request.after
-        return m.EventList(items=[views.event(row) for row in visible], next_after=following)
+        next_after = rows[-1].seq if rows else request.after
+        return m.EventList(items=[views.event(row) for row in visible], next_after=next_after)
 
     def _events(self, request: m.ReadEvents) -> list[Event]:
         return self._store.events.read(

@@ -220,7 +220,7 @@ class ForegroundRuns:
         spec = None
         if add is not None:
             spec = CommandSpec(shell_command(self._settings.default_shell, add), limits=self._settings.limits)
-        waiting = self._engine.run_waiting(session, add=spec, elsewhere=current_folder(), observers=observers)
+        waiting = self._engine.run_waiting(session, add=spec, default_directory=current_folder(), observers=observers)
         for row, error in waiting:
             yield RunReply.of(row, None if error is None else str(error))
 

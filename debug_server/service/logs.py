@@ -180,9 +180,9 @@ def _page(command: Command, request: m.ReadLog) -> m.LogPage:
         return m.LogPage(pieces=[], next_offset=request.offset, ended=command.status.terminal)
     with LogReader(command.log_path) as reader:
         segments = reader.read(request.offset, request.limit)
-        following = segments[-1].end if segments else request.offset
-        ended = reader.ended() and following >= reader.size()
-    return m.LogPage(pieces=[_piece(command.id, item) for item in segments], next_offset=following, ended=ended)
+        next_offset = segments[-1].end if segments else request.offset
+        ended = reader.ended() and next_offset >= reader.size()
+    return m.LogPage(pieces=[_piece(command.id, item) for item in segments], next_offset=next_offset, ended=ended)
 
 
 def _stream_tails(command: Command, limit: int) -> StreamTails:

@@ -97,15 +97,15 @@ class Machine:
                 area="commands", name="containment", state="failed", detail=str(error), remedy=_DELEGATION_ADVICE
             )
             return
-        held = found.mechanism.startswith("cgroup")
+        has_cgroup = found.mechanism.startswith("cgroup")
         controllers = ", ".join(sorted(found.controllers)) or "no controllers"
         namespaces = ", ".join(sorted(found.namespaces)) or "none"
         yield Finding(
             area="commands",
             name="containment",
-            state="ok" if held else "degraded",
+            state="ok" if has_cgroup else "degraded",
             detail=f"{found.mechanism} ({controllers}); own namespaces: {namespaces}",
-            remedy=None if held else _DELEGATION_ADVICE,
+            remedy=None if has_cgroup else _DELEGATION_ADVICE,
         )
         yield from _limits(found)
 

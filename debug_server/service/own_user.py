@@ -59,7 +59,7 @@ class UnixPeer:
 
 
 Peer = TcpPeer | UnixPeer
-Call = Callable[..., Awaitable[Any]]
+RunBlocking = Callable[..., Awaitable[Any]]
 
 
 def http_peer(scope: Mapping[str, Any]) -> Peer | None:
@@ -95,7 +95,7 @@ def http_sender(scope: Mapping[str, Any]) -> RequestOrigin | None:
 class OwnUser:
     """Checks callers without a token; ``call`` runs blocking functions outside the event loop."""
 
-    def __init__(self, call: Call, *, uid: int | None = None) -> None:
+    def __init__(self, call: RunBlocking, *, uid: int | None = None) -> None:
         self._call = call
         self._uid = os.geteuid() if uid is None else uid
         self._owners = SocketOwners()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from debug_server.config.cron import Rule
-from debug_server.engine.schedules import Planned
+from debug_server.engine.schedules import ScheduledAction
 from debug_server.errors import NotFoundError
 from debug_server.messages import ADMIN
 from debug_server.model import Command, DueTime, NewEvent, QueuedRun, Session
@@ -110,4 +110,6 @@ class SubjectRunVerbs(Verbs):
         ``act`` runs in the scheduler's thread and passes the due time to ``add``, which claims it.
         """
         caller.require((ADMIN,))
-        self._engine.schedules.declare(group, {name: Planned(rule=rule, act=act) for name, rule in rules.items()})
+        self._engine.schedules.declare(
+            group, {name: ScheduledAction(rule=rule, act=act) for name, rule in rules.items()}
+        )

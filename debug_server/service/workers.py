@@ -19,9 +19,9 @@ class WorkerVerbs:
 
     async def page(self, caller: Caller, request: m.ListRequest) -> m.WorkerList:
         """The status of every instance; the cursor is the number of instances before the page."""
-        every = [] if self._workers is None else self._workers.statuses()
+        statuses = [] if self._workers is None else self._workers.statuses()
         end = request.after + request.limit
-        return m.WorkerList(items=every[request.after : end], next_after=end if end < len(every) else None)
+        return m.WorkerList(items=statuses[request.after : end], next_after=end if end < len(statuses) else None)
 
     async def restart(self, caller: Caller, request: m.WorkerRef) -> m.WorkerList:
         """Drain each worker and start a new process; a stopped worker starts at once."""

@@ -86,7 +86,7 @@ def _plan_from(text: str) -> CommandPlan:
 
 def exit_text(record: ExitRecord) -> str:
     """The JSON text of a record; default values are left out, because smaller rows split fewer pages."""
-    values = {name: value for name, unsaid in _EXIT_DEFAULTS.items() if (value := getattr(record, name)) != unsaid}
+    values = {name: value for name, default in _EXIT_DEFAULTS.items() if (value := getattr(record, name)) != default}
     try:
         return str(encode(values))
     except (TypeError, ValueError) as error:

@@ -71,7 +71,7 @@ class Runs(Table):
             if any(item.command.max_pending is not None for item in runs):
                 transaction.lock("queue")
             now = self._now()
-            if due is not None and not schedules.take(transaction, now, due):
+            if due is not None and not schedules.claim(transaction, now, due):
                 return None
             added = [self._add_step(transaction, now, step) for step in checked]
         for item in added:
@@ -83,9 +83,9 @@ class Runs(Table):
             try:
                 check_queue_limits(transaction, step.command)
             except QueueFullError as error:
-                if step.run.refused is None:
+                if step.run.event_if_full is None:
                     raise
-                step = step.run.refused(str(error))
+                step = step.run.event_if_full(str(error))
             else:
                 return self._add_run(transaction, now, step)
         text = mapping_text(step.data, what="event data")

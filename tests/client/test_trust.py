@@ -303,7 +303,7 @@ def test_a_name_is_where_its_connection_goes() -> None:
 def test_a_library_that_does_not_tell_of_its_connections() -> None:
     """Then nothing is sent at all."""
     request = httpx.Request("GET", "http://127.0.0.1/")
-    HttpTrust(TrustedServerUser(), lost=httpx.ConnectError).hook(request)
+    HttpTrust(TrustedServerUser(), connection_error=httpx.ConnectError).hook(request)
     with pytest.raises(AccessError, match="httpx"):
         request.extensions["trace"]("http11.send_request_headers.started", {})
 

@@ -28,7 +28,7 @@ def _waiting(store: MetadataStore, session_id: int, *argv: str, cwd: str | None 
 
 def _ran(engine: ForegroundEngine, bench: Bench, elsewhere: Path) -> list[tuple[int, CommandStatus, bool]]:
     """What ran in the bench's session: its number, how it ended, whether there was an error."""
-    found = engine.run_waiting(bench.session, add=None, elsewhere=elsewhere, observers=[])
+    found = engine.run_waiting(bench.session, add=None, default_directory=elsewhere, observers=[])
     return [(row.id, row.status, error is not None) for row, error in found]
 
 

@@ -18,16 +18,16 @@ _RETRY_SECONDS = 0.5
 
 
 def show_stream(
-    call: Invocation, *, target: str | None, follow: bool, cursor: str, limit: int | None, **wish: str
+    call: Invocation, *, target: str | None, follow: bool, cursor: str, limit: int | None, **filters: str
 ) -> None:
     """Print the governor's events until the stream ends; with ``follow``, reconnect when the governor restarts."""
     output = call.output()
-    _check_repository(call, target, wish["repo_filter"])
+    _check_repository(call, target, filters["repo_filter"])
     left = math.inf if limit is None else limit
     answered: float | None = None  # when, on the monotonic clock
     while True:
         try:
-            for event in _events(call, target, follow=follow, cursor=cursor, **wish):
+            for event in _events(call, target, follow=follow, cursor=cursor, **filters):
                 show_event(output, event)
                 cursor, answered = event.cursor, time.monotonic()
                 left -= 1
@@ -65,14 +65,14 @@ def _check_repository(call: Invocation, target: str | None, name: str) -> None:
                 ) from None
 
 
-def _events(call: Invocation, target: str | None, **wish: Any) -> Generator[Any, None, None]:
+def _events(call: Invocation, target: str | None, **filters: Any) -> Generator[Any, None, None]:
     from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
     from debug_server.surfaces.cli.governor import channel_to, credentials, target_of
 
     address = target_of(call, target)
     with channel_to(call, address) as channel:
         stub: Any = kanban_pb2_grpc.IssueEventStub(channel)  # type: ignore[no-untyped-call]
-        yield from stub.Stream(kanban_pb2.StreamRequest(**wish), metadata=credentials(call, address))
+        yield from stub.Stream(kanban_pb2.StreamRequest(**filters), metadata=credentials(call, address))
 
 
 def show_event(output: Output, event: Any) -> None:

@@ -47,8 +47,8 @@ def events(
     if repo is not None:
         if after:
             cursor = str(after)  # the number of an event is also a valid cursor
-        wish = {"repo_filter": "" if repo == "*" else repo, "task_filter": task, "event_type_filter": event_type}
-        show_stream(call, target=target, follow=follow, cursor=cursor, limit=limit, **wish)
+        filters = {"repo_filter": "" if repo == "*" else repo, "task_filter": task, "event_type_filter": event_type}
+        show_stream(call, target=target, follow=follow, cursor=cursor, limit=limit, **filters)
         return
     output = call.output()
     with call.backend() as backend:

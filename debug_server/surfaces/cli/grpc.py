@@ -33,17 +33,17 @@ def start(
     _ensure_configuration(output)  # first, because it creates the data folder here
     places = places_of(call)
     with background.start_lock(places):
-        state, word = background.running_server(places), "already running"
+        state, outcome = background.running_server(places), "already running"
         if not state:
             _prepare(call, output)
             words = ["--port", str(http_port), "--grpc-port", str(port), "--host", host, "--log-level", "INFO"]
             try:
-                state, word = background.start(places, words), "started"
+                state, outcome = background.start(places, words), "started"
             except ConfigurationError:
                 state = background.running_server(places)  # another process has started a server meanwhile
                 if not state:
                     raise
-    output.result(_status_line(word, state), {**state, "running": True})
+    output.result(_status_line(outcome, state), {**state, "running": True})
 
 
 @app.command()
@@ -95,10 +95,10 @@ def _prepare(call: Invocation, output: Output) -> None:
             output.result(f"admin token, shown only once: {secret}", {"token": secret})
 
 
-def _status_line(word: str, state: dict[str, Any]) -> str:
+def _status_line(outcome: str, state: dict[str, Any]) -> str:
     port = f", gRPC on port {state['grpc_port']}" if "grpc_port" in state else ""
     web = f", {state['http']}" if state.get("http") else ""
-    return f"{word}: server {state['pid']}{port}{web}"
+    return f"{outcome}: server {state['pid']}{port}{web}"
 
 
 def _configuration() -> tuple[list[str], dict[str, Any]]:

@@ -31,12 +31,12 @@ def purge(
     Shows first what would be ended and removed. A PostgreSQL database, and folders that are configured to lie
     outside the data folder, stay.
     """
-    from debug_server.service.data_folder import configured, survey
+    from debug_server.service.data_folder import configured_folder, survey
     from debug_server.service.data_folder import purge as remove
 
     call = invocation(context)
     if folder is None:
-        folder, why_own = configured()
+        folder, why_own = configured_folder()
         if yes and why_own:
             raise InvalidInputError(
                 f"nothing was removed: {why_own}; to remove this user's data folder, name it: "
@@ -65,7 +65,7 @@ def _lines(found: Survey) -> list[str]:
         lines += [f"  end {word} {item.command_id}: {item.command_line()}" for item in commands]
     lines += [f"  damaged, no process is ended for it: {item}" for item in found.damaged]
     lines += [f"  unmount {path}" for path in found.mounts]
-    lines += [f"  remove {part.name} ({human_size(part.size)})" for part in found.parts]
+    lines += [f"  remove {entry.name} ({human_size(entry.size)})" for entry in found.entries]
     lines += [f"  keep {name}, which is not debug-server's" for name in found.foreign]
     return lines
 
@@ -79,6 +79,6 @@ def _summary(found: Survey) -> dict[str, object]:
         "workers": [item.command_id for item in found.workers],
         "damaged": found.damaged,
         "mounts": [str(path) for path in found.mounts],
-        "removed": [part.name for part in found.parts],
+        "removed": [entry.name for entry in found.entries],
         "kept": found.foreign,
     }

@@ -13,14 +13,14 @@ from debug_server.surfaces.cli.backend import Backend
 _URL = re.compile(r"[a-z+]+://|[^/]+@[^/]+:")
 
 
-def address(remote: str) -> str:
+def absolute_remote(remote: str) -> str:
     """A URL unchanged; an existing local folder as an absolute path."""
     return remote if _URL.match(remote) or not Path(remote).exists() else str(Path(remote).resolve())
 
 
 def name_for(remote: str) -> str:
     """A repository name, derived from the last part of the remote."""
-    last = re.split(r"[/:]", address(remote).rstrip("/"))[-1].removesuffix(".git")
+    last = re.split(r"[/:]", absolute_remote(remote).rstrip("/"))[-1].removesuffix(".git")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._")[:100]
     if not name:
         raise InvalidInputError(f"cannot derive a name from the remote {remote!r}: give one with --name")

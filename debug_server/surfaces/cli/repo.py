@@ -11,8 +11,8 @@ from debug_server.messages import RepositoryReply
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
-from debug_server.surfaces.cli.remotes import address, name_for
-from debug_server.surfaces.cli.words import values
+from debug_server.surfaces.cli.remotes import absolute_remote, name_for
+from debug_server.surfaces.cli.words import json_pairs
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Registered git remotes.")
 COLUMNS: list[Column] = [
@@ -38,10 +38,10 @@ def add(
         row: RepositoryReply = backend.send(
             calls.register_repository(
                 name or name_for(remote),
-                address(remote),
+                absolute_remote(remote),
                 default_branch=default_branch,
                 description=description,
-                settings=values(setting, flag="--setting"),
+                settings=json_pairs(setting, flag="--setting"),
             )
         )
     call.output().result(f"registered repository {row.name}: {row.remote_url}", row)

@@ -11,7 +11,7 @@ from debug_server.errors import InvalidInputError
 from debug_server.surfaces.cli.connection import save_server_settings
 from debug_server.surfaces.cli.invocation import Invocation, invocation
 from debug_server.surfaces.cli.output import print_notice
-from debug_server.surfaces.cli.remotes import address, name_for
+from debug_server.surfaces.cli.remotes import absolute_remote, name_for
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Set up a server for a repository.")
 
@@ -36,7 +36,7 @@ def init(
         row = backend.send(
             calls.register_repository(
                 name or name_for(remote),
-                address(remote),
+                absolute_remote(remote),
                 default_branch=default_branch,
                 settings={"manifests": manifest} if manifest else None,
             )

@@ -21,7 +21,7 @@ from debug_server.surfaces.cli.log_lines import LogFormat, log_for, show
 from debug_server.surfaces.cli.output import Column, Output, print_notice, progress
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
 from debug_server.surfaces.cli.remotes import chosen_repository, manifests_of
-from debug_server.surfaces.cli.words import duration, patch_text, values
+from debug_server.surfaces.cli.words import duration, json_pairs, patch_text
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Workspaces in which commands run.")
 SessionArgument = Annotated[int, typer.Argument(metavar="SESSION", help="the session's id")]
@@ -59,7 +59,7 @@ def create(
             known.name,
             commit,
             patch=patch_text(patch),
-            metadata=values(metadata, flag="--metadata"),
+            metadata=json_pairs(metadata, flag="--metadata"),
             expires_in=duration(expires_in, flag="--expires-in"),
             manifests=manifest or manifests_of(known),
             python=python,
@@ -144,7 +144,7 @@ def debug(
     """Send a request to the session's debugger."""
     call = invocation(context)
     with call.backend() as backend:
-        reply = backend.send(calls.debug_session(session, action=action, payload=values(payload, flag="--payload")))
+        reply = backend.send(calls.debug_session(session, action=action, payload=json_pairs(payload, flag="--payload")))
     call.output().result(reply.message, reply)
 
 

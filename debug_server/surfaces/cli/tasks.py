@@ -242,7 +242,7 @@ def _client(call: Invocation) -> Iterator[_Client]:
 
     found = call.connection()
     url = found.server or DEFAULT_URL
-    trust = HttpTrust(found.trusted, lost=httpx.ConnectError)
+    trust = HttpTrust(found.trusted, connection_error=httpx.ConnectError)
     hooks = [trust.hook] if found.must_check_user(url) else []
     headers = {"Authorization": f"Bearer {found.token}"} if found.token else {}
     timeout = httpx.Timeout(30.0, read=None)  # no read timeout: cancel and logs may answer late

@@ -10,7 +10,7 @@ from debug_server.client import calls
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import Column
 from debug_server.surfaces.cli.paging import DEFAULT_LIMIT, After, Limit, show_page
-from debug_server.surfaces.cli.words import duration, listed, values
+from debug_server.surfaces.cli.words import duration, json_pairs, listed
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Access tokens.")
 COLUMNS: list[Column] = [
@@ -45,7 +45,7 @@ def create(
                 name,
                 scopes=listed(scope),
                 expires_in=duration(expires_in, flag="--expires-in"),
-                quotas=values(quota, flag="--quota"),
+                quotas=json_pairs(quota, flag="--quota"),
             )
         )
     call.output().result(str(row.token), row)

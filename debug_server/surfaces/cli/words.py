@@ -26,7 +26,7 @@ def pairs(items: Sequence[str] | None, *, flag: str) -> dict[str, str]:
     return found
 
 
-def values(items: Sequence[str] | None, *, flag: str) -> dict[str, Any]:
+def json_pairs(items: Sequence[str] | None, *, flag: str) -> dict[str, Any]:
     """``key=value`` pairs; a value that is valid JSON is decoded."""
     return {name: _value(text) for name, text in pairs(items, flag=flag).items()}
 

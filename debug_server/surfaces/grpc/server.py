@@ -100,18 +100,18 @@ def build_server(
     host: str = "127.0.0.1",
     port: int = DEFAULT_PORT,
     tls: Tls | None = None,
-    more: Mapping[str, Any] | None = None,
+    part_services: Mapping[str, Any] | None = None,
     limits: ConnectionLimits | None = None,
 ) -> GrpcServer:
     """Create a server that is bound (port 0: to a free port) but not started; call this in the server's event loop.
 
-    ``more`` are generic handlers of further services by their full names.
+    ``part_services`` are generic handlers of further services by their full names.
     """
     limits = limits or ConnectionLimits()
     server = aio.server(options=(*_OPTIONS, *limits.options()))
     unidentified = UnidentifiedCallers()
     ours = grpc.method_handlers_generic_handler(SERVICE.full_name, handlers(service, unidentified))
-    services = {SERVICE.full_name: ours, **(more or {})}
+    services = {SERVICE.full_name: ours, **(part_services or {})}
     server.add_generic_rpc_handlers(tuple(services.values()))
     serving = Serving(service, unidentified)
     names = (*services, HEALTH, reflection.SERVICE_NAME)

@@ -132,11 +132,11 @@ class Connections:
 
     def make_room(self) -> bool:
         """Close the connection that is needed least; False if none can be closed."""
-        late = self.clock() - _UNIDENTIFIED_SECONDS
+        cutoff = self.clock() - _UNIDENTIFIED_SECONDS
         victim = (
             next((item for item in self._idle if not item.is_identified), None)
             or next(iter(self._idle), None)
-            or next((item for item in self._busy if not item.is_identified and item.since < late), None)
+            or next((item for item in self._busy if not item.is_identified and item.since < cutoff), None)
         )
         if victim is None:
             return False

@@ -123,15 +123,15 @@ async def with_heartbeats(pieces: AsyncGenerator[bytes, None], seconds: float) -
     """The pieces, and a heartbeat after every ``seconds`` without one."""
     async with aclosing(pieces):
         while True:
-            following = asyncio.ensure_future(anext(pieces, None))
+            next_piece = asyncio.ensure_future(anext(pieces, None))
             try:
-                while not (await asyncio.wait({following}, timeout=seconds))[0]:
+                while not (await asyncio.wait({next_piece}, timeout=seconds))[0]:
                     yield HEARTBEAT
             finally:
-                if not following.done():
-                    following.cancel()
-                    await asyncio.wait({following})
-            piece = following.result()
+                if not next_piece.done():
+                    next_piece.cancel()
+                    await asyncio.wait({next_piece})
+            piece = next_piece.result()
             if piece is None:
                 return
             yield piece

@@ -22,11 +22,11 @@ async def read_part(call: Call, request: ReadArtifactArguments) -> ArtifactPart:
     encoding = "utf-8"
     if "\ufffd" in text or "\0" in text:
         text, used, encoding = base64.b64encode(data).decode(), len(data), "base64"
-    following = request.offset + used
+    next_offset = request.offset + used
     return ArtifactPart(
         artifact=artifact,
         offset=request.offset,
-        next_offset=None if final else following,
+        next_offset=None if final else next_offset,
         encoding=encoding,
         data=text,
     )

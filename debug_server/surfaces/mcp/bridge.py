@@ -89,7 +89,7 @@ class Bridge(MCPServer[Any]):
 
     async def _reach(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """UnavailableError if the server cannot be reached; its own errors are passed on unchanged."""
-        trust = HttpTrust(self._trusted, lost=httpx2.ConnectError)
+        trust = HttpTrust(self._trusted, connection_error=httpx2.ConnectError)
         hooks = [] if self._has_verified_tls else [trust.async_hook]
         try:
             async with httpx2.AsyncClient(

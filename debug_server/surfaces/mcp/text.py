@@ -69,9 +69,9 @@ def _list(reply: m.RepositoryList | m.SessionList | m.CommandList | m.ArtifactLi
     lines = [text_of(item) for item in items[:_SHOWN_ITEMS]]
     if len(items) > _SHOWN_ITEMS:
         lines.append(f"… and {len(items) - _SHOWN_ITEMS} more in the structured content")
-    following = getattr(reply, "next_after", None)
-    if following is not None and items:
-        lines.append(f"next page: after={following}")
+    next_after = getattr(reply, "next_after", None)
+    if next_after is not None and items:
+        lines.append(f"next page: after={next_after}")
     return "\n".join(lines) or "none"
 
 

@@ -19,7 +19,7 @@ from debug_server.surfaces.cli.log_lines import LineLog, RawLog, json_log, show,
 from debug_server.surfaces.cli.main import move_json_flag_first
 from debug_server.surfaces.cli.output import Output, cell, print_notice
 from debug_server.surfaces.cli.remotes import name_for
-from debug_server.surfaces.cli.words import duration, pairs, patch_text, values
+from debug_server.surfaces.cli.words import duration, json_pairs, pairs, patch_text
 
 WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -169,7 +169,7 @@ def test_words_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_words_that_can_be_read() -> None:
     """Values keep what follows the first sign, JSON values mean what they say, signals have three spellings."""
     assert pairs(["A=b=c", "D="], flag="--env") == {"A": "b=c", "D": ""}
-    assert values(["n=7", "t=true", "s=text"], flag="--metadata") == {"n": 7, "t": True, "s": "text"}
+    assert json_pairs(["n=7", "t=true", "s=text"], flag="--metadata") == {"n": 7, "t": True, "s": "text"}
     assert [signal_number(text) for text in ("9", "kill", "SIGKILL")] == [9, 9, 9]
     assert name_for("git@host:team/tool.git") == name_for("https://host/tool") == "tool"
     assert name_for(os.getcwd()) == Path.cwd().name
