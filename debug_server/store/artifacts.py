@@ -8,7 +8,7 @@ from typing import Any
 from debug_server.model import Artifact, ArtifactKind
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import mapping_from, mapping_text, moment
-from debug_server.store.table import ALL_ROWS, Table, filters, found, require
+from debug_server.store.table import ALL_ROWS, Table, filters, require, require_row
 
 _COLUMNS = "id, session_id, command_id, kind, name, path, size, sha256, content_type, metadata, created_at"
 _INSERT = (
@@ -57,12 +57,12 @@ class Artifacts(Table):
             if row is None:
                 values = (session_id, command_id, word, name, path, size, sha256, content_type, text)
                 row = transaction.one(_INSERT_RETURNING, (*values, self._now()))
-        return _artifact(found(row, "session", session_id))
+        return _artifact(require_row(row, "session", session_id))
 
     def get(self, artifact_id: int) -> Artifact:
         """The row, or NotFoundError."""
         row = self._one(f"SELECT {_COLUMNS} FROM artifacts WHERE id = ?", (artifact_id,))
-        return _artifact(found(row, "artifact", artifact_id))
+        return _artifact(require_row(row, "artifact", artifact_id))
 
     def in_session(
         self,

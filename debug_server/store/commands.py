@@ -18,7 +18,7 @@ from debug_server.store.command_rows import (
 from debug_server.store.connection import Row, Transaction
 from debug_server.store.encoding import decode, mapping_text
 from debug_server.store.sealing import Sealer
-from debug_server.store.table import ALL_ROWS, Table, filters, found
+from debug_server.store.table import ALL_ROWS, Table, filters, require_row
 
 PENDING, STARTED, FINISHED = "command.pending", "command.started", "command.finished"  # kinds of events
 CANCEL_REQUESTED = "command.cancel_requested"
@@ -96,7 +96,7 @@ class Commands(Table):
 
     def get(self, command_id: int) -> Command:
         """The row, or NotFoundError."""
-        return command_from(found(self._one(_GET, (command_id,)), "command", command_id))
+        return command_from(require_row(self._one(_GET, (command_id,)), "command", command_id))
 
     def in_session(
         self, session_id: int, *, status: CommandStatus | None = None, after: int = 0, limit: int = ALL_ROWS
@@ -111,7 +111,7 @@ class Commands(Table):
     def inputs(self, command_id: int) -> tuple[dict[str, str], str | None]:
         """The unsealed environment and stdin of a command that has not ended; ConflictError after its end."""
         row = self._one(_INPUTS, (command_id,))
-        env, stdin, session_id, sequence, status, finished_at = found(row, "command", command_id)
+        env, stdin, session_id, sequence, status, finished_at = require_row(row, "command", command_id)
         if finished_at is not None:
             raise ConflictError(f"command {command_id} has {status}: its environment and stdin were removed")
         context = _seal_context(session_id, sequence)
@@ -122,7 +122,9 @@ class Commands(Table):
 
     def handle(self, command_id: int) -> dict[str, Any] | None:
         """The keeper's handle, as passed to ``start``; None before."""
-        (text,) = found(self._one("SELECT handle FROM commands WHERE id = ?", (command_id,)), "command", command_id)
+        (text,) = require_row(
+            self._one("SELECT handle FROM commands WHERE id = ?", (command_id,)), "command", command_id
+        )
         return None if text is None else decode(text)
 
     def start(self, command_id: int, *, attempt: int, owner: str, handle: Mapping[str, Any], log_path: str) -> Command:
@@ -213,7 +215,7 @@ class Commands(Table):
 
 def insert(transaction: Transaction, now: float, sealer: Sealer, session_id: int, draft: CommandDraft) -> Command:
     """Insert a command and its event ``command.pending``."""
-    sequence = found(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)[0]
+    sequence = require_row(transaction.one(_SEQUENCE, (session_id,)), "session", session_id)[0]
     context = _seal_context(session_id, sequence)
     sealed = sealer.seal(draft.env, context) if draft.env else None
     stdin = sealer.seal({_STDIN: draft.stdin_text}, context) if draft.stdin_text else None
@@ -221,7 +223,7 @@ def insert(transaction: Transaction, now: float, sealer: Sealer, session_id: int
         draft = draft.unclaimed()
     after = draft.columns_after_env(session_id)
     row = transaction.one(_INSERT, (session_id, sequence, *draft.columns_before_env, sealed, *after, stdin, now, now))
-    command = command_from(found(row, "session", session_id))
+    command = command_from(require_row(row, "session", session_id))
     _append(transaction, now, PENDING, command, f'{{"sequence":{sequence}}}')
     return command
 
@@ -238,7 +240,7 @@ def _set_running(
 def cancel_waiting(transaction: Transaction, now: float, command_id: int) -> Command:
     """Finish a command without an owner as cancelled."""
     row = transaction.one(_CANCEL_WAITING_ROW, (*_end_values(_CANCELLED_WAITING, None, now), command_id))
-    command = command_from(found(row, "waiting command", command_id))
+    command = command_from(require_row(row, "waiting command", command_id))
     _append_end(transaction, now, command)
     return command
 
@@ -267,7 +269,7 @@ def _append(transaction: Transaction, now: float, kind: str, command: Command, d
 
 
 def _current(transaction: Transaction, command_id: int) -> Row:
-    return found(transaction.one(_GET, (command_id,)), "command", command_id)
+    return require_row(transaction.one(_GET, (command_id,)), "command", command_id)
 
 
 def _lock_and_find_repeat(

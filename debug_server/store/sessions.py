@@ -30,7 +30,7 @@ from debug_server.store.encoding import (
     optional_moment,
 )
 from debug_server.store.sealing import Sealer
-from debug_server.store.table import Table, filters, found, require
+from debug_server.store.table import Table, filters, require, require_row
 
 _COLUMNS = (
     "id, repository_id, worktree_id, status, commit_sha, patch_hash, requested_by, owner_token_id, expires_at,"
@@ -132,7 +132,7 @@ class Sessions(Table):
 
     def get(self, session_id: int) -> Session:
         """The row, or NotFoundError."""
-        return _session(found(self._one(_GET, (session_id,)), "session", session_id))
+        return _session(require_row(self._one(_GET, (session_id,)), "session", session_id))
 
     def page(
         self,
@@ -161,7 +161,7 @@ class Sessions(Table):
             sql = f"{_SET_STATUS} AND {_GUARDS[status]} RETURNING {_COLUMNS}"
             row = transaction.one(sql, (status.value, cleanup_text, now, session_id))
             if row is None:
-                current = _session(found(transaction.one(_GET, (session_id,)), "session", session_id))
+                current = _session(require_row(transaction.one(_GET, (session_id,)), "session", session_id))
                 raise ConflictError(f"session {session_id} is {current.status} and cannot become {status}")
             if status not in _OPEN:
                 session_claims.release(transaction, session_id)
@@ -181,7 +181,7 @@ class Sessions(Table):
             sql = f"{_SET_LEASE} AND {_IS_OPEN} RETURNING {_COLUMNS}"
             row = transaction.one(sql, (worktree_id, generation, commit_sha, self._now(), session_id))
             if row is None:
-                current = _session(found(transaction.one(_GET, (session_id,)), "session", session_id))
+                current = _session(require_row(transaction.one(_GET, (session_id,)), "session", session_id))
                 raise ConflictError(
                     f"session {session_id} cannot get workspace {worktree_id}:"
                     f" it is {current.status} and has workspace {current.worktree_id}"
@@ -218,7 +218,7 @@ class Sessions(Table):
     def secrets(self, session_id: int) -> dict[str, str]:
         """The decrypted secrets of a session; empty if it has none or they were removed."""
         row = self._one("SELECT sealed_secrets FROM sessions WHERE id = ?", (session_id,))
-        (sealed,) = found(row, "session", session_id)
+        (sealed,) = require_row(row, "session", session_id)
         return {} if sealed is None else self._sealer.unseal(bytes(sealed), _seal_context(session_id))
 
     def drop_secrets(self, session_id: int) -> None:
@@ -234,7 +234,7 @@ class Sessions(Table):
 
 def insert(transaction: Transaction, now: float, draft: SessionDraft) -> Session:
     """Insert a session and its event ``session.created``."""
-    session = _session(found(transaction.one(_INSERT, (*draft.columns, now, now)), "session", "new"))
+    session = _session(require_row(transaction.one(_INSERT, (*draft.columns, now, now)), "session", "new"))
     event_log.append(transaction, now, "session.created", "{}", session_id=session.id)
     return session
 

@@ -1,4 +1,4 @@
-"""What environments there are, for people and for the upkeep."""
+"""What environments there are, for people and for maintenance."""
 
 from __future__ import annotations
 

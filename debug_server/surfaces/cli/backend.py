@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from debug_server.client.calls import Call
 from debug_server.messages import CommandReply, EventReply, LogPiece
-from debug_server.surfaces.cli.connection import Connection
+from debug_server.surfaces.cli.connection import ServerSettings
 from debug_server.surfaces.cli.parts import OpenLocal
 
 T = TypeVar("T")
@@ -52,14 +52,14 @@ class Backend(Protocol):
     ) -> None: ...
 
 
-def open_backend(connection: Connection, open_local: OpenLocal) -> Backend:
+def open_backend(settings: ServerSettings, open_local: OpenLocal) -> Backend:
     """Open the configured server, or this machine if there is none."""
-    if connection.server is None:
+    if settings.server is None:
         from debug_server.surfaces.cli.local_backend import LocalBackend
 
         return LocalBackend(open_local)
     from debug_server.surfaces.cli.remote_backend import RemoteBackend
 
     return RemoteBackend(
-        connection.server, connection.token, verify_tls=connection.verify_tls, server_uid=connection.server_uid
+        settings.server, settings.token, verify_tls=settings.verify_tls, server_uid=settings.server_uid
     )

@@ -38,7 +38,7 @@ _UID = Kind(expected="a user's number", check=_uid, read=int)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class ServerSettings:
     """The server to use, our token for it, and how to check it; ``base_url`` is None if none is configured."""
 
     base_url: str | None = setting("The server's base URL.", TEXT, default=None, variable="DEBUG_SERVER_URL")
@@ -77,10 +77,10 @@ def config_file(environ: Mapping[str, str] = os.environ) -> Path:
         raise ConfigurationError(f"no home folder is known: set {HOME_VARIABLE}") from error
 
 
-def load_server_settings(flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Connection:
+def load_server_settings(flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> ServerSettings:
     """From flags, variables and the file; a saved token is used only for the address that it was saved for."""
     saved = _read(config_file(environ))
-    loaded = load(Connection, tables=saved.tables, environ=environ, flags=flags)
+    loaded = load(ServerSettings, tables=saved.tables, environ=environ, flags=flags)
     used = address(loaded.value.base_url or DEFAULT_BASE_URL)
     found = replace(loaded.value, server_uid=loaded.value.server_uid or saved.users.get(used))
     if loaded.source("token") not in ("default", saved.source):
@@ -95,14 +95,14 @@ def load_grpc_settings(
     *,
     own_port: int = DEFAULT_GRPC_PORT,
     own_url: str | None = None,
-) -> Connection:
+) -> ServerSettings:
     """The token for the gRPC server at ``host:port``, and the user that may run it.
 
     ``own_port`` is the gRPC port of this machine's server. A token that was saved for that server's HTTP address,
     ``own_url``, is also sent to that port; if that address is not known, a token for the address in use is.
     """
     saved = _read(config_file(environ))
-    loaded = load(Connection, tables=saved.tables, environ=environ, flags=flags)
+    loaded = load(ServerSettings, tables=saved.tables, environ=environ, flags=flags)
     wanted = address(f"{GRPC_SCHEME}{target}")
     names = [wanted]
     if _is_loopback(wanted) and urlsplit(wanted).port == own_port:
@@ -131,7 +131,7 @@ def save_server_settings(changes: Mapping[str, Any], environ: Mapping[str, str] 
     if url is not None:
         address(url)
     is_grpc = url is not None and url.startswith(GRPC_SCHEME)
-    kept = load(Connection, tables=saved.tables, flags={**changes, "base_url": None} if is_grpc else changes).value
+    kept = load(ServerSettings, tables=saved.tables, flags={**changes, "base_url": None} if is_grpc else changes).value
     base_url = kept.base_url or DEFAULT_BASE_URL
     tokens, users = dict(saved.tokens), dict(saved.users)
     if changes.get("token") is not None:

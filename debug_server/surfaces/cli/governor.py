@@ -10,7 +10,7 @@ from typing import Any
 from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError, UnavailableError
 from debug_server.service import background
 from debug_server.surfaces.cli.connection import DEFAULT_GRPC_PORT as _DEFAULT_PORT
-from debug_server.surfaces.cli.connection import Connection, load_grpc_settings
+from debug_server.surfaces.cli.connection import ServerSettings, load_grpc_settings
 from debug_server.surfaces.cli.grpc import places_of
 from debug_server.surfaces.cli.invocation import Invocation
 
@@ -32,7 +32,7 @@ def _own_port(call: Invocation) -> int:
     return port if isinstance(port, int) else _DEFAULT_PORT
 
 
-def connection_to(call: Invocation, target: str) -> Connection:
+def settings_for(call: Invocation, target: str) -> ServerSettings:
     """The token for that address, and the user that may run the server."""
     web = background.running_server(places_of(call)).get("http")
     own_url = web if isinstance(web, str) else None
@@ -46,7 +46,7 @@ def channel_to(call: Invocation, target: str) -> Iterator[Any]:
 
     from debug_server.client.relay import Relay
 
-    with Relay(target, connection_to(call, target).trusted) as relay:
+    with Relay(target, settings_for(call, target).trusted) as relay:
         try:
             with grpc.insecure_channel(relay.address, options=relay.options) as channel:
                 yield channel
@@ -58,7 +58,7 @@ def channel_to(call: Invocation, target: str) -> Iterator[Any]:
 
 def credentials(call: Invocation, target: str) -> tuple[tuple[str, str], ...]:
     """The token for that address as metadata, if there is one."""
-    token = connection_to(call, target).token
+    token = settings_for(call, target).token
     return (("authorization", f"Bearer {token}"),) if token else ()
 
 

@@ -15,7 +15,7 @@ from debug_server.surfaces.cli.standard_streams import write_stderr
 
 if TYPE_CHECKING:  # loaded by the commands that need them: the help and `run` start without
     from debug_server.surfaces.cli.backend import Backend
-    from debug_server.surfaces.cli.connection import Connection
+    from debug_server.surfaces.cli.connection import ServerSettings
     from debug_server.surfaces.cli.output import Output
 
 Serve = Callable[..., int]
@@ -40,7 +40,7 @@ class Invocation:
     flags: dict[str, Any]
     as_json: bool = False
 
-    def connection(self) -> Connection:
+    def server_settings(self) -> ServerSettings:
         """The server to speak to."""
         from debug_server.surfaces.cli.connection import load_server_settings
 
@@ -50,7 +50,7 @@ class Invocation:
         """The configured server, or the service in this process; a context manager."""
         from debug_server.surfaces.cli.backend import open_backend
 
-        return open_backend(self.connection(), self.programs.open_local)
+        return open_backend(self.server_settings(), self.programs.open_local)
 
     def output(self) -> Output:
         """The output for results."""

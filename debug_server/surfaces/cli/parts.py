@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # a command that speaks to a server, or prints help, loads no
     from debug_server.service.machine import Machine
 
 
-class LocalParts(Protocol):
+class LocalComponents(Protocol):
     """The parts on this machine, each made when it is first used."""
 
     @property
@@ -48,4 +48,4 @@ class LocalParts(Protocol):
         """Every verb."""
 
 
-OpenLocal = Callable[..., AbstractContextManager[LocalParts]]
+OpenLocal = Callable[..., AbstractContextManager[LocalComponents]]

@@ -47,8 +47,8 @@ def init(
 
 
 def _remember(call: Invocation) -> None:
-    connection = call.connection()
-    if connection.server is None or connection.token is None:
+    settings = call.server_settings()
+    if settings.server is None or settings.token is None:
         raise InvalidInputError("--save-token needs a server and its token: give --base-url and --token -")
-    changes = {"base_url": connection.server, "token": connection.token, "verify_tls": connection.verify_tls}
+    changes = {"base_url": settings.server, "token": settings.token, "verify_tls": settings.verify_tls}
     print_notice(f"saved in {save_server_settings(changes)}")

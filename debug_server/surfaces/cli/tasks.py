@@ -240,7 +240,7 @@ def _client(call: Invocation) -> Iterator[_Client]:
 
     from debug_server.client.trust import HttpTrust
 
-    found = call.connection()
+    found = call.server_settings()
     url = found.server or DEFAULT_URL
     trust = HttpTrust(found.trusted, connection_error=httpx.ConnectError)
     hooks = [trust.hook] if found.must_check_user(url) else []

@@ -9,7 +9,7 @@ import pytest
 from debug_server.errors import ConfigurationError
 from debug_server.surfaces.cli.connection import (
     DEFAULT_BASE_URL,
-    Connection,
+    ServerSettings,
     config_file,
     load_grpc_settings,
     load_server_settings,
@@ -39,7 +39,7 @@ def test_flags_go_above_variables_above_the_file(home: dict[str, str]) -> None:
     """Each source overrides the one below it, setting by setting."""
     save_server_settings({"base_url": "http://file", "token": "file", "verify_tls": False}, home)
     variables = {**home, "DEBUG_SERVER_URL": "http://variable"}
-    expected = Connection(base_url="http://variable", token="flag", verify_tls=False)
+    expected = ServerSettings(base_url="http://variable", token="flag", verify_tls=False)
     assert load_server_settings({"base_url": None, "token": "flag", "verify_tls": None}, variables) == expected
     assert load_server_settings({}, {**variables, "DEBUG_SERVER_VERIFY_TLS": "true"}).verify_tls is True
 
@@ -51,7 +51,7 @@ def test_the_file_is_private_and_keeps_what_is_not_changed(home: dict[str, str])
     save_server_settings({"verify_tls": False}, home)
     assert path == config_file(home)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert load_server_settings({}, home) == Connection(base_url="https://server", token='o"dd\\', verify_tls=False)
+    assert load_server_settings({}, home) == ServerSettings(base_url="https://server", token='o"dd\\', verify_tls=False)
     assert [item.name for item in path.parent.iterdir()] == ["config.toml"]
 
 
@@ -91,7 +91,7 @@ def test_a_file_of_before_is_read(home: dict[str, str]) -> None:
     path = config_file(home)
     path.parent.mkdir()
     path.write_text('base_url = "http://server:9000"\ntoken = "t"\nverify_tls = false\n')
-    assert load_server_settings({}, home) == Connection(base_url="http://server:9000", token="t", verify_tls=False)
+    assert load_server_settings({}, home) == ServerSettings(base_url="http://server:9000", token="t", verify_tls=False)
     path.write_text('token = "t"\n')
     assert (load_server_settings({}, home).token, load_server_settings({}, home).server) == ("t", DEFAULT_BASE_URL)
 
@@ -101,7 +101,7 @@ def test_a_token_for_grpc(home: dict[str, str]) -> None:
     save_server_settings({"base_url": "http://other:8000", "token": "elsewhere"}, home)
     save_server_settings({"base_url": "http://localhost:8000", "token": "first"}, home)
     save_server_settings({"base_url": "grpc://127.0.0.1:6000", "token": "other"}, home)
-    assert load_server_settings({}, home) == Connection(base_url="http://localhost:8000", token="first")
+    assert load_server_settings({}, home) == ServerSettings(base_url="http://localhost:8000", token="first")
     assert load_grpc_settings("127.0.0.1:6001", {}, home, own_port=6001).token == "first"
     assert (
         load_grpc_settings("127.0.0.1:6001", {}, home, own_port=6001, own_url="http://127.0.0.1:8000").token == "first"
