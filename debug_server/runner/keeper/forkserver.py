@@ -17,10 +17,10 @@ import socket
 import sys
 import time
 
-from debug_server.runner.keeper import spare
 from debug_server.runner.keeper.cgroup import CgroupError
 from debug_server.runner.keeper.containment import Containment, choose
 from debug_server.runner.keeper.linux import become_subreaper, boot_id, set_process_name, start_time
+from debug_server.runner.keeper.serve import serve
 from debug_server.runner.keeper.tree import Tree, children, descendants, send, stop_then_kill
 
 TYPE_CHECKING = False
@@ -146,7 +146,7 @@ def _become_keeper(connection: socket.socket, unwanted: list[int], containment: 
     for fd in unwanted:
         os.close(fd)
     try:
-        spare.serve(connection, containment, boot)
+        serve(connection, containment, boot)
     finally:
         os._exit(1)
 
