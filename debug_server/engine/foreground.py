@@ -122,7 +122,7 @@ class ForegroundEngine:
             return
         with self._workspace(session, default_directory) as lease:
             if add is not None:
-                self._store.commands.add(session_id=session.id, **add.columns())
+                self._store.commands.add(session_id=session.id, **add.to_columns())
             while (command := self._store.queue.claim_next(self.owner, session_id=session.id)) is not None:
                 error = self._run_claimed(command, lease, observers)
                 yield self._store.commands.get(command.id), error

@@ -123,7 +123,7 @@ class LocalEngine:
         add = partial(
             self._store.commands.add,
             session_id=session_id,
-            **self._with_default_limits(spec).columns(closes_session=closes_session, artifacts=artifacts),
+            **self._with_default_limits(spec).to_columns(closes_session=closes_session, artifacts=artifacts),
             max_pending=self._settings.max_pending,
             priority=priority,
             queue_key=queue_key,

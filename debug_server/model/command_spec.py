@@ -72,7 +72,7 @@ class CommandSpec:
         limits = Limits.from_json({**asked, **self.effective_limits.requested()})
         return dataclasses.replace(self, limits=limits, timeout=None)
 
-    def columns(
+    def to_columns(
         self,
         *,
         inline: bool = False,

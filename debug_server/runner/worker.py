@@ -145,7 +145,7 @@ class WorkerSupervisor:
             cwd = self.check(spec, lease)
             command = self.store.commands.add(
                 session_id=session_id,
-                **spec.columns(inline=True, artifacts=artifacts),
+                **spec.to_columns(inline=True, artifacts=artifacts),
                 claim_owner=self.owner,
             )
             return self.pipeline.run(

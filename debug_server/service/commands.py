@@ -25,7 +25,7 @@ from debug_server.worktrees.artifact_files import check_patterns
 _CANCEL_SECONDS = 10.0
 _START_SECONDS = 10.0  # for a claimed command to start
 _KEY_SEPARATOR = "\n"  # separates the request's key and the line number; keys of callers cannot contain it
-_FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.001, 0.1
+_MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.001, 0.1
 
 
 class CommandVerbs(Verbs):
@@ -116,20 +116,20 @@ class CommandVerbs(Verbs):
 
     async def _wait_for_follow_up(self, command: Command, deadline: float) -> None:
         """Wait for the follow-up without a thread: copying may take long, and many callers may wait."""
-        pause = _FIRST_LOOK_SECONDS
+        pause = _MIN_POLL_SECONDS
         while (
             self._engine.is_active(command.id)
             and (left := deadline - time.monotonic()) > 0
             and not self._shared.draining
         ):
             await asyncio.sleep(min(pause, left))
-            pause = min(pause * 1.5, _LAST_LOOK_SECONDS)
+            pause = min(pause * 1.5, _MAX_POLL_SECONDS)
 
     async def wait_until_terminal(self, command: Command, deadline: float) -> Command:
         """Wait until the command is terminal, the deadline has passed or the server drains."""
         if command.status.terminal:
             return command
-        async with self._wakeups.of(("command", command.id)) as woken:
+        async with self._wakeups.changes_of(("command", command.id)) as woken:
             while True:
                 woken.clear()
                 command = await self._read(self._store.commands.get, command.id)
@@ -167,7 +167,7 @@ class CommandVerbs(Verbs):
 
     async def _wait_until_started(self, command: Command, deadline: float) -> Command:
         """Wait, without a thread, until a claimed command runs; any other command is returned at once."""
-        async with self._wakeups.of(("command", command.id)) as woken:
+        async with self._wakeups.changes_of(("command", command.id)) as woken:
             while command.status is CommandStatus.PENDING and command.owner is not None:
                 if (left := deadline - time.monotonic()) <= 0:
                     break

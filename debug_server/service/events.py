@@ -36,7 +36,7 @@ class EventVerbs(Verbs):
 
     async def follow(self, caller: Caller, request: m.ReadEvents) -> AsyncGenerator[m.EventReply, None]:
         """Yield events after the cursor, then new ones, until the caller disconnects or the server drains."""
-        async with self._wakeups.of(_subject(request)) as woken:
+        async with self._wakeups.changes_of(_subject(request)) as woken:
             while not self._shared.draining:
                 woken.clear()
                 page = await self.read(caller, request)
@@ -61,7 +61,7 @@ class EventVerbs(Verbs):
 
     def changes(self) -> AbstractAsyncContextManager[asyncio.Event]:
         """An ``asyncio.Event`` that is set after every commit; clear it before each read."""
-        return self._wakeups.of(ANYTHING)
+        return self._wakeups.changes_of(ANYTHING)
 
     async def last(self, caller: Caller) -> int:
         """The number of the newest event."""

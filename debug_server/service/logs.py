@@ -137,7 +137,7 @@ class LogVerbs(Verbs):
         """Wait until the command has a log, or has ended without one."""
         if command.log_path is not None or command.status.terminal:
             return command
-        async with self._wakeups.of(("command", command.id)) as woken:
+        async with self._wakeups.changes_of(("command", command.id)) as woken:
             while True:
                 woken.clear()
                 command = await self._read(self._store.commands.get, command.id)

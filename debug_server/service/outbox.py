@@ -25,7 +25,7 @@ class OutboxVerbs(Verbs):
     async def pages(self, topic: str, limit: int) -> AsyncGenerator[list[Event], None]:
         """Yield pages of events after the topic's cursor, then of new events."""
         after = await self._call(self._store.outbox.cursor, topic) or 0
-        async with self._wakeups.of(ANYTHING) as woken:
+        async with self._wakeups.changes_of(ANYTHING) as woken:
             while True:
                 woken.clear()
                 page = await self._read(self._store.events.read, after, limit)

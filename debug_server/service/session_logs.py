@@ -30,7 +30,7 @@ class SessionLogVerbs(Verbs):
         """Yield the log until every command has ended; waits for the first command of an open session."""
         await self._access.use_session(caller, request.session_id)
         base, seen = 0, set[int]()
-        async with self._wakeups.of(("session", request.session_id)) as woken:
+        async with self._wakeups.changes_of(("session", request.session_id)) as woken:
             while True:
                 woken.clear()
                 rows = await self._call(self._store.commands.in_session, request.session_id)

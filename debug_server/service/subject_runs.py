@@ -83,7 +83,7 @@ class SubjectRunVerbs(Verbs):
     async def wait(self, run: RunRows, seconds: float) -> RunRows:
         """Wait until the run is done, ``seconds`` are over or the server drains; returns its current rows."""
         deadline = time.monotonic() + seconds
-        async with self._wakeups.of(("session", run.session.id)) as woken:
+        async with self._wakeups.changes_of(("session", run.session.id)) as woken:
             while True:
                 woken.clear()
                 # The session first: the command of a closed session has ended, so its row, read later, is terminal.

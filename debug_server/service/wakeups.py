@@ -36,7 +36,7 @@ class Wakeups:
         self._remove = store.events.add_listener(self._committed)
 
     @asynccontextmanager
-    async def of(self, subject: Subject) -> AsyncIterator[asyncio.Event]:
+    async def changes_of(self, subject: Subject) -> AsyncIterator[asyncio.Event]:
         """An ``asyncio.Event`` that is set after each change of the subject; clear it before each read."""
         await self._ensure_reader()
         woken = asyncio.Event()

@@ -29,7 +29,7 @@ class _RunDraft:
         return cls(
             run=run,
             command=CommandDraft.of(
-                **run.spec.columns(closes_session=True, artifacts=run.artifacts),
+                **run.spec.to_columns(closes_session=True, artifacts=run.artifacts),
                 priority=run.priority,
                 queue_key=run.queue_key,
                 key_limit=run.key_limit,

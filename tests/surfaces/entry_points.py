@@ -17,7 +17,7 @@ from websockets.sync.client import connect
 from debug_server import messages as m
 from debug_server.messages import OPERATIONS, ROUTES, VARIANTS
 from debug_server.surfaces.grpc.schema import SERVICE, rpc, rpc_name
-from debug_server.surfaces.http.openapi import SPECIALS
+from debug_server.surfaces.http.openapi import OVERRIDES
 from debug_server.surfaces.mcp.refusal import ERROR_KEY
 from debug_server.surfaces.mcp.resources import RESOURCES
 from debug_server.surfaces.mcp.tools import TOOLS, Tool
@@ -116,7 +116,7 @@ def bearer(token: str | None) -> dict[str, str]:
 
 def rest_entry_points() -> list[EntryPoint]:
     """Every route."""
-    return [_rest(name, SPECIALS[name].query if name in SPECIALS else None) for name in ROUTES]
+    return [_rest(name, OVERRIDES[name].query if name in OVERRIDES else None) for name in ROUTES]
 
 
 def _rest(name: str, query: type[BaseModel] | None = None) -> EntryPoint:

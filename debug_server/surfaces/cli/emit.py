@@ -13,8 +13,8 @@ from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.output import cell, print_notice
 
 app = typer.Typer(add_completion=False)
-_NOBODY_ACTS = 1
-_NOBODY = "[runner] unknown skipped"
+_NO_RUNNER_STATUS = 1
+_NO_MATCH = "[runner] unknown skipped"
 
 
 @app.command()
@@ -54,7 +54,7 @@ def emit(
     lines = [f"[event] {event_type} {task} {field}".rstrip(), *outcomes]
     call.output().result("\n".join(lines), {"ok": True, "message": answer.message})
     if not _acted_on(event_type, outcomes):
-        raise typer.Exit(_NOBODY_ACTS)
+        raise typer.Exit(_NO_RUNNER_STATUS)
 
 
 def _read(source: str, option: str) -> bytes:
@@ -85,4 +85,4 @@ def _acted_on(event_type: str, outcomes: list[str]) -> bool:
     """Whether a runner was queued; a push without a matching trigger counts as success."""
     if any(line.endswith(" queued") for line in outcomes):
         return True
-    return event_type in ("push", "pr") and all(line.startswith(_NOBODY) for line in outcomes)
+    return event_type in ("push", "pr") and all(line.startswith(_NO_MATCH) for line in outcomes)

@@ -11,7 +11,7 @@ from debug_server.errors import AccessError, DebugServerError, InvalidInputError
 from debug_server.service import background
 from debug_server.surfaces.cli.connection import DEFAULT_GRPC_PORT as _DEFAULT_PORT
 from debug_server.surfaces.cli.connection import ServerSettings, load_grpc_settings
-from debug_server.surfaces.cli.grpc import places_of
+from debug_server.surfaces.cli.grpc import server_files
 from debug_server.surfaces.cli.invocation import Invocation
 
 CALL_SECONDS = 30.0
@@ -28,13 +28,13 @@ def target_of(call: Invocation, target: str | None) -> str:
 
 def _own_port(call: Invocation) -> int:
     """The gRPC port that this data folder's server has recorded; the default port if there is none."""
-    port = background.running_server(places_of(call)).get("grpc_port")
+    port = background.running_server(server_files(call)).get("grpc_port")
     return port if isinstance(port, int) else _DEFAULT_PORT
 
 
 def settings_for(call: Invocation, target: str) -> ServerSettings:
     """The token for that address, and the user that may run the server."""
-    web = background.running_server(places_of(call)).get("http")
+    web = background.running_server(server_files(call)).get("http")
     own_url = web if isinstance(web, str) else None
     return load_grpc_settings(target, call.flags, own_port=_own_port(call), own_url=own_url)
 

@@ -31,7 +31,7 @@ def start(
     call = invocation(context)
     output = call.output()
     _ensure_configuration(output)  # first, because it creates the data folder here
-    places = places_of(call)
+    places = server_files(call)
     with background.start_lock(places):
         state, outcome = background.running_server(places), "already running"
         if not state:
@@ -50,7 +50,7 @@ def start(
 def stop(context: typer.Context) -> None:
     """Stop the server; running commands continue under their keepers."""
     call = invocation(context)
-    pid = background.stop(places_of(call))
+    pid = background.stop(server_files(call))
     words = "no server is running" if pid is None else f"stopped server {pid}"
     call.output().result(words, {"stopped": pid})
 
@@ -59,7 +59,7 @@ def stop(context: typer.Context) -> None:
 def status(context: typer.Context) -> None:
     """Show whether the server is running, and its configuration; exit with 1 if it is not running."""
     call = invocation(context)
-    state = background.running_server(places_of(call))
+    state = background.running_server(server_files(call))
     lines, facts = _configuration()
     first = _status_line("running", state) if state else "not running: start it with `debug-server grpc start`"
     call.output().result("\n".join([first, *lines]), {**state, "running": bool(state), **facts})
@@ -67,7 +67,7 @@ def status(context: typer.Context) -> None:
         raise typer.Exit(_NOT_RUNNING)
 
 
-def places_of(call: Invocation) -> ServerFiles:
+def server_files(call: Invocation) -> ServerFiles:
     """The files of the server of this data folder."""
     with call.programs.open_local() as local:
         return ServerFiles(lock=local.server_lock_path, log=local.data_folder / "server.log")

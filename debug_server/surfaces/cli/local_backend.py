@@ -105,7 +105,7 @@ class LocalBackend:
         if self._queue_started or any(part in operation for part in _WITHOUT_ENGINE):
             return
         self._queue_started = True
-        self._local.service.queue.start(settle_seconds=_ADOPT_WAIT_SECONDS)
+        self._local.service.queue.start(adopt_wait_seconds=_ADOPT_WAIT_SECONDS)
 
     def __enter__(self) -> LocalBackend:
         return self

@@ -15,7 +15,7 @@ from debug_server.service import Service
 from debug_server.surfaces.grpc.calls import authenticated_call
 from debug_server.surfaces.grpc.decoding import parse, request_of
 from debug_server.surfaces.grpc.schema import rpc
-from debug_server.surfaces.grpc.unidentified import Requests, first
+from debug_server.surfaces.grpc.unidentified import Requests, read_one
 from debug_server.surfaces.grpc.v1.debug_server_pb2 import (
     Chunk,
     FetchArtifactRequest,
@@ -34,7 +34,7 @@ def fetch_artifact(service: Service) -> Stream:
 
     async def fetch(requests: Requests, context: ServicerContext) -> None:
         async with authenticated_call(service, context, path, scopes) as caller:
-            asked = parse(FetchArtifactRequest, await first(requests))
+            asked = parse(FetchArtifactRequest, await read_one(requests))
             if asked.offset < 0:
                 raise InvalidInputError(f"offset {asked.offset} is negative: start at 0")
             wanted = GetArtifactRequest(session_id=asked.session_id, artifact_id=asked.artifact_id)
@@ -67,7 +67,7 @@ def fetch_diff(service: Service) -> Stream:
 
     async def fetch(requests: Requests, context: ServicerContext) -> None:
         async with authenticated_call(service, context, path, scopes) as caller:
-            asked = request_of(SessionRef, parse(FetchDiffRequest, await first(requests)))
+            asked = request_of(SessionRef, parse(FetchDiffRequest, await read_one(requests)))
             patch = await service.sessions.diff_bytes(caller, asked)
             for offset in range(0, len(patch), CHUNK_BYTES):
                 await context.write(Chunk(offset=offset, data=patch[offset : offset + CHUNK_BYTES]))

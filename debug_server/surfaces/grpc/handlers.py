@@ -16,7 +16,7 @@ from debug_server.surfaces.grpc.calls import authenticated_call, is_identified, 
 from debug_server.surfaces.grpc.decoding import parse, request_of
 from debug_server.surfaces.grpc.encoding import message_of
 from debug_server.surfaces.grpc.schema import Rpc, rpc, rpc_name
-from debug_server.surfaces.grpc.unidentified import Requests, UnidentifiedCallers, first, whole
+from debug_server.surfaces.grpc.unidentified import Requests, UnidentifiedCallers, read_one, require_message
 
 Answer = Callable[[Requests, ServicerContext], Awaitable[Message]]
 
@@ -47,9 +47,9 @@ def _answer(service: Service, unidentified: UnidentifiedCallers, operation: Serv
     async def answer(requests: Requests, context: ServicerContext) -> Message:
         async with authenticated_call(service, context, called.path, operation.scopes) as caller:
             if operation.scopes is not None or await is_identified(service, context):
-                data = await first(requests)
+                data = await read_one(requests)
             else:
-                data = whole(await unidentified.read(requests))
+                data = require_message(await unidentified.read(requests))
             request = request_of(operation.request, parse(called.request, data))
             key = None if operation.idempotent else metadata(context, "idempotency-key")
             return message_of(called.reply, await service.perform(caller, operation, request, key))
@@ -62,7 +62,7 @@ def _stream(service: Service, operation: ServiceOperation, called: Rpc) -> Strea
 
     async def stream(requests: Requests, context: ServicerContext) -> None:
         async with authenticated_call(service, context, called.path, operation.scopes) as caller:
-            request = request_of(operation.request, parse(called.request, await first(requests)))
+            request = request_of(operation.request, parse(called.request, await read_one(requests)))
             # aclosing: if the peer disconnects during a write, the generator must not wait for garbage collection.
             service.followers.check_room()
             async with service.followers.while_valid(caller, follows=True), aclosing(verb(caller, request)) as replies:

@@ -23,7 +23,7 @@ from debug_server.errors import DebugServerError, InvalidInputError, NotFoundErr
 from debug_server.kanban import kanban_pb2 as pb
 from debug_server.surfaces.grpc.calls import authenticated_call
 from debug_server.surfaces.grpc.decoding import parse
-from debug_server.surfaces.grpc.unidentified import Requests, first
+from debug_server.surfaces.grpc.unidentified import Requests, read_one
 
 READ, WRITE, ADMIN = ("sessions:read",), ("commands:write", "sessions:write"), ("admin",)
 M = TypeVar("M", bound=Message)
@@ -70,7 +70,7 @@ class KanbanServices:
 
         async def answer(requests: Requests, context: ServicerContext) -> Message:
             async with authenticated_call(self._service, context, path, scopes, local=True):
-                return await behaviour(parse(kind, await first(requests)))
+                return await behaviour(parse(kind, await read_one(requests)))
 
         return grpc.stream_unary_rpc_method_handler(
             answer, response_serializer=lambda message: message.SerializeToString()
@@ -95,7 +95,7 @@ class KanbanServices:
 
     async def _stream(self, requests: Requests, context: ServicerContext) -> None:
         async with authenticated_call(self._service, context, "/kanban/stream", READ, local=True) as caller:
-            asked = parse(pb.StreamRequest, await first(requests))
+            asked = parse(pb.StreamRequest, await read_one(requests))
             stream_filter = StreamFilter(
                 repo_name=asked.repo_filter,
                 task_id=asked.task_filter,

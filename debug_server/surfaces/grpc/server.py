@@ -17,7 +17,7 @@ from debug_server.service import Service
 from debug_server.surfaces.grpc.connections import Connections
 from debug_server.surfaces.grpc.handlers import handlers
 from debug_server.surfaces.grpc.schema import SERVICE
-from debug_server.surfaces.grpc.serving import HEALTH, Reflection, Serving
+from debug_server.surfaces.grpc.serving import HEALTH, HealthService, ReflectionService
 from debug_server.surfaces.grpc.unidentified import UnidentifiedCallers
 
 DEFAULT_PORT = 50051
@@ -73,7 +73,9 @@ class ConnectionLimits:
 class GrpcServer:
     """Every service on one port; made by ``build_server``."""
 
-    def __init__(self, server: aio.Server, serving: Serving, connections: Connections, *, host: str, port: int) -> None:
+    def __init__(
+        self, server: aio.Server, serving: HealthService, connections: Connections, *, host: str, port: int
+    ) -> None:
         self._server = server
         self._serving = serving
         self._connections = connections
@@ -113,9 +115,9 @@ def build_server(
     ours = grpc.method_handlers_generic_handler(SERVICE.full_name, handlers(service, unidentified))
     services = {SERVICE.full_name: ours, **(part_services or {})}
     server.add_generic_rpc_handlers(tuple(services.values()))
-    serving = Serving(service, unidentified)
+    serving = HealthService(service, unidentified)
     names = (*services, HEALTH, reflection.SERVICE_NAME)
-    reflecting = Reflection(service, unidentified, names)
+    reflecting = ReflectionService(service, unidentified, names)
     standard = {HEALTH: serving.handlers(), reflection.SERVICE_NAME: reflecting.handlers()}
     for name, methods in standard.items():
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, methods),))

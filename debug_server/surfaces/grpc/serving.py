@@ -27,14 +27,14 @@ from debug_server.surfaces.grpc.calls import is_identified
 from debug_server.surfaces.grpc.decoding import parse
 from debug_server.surfaces.grpc.refusal import abort_call
 from debug_server.surfaces.grpc.schema import SERVICE
-from debug_server.surfaces.grpc.unidentified import Requests, UnidentifiedCallers, whole
+from debug_server.surfaces.grpc.unidentified import Requests, UnidentifiedCallers, require_message
 
 HEALTH = DESCRIPTOR.services_by_name["Health"].full_name
 _NAMES = ("", SERVICE.full_name)
 _MAX_REQUEST_BYTES = 1024  # the name of a service, or of a file of its description
 
 
-class Serving:
+class HealthService:
     """``grpc.health.v1.Health``: each check runs the service's checks and updates all watchers."""
 
     def __init__(self, service: Service, unidentified: UnidentifiedCallers) -> None:
@@ -94,7 +94,7 @@ class Serving:
         return status
 
 
-class Reflection:
+class ReflectionService:
     """``grpc.reflection.v1alpha.ServerReflection``."""
 
     def __init__(self, service: Service, unidentified: UnidentifiedCallers, names: Sequence[str]) -> None:
@@ -136,7 +136,7 @@ async def _next(unidentified: UnidentifiedCallers, requests: Requests, *, known:
 
 
 async def _read_small(unidentified: UnidentifiedCallers, requests: Requests, *, known: bool) -> bytes:
-    return whole(await _next(unidentified, requests, known=known))
+    return require_message(await _next(unidentified, requests, known=known))
 
 
 @asynccontextmanager

@@ -77,12 +77,12 @@ def _too_many_calls() -> QuotaExceededError:
     return QuotaExceededError("too many calls without a token: retry later, or send one", retry_after=_RETRY_SECONDS)
 
 
-async def first(requests: Requests) -> bytes:
+async def read_one(requests: Requests) -> bytes:
     """The one message of a call by a known caller."""
-    return whole(await anext(requests, None))
+    return require_message(await anext(requests, None))
 
 
-def whole(data: bytes | None) -> bytes:
+def require_message(data: bytes | None) -> bytes:
     """InvalidInputError for a call that ended without its message."""
     if data is None:
         raise InvalidInputError("the call ended without a message: send one")

@@ -56,7 +56,7 @@ class ErrorReply(Reply):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Special:
+class RouteOverride:
     """The documentation of a route with special behaviour."""
 
     query: type[BaseModel] | None = None  # fields of the query, where they are not the operation's
@@ -64,15 +64,15 @@ class Special:
     headers: tuple[dict[str, Any], ...] = ()
 
 
-SPECIALS = {
-    "start_run": Special(query=WaitQuery),
-    "diff_session": Special(produces=(JSON, PATCH_TYPE)),
-    "artifact_file": Special(produces=(BYTES,), headers=(_RANGE,)),
-    "read_log": Special(query=LogQuery, produces=(BYTES,), headers=(_RANGE,)),
-    "follow_log": Special(query=LogQuery, produces=(NDJSON,)),
-    "log_events": Special(query=LogQuery, produces=(SSE,), headers=(LAST_EVENT,)),
-    "session_logs": Special(query=SessionLogQuery, produces=(NDJSON,)),
-    "follow_events": Special(produces=(SSE,), headers=(LAST_EVENT,)),
+OVERRIDES = {
+    "start_run": RouteOverride(query=WaitQuery),
+    "diff_session": RouteOverride(produces=(JSON, PATCH_TYPE)),
+    "artifact_file": RouteOverride(produces=(BYTES,), headers=(_RANGE,)),
+    "read_log": RouteOverride(query=LogQuery, produces=(BYTES,), headers=(_RANGE,)),
+    "follow_log": RouteOverride(query=LogQuery, produces=(NDJSON,)),
+    "log_events": RouteOverride(query=LogQuery, produces=(SSE,), headers=(LAST_EVENT,)),
+    "session_logs": RouteOverride(query=SessionLogQuery, produces=(NDJSON,)),
+    "follow_events": RouteOverride(produces=(SSE,), headers=(LAST_EVENT,)),
 }
 _PROBES = {
     "/health": "The process answers.",
@@ -106,9 +106,9 @@ def document(title: str, version: str, routes: Iterable[BaseRoute] = (), *, api:
 
 
 def _api() -> Iterable[tuple[str, str, RouteDoc]]:
-    names = [row.name for row in OPERATIONS.values() if row.route.path not in _PROBES and row.name not in SPECIALS]
-    for name in (*names, *SPECIALS):
-        special = SPECIALS.get(name) or Special()
+    names = [row.name for row in OPERATIONS.values() if row.route.path not in _PROBES and row.name not in OVERRIDES]
+    for name in (*names, *OVERRIDES):
+        special = OVERRIDES.get(name) or RouteOverride()
         operation, route = VARIANTS.get(name) or OPERATIONS[name], ROUTES[name]
         about = RouteDoc(
             summary=operation.summary,
