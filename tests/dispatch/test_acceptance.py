@@ -76,7 +76,7 @@ def test_sashi_starts_emits_and_watches(governor: GovernorProcess) -> None:
         hook = "printf 'plain.sh\\nd\\351j\\340.md\\n' | sashi emit TEST-04 push kanban-pmo --paths - 2>&1"
         environ = governor.env()
         pushed = subprocess.run(["bash", "-c", hook], cwd=governor.root, env=environ, stdout=-1, check=True).stdout
-        assert rb"is told as d\xe9j\xe0.md" in pushed, "a name that is not UTF-8 does not cost the others' event"
+        assert rb"is sent as d\xe9j\xe0.md" in pushed, "a name that is not UTF-8 does not cost the others' event"
         assert b"[runner] docs queued" in pushed
         assert "running" in _run(governor, "sashi", "grpc", "status")
         assert "0.1.0" in _run(governor, "sashi", "probe", "changelog")

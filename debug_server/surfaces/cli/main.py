@@ -22,7 +22,7 @@ from debug_server.surfaces.cli.token_input import TokenFileOption, TokenOption, 
 COMMANDS = {
     "run": ("run_line", "Run a command on this machine."),
     "serve": ("serve", "Serve HTTP, WebSockets and gRPC."),
-    "gateway": ("gateway", "Serve only the OpenAI-compatible API."),
+    "gateway": ("gateway", "Serve only the OpenAI-compatible API: serve."),
     "server": ("server", "Set up a server for a repository."),
     "repo": ("repo", "Registered git remotes: add, list, show."),
     "session": ("session", "Workspaces: create, list, show, logs, debug, diff, reset, fork, close."),

@@ -172,7 +172,7 @@ def test_a_link_says_what_it_leads_to(tmp_path: Path, program: Program) -> None:
         )
     status, out, errors = said(program("purge", "--yes"))
     assert status == 0, errors
-    assert f"it leads to\ndata folder {real} (" in out
+    assert f"its target is\ndata folder {real} (" in out
     assert not real.exists() and real.parent.exists() and (tmp_path / ".artifacts").is_symlink()
 
 
