@@ -156,6 +156,16 @@ def save_server_settings(changes: Mapping[str, Any], environ: Mapping[str, str] 
     return path
 
 
+def forget_connections(environ: Mapping[str, str] = os.environ) -> Path:
+    """Remove the file: no server, no token."""
+    path = config_file(environ)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be removed: {error.strerror}") from error
+    return path
+
+
 def address(url: str) -> str:
     """Scheme, host and port of a URL: the key of a saved token."""
     try:

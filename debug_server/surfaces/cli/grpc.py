@@ -50,8 +50,11 @@ def start(
 def stop(context: typer.Context) -> None:
     """Stop the server; running commands continue under their keepers."""
     call = invocation(context)
-    pid = background.stop(server_files(call))
+    files = server_files(call)
+    pid = background.stop(files)
     words = "no server is running" if pid is None else f"stopped server {pid}"
+    if pid is not None and (sentence := background.continuing(files.keepers)):
+        words += f"\n{sentence}"
     call.output().result(words, {"stopped": pid})
 
 
@@ -70,7 +73,11 @@ def status(context: typer.Context) -> None:
 def server_files(call: Invocation) -> ServerFiles:
     """The files of the server of this data folder."""
     with call.programs.open_local() as local:
-        return ServerFiles(lock=local.server_lock_path, log=local.data_folder / "server.log")
+        return ServerFiles(
+            lock=local.server_lock_path,
+            log=local.data_folder / "server.log",
+            keepers=local.keepers_dir,
+        )
 
 
 def _ensure_configuration(output: Output) -> None:

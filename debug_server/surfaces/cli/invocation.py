@@ -39,12 +39,13 @@ class Invocation:
     programs: Programs
     flags: dict[str, Any]
     as_json: bool = False
+    local: bool = False  # no server, whatever is configured
 
     def server_settings(self) -> ServerSettings:
         """The server to speak to."""
-        from debug_server.surfaces.cli.connection import load_server_settings
+        from debug_server.surfaces.cli.connection import ServerSettings, load_server_settings
 
-        return load_server_settings(self.flags)
+        return ServerSettings() if self.local else load_server_settings(self.flags)
 
     def backend(self) -> Backend:
         """The configured server, or the service in this process; a context manager."""

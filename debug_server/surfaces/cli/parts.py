@@ -28,6 +28,10 @@ class LocalComponents(Protocol):
         """The lock file of the store's only server."""
 
     @property
+    def keepers_dir(self) -> Path:
+        """Where the keepers of running commands are found."""
+
+    @property
     def foreground(self) -> ForegroundRuns:
         """Runs in this process."""
 
