@@ -23,7 +23,7 @@ from debug_server.disk import detach, list_mounts
 from debug_server.store import open_store
 
 _SERVING = re.compile(rb"serving on http://127\.0\.0\.1:(\d+)\n")
-_TOKEN = re.compile(rb"shown this once: (\S+)\n")
+_TOKEN = re.compile(rb"shown only once: (\S+)\n")
 _LEAVE_SECONDS = 30.0
 _REPOSITORY = "bench"
 

@@ -1,8 +1,9 @@
-"""The way of gRPC to a server: its library makes connections of its own, and shows none of them before it is used.
+"""Relays gRPC connections to a server, so that the user of each server is checked before data is sent.
 
-    the library -> unix socket of this process -> a TCP connection that is judged when it is made -> the server
+    gRPC library -> unix socket of this process -> TCP connection, checked when it is made -> server
 
-So every connection is judged, also each one that the library makes anew after the server went away.
+The gRPC library makes its own connections and does not expose them before use; with the relay every connection is
+checked, also each new one after the server has restarted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from urllib.parse import quote
 
 from debug_server.disk import why_replaceable
 from debug_server.errors import AccessError, InvalidInputError
-from debug_server.sockets.trust import TrustedServer
+from debug_server.sockets.trust import TrustedServerUser
 
 _CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
 _CONNECT_SECONDS, _JOIN_SECONDS = 20.0, 1.0
@@ -32,11 +33,11 @@ _MAX_PATH = 107  # bytes of a unix socket's path
 
 
 class Relay:
-    """Carries this process's connections to ``host:port``. A context manager; close the channel before it."""
+    """Relays this process's connections to ``host:port``. A context manager; close the channel before leaving it."""
 
-    def __init__(self, target: str, trusted: TrustedServer) -> None:
+    def __init__(self, target: str, trusted: TrustedServerUser) -> None:
         self._host, self._port = _split(target)
-        self._place = f"grpc://{target}"
+        self._server = f"grpc://{target}"
         self._trusted = trusted
         self._guard = threading.Lock()
         self._open: set[socket.socket] = set()
@@ -88,9 +89,9 @@ class Relay:
                 near, _ = self._listener.accept()
             except OSError:  # closed
                 return
-            self._start(self._carry, near)
+            self._start(self._relay_connection, near)
 
-    def _carry(self, near: socket.socket) -> None:
+    def _relay_connection(self, near: socket.socket) -> None:
         with near:
             if _pid(near) != os.getpid():
                 return
@@ -101,7 +102,7 @@ class Relay:
                 return
             self.failure = None
             with far:
-                if not self._keep(near, far):
+                if not self._register(near, far):
                     return
                 back = self._start(_copy, far, near)
                 _copy(near, far)
@@ -112,7 +113,7 @@ class Relay:
     def _connect(self) -> socket.socket:
         far = socket.create_connection((self._host, self._port), timeout=_CONNECT_SECONDS)
         try:
-            self._trusted.require(far, self._place)
+            self._trusted.require(far, self._server)
             far.settimeout(None)
             far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except BaseException:
@@ -120,8 +121,8 @@ class Relay:
             raise
         return far
 
-    def _keep(self, near: socket.socket, far: socket.socket) -> bool:
-        """Note them, to be ended with the relay; False when that is closed already."""
+    def _register(self, near: socket.socket, far: socket.socket) -> bool:
+        """Register both sockets, so that the relay can close them; False if the relay is closed."""
         with self._guard:
             if not self._is_closed:
                 self._open |= {near, far}
@@ -145,7 +146,7 @@ def _private_folder() -> Path | None:
 
 
 def _copy(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):  # either end is gone: the other is told
+    with suppress(OSError):  # one end has closed: shut down the other end below
         while data := source.recv(_CHUNK):
             sink.sendall(data)
     with suppress(OSError):

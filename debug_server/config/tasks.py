@@ -1,4 +1,4 @@
-"""The settings of host tasks: variables with their historical names, and keys in a file."""
+"""The settings of host tasks, with the established HOST_RUNNER_ variables, and as keys of ``tasks.toml``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TasksConfig:
         variable="HOST_RUNNER_EXECUTOR",
     )
     cmd_template: str | None = setting(
-        "The shell executor's command; `{prompt}`, `{task_id}` and `{run_id}` stand for their values.",
+        "The shell executor's command; `{prompt}`, `{task_id}` and `{run_id}` are replaced.",
         TEXT,
         default=None,
         variable="HOST_RUNNER_CMD_TEMPLATE",
@@ -40,20 +40,20 @@ class TasksConfig:
         variable="HOST_RUNNER_CLEANUP_WORKTREE",
     )
     callback_allow: str | None = setting(
-        "Where callbacks may go: names, addresses, networks, `localhost` (every loopback address) and `public` (every "
-        "address but this machine, its link and metadata services), separated by commas; left out: `public`.",
+        "Allowed callback targets, separated by commas: names, addresses, networks, `localhost` (all loopback "
+        "addresses), `public` (all but this machine, link-local and metadata addresses). Default: `public`.",
         TEXT,
         default=None,
         variable="HOST_RUNNER_CALLBACK_ALLOW",
     )
     callback_uid: int | None = setting(
         "The user, by number, who receives callbacks on this machine; left out: only the server's own user and root.",
-        whole(least=0),
+        whole(minimum=0),
         default=None,
         variable="HOST_RUNNER_CALLBACK_UID",
     )
     docker_bin: str | None = setting(
-        "The container program; left out: docker or podman, whichever is found.",
+        "The container program; default: docker or podman, whichever is found.",
         TEXT,
         default=None,
         variable="HOST_RUNNER_DOCKER_BIN",
@@ -66,7 +66,7 @@ class TasksConfig:
     )
     sandbox_network: str = setting("A container's network.", TEXT, default="none", variable=f"{_SANDBOX}NETWORK")
     sandbox_pids_limit: int = setting(
-        "The number of processes in a container.", whole(least=1), default=256, variable=f"{_SANDBOX}PIDS_LIMIT"
+        "Maximum number of processes in a container.", whole(minimum=1), default=256, variable=f"{_SANDBOX}PIDS_LIMIT"
     )
-    sandbox_memory: str = setting("A container's memory.", TEXT, default="2g", variable=f"{_SANDBOX}MEMORY")
-    sandbox_cpus: float = setting("A container's cores.", number(), default=2.0, variable=f"{_SANDBOX}CPUS")
+    sandbox_memory: str = setting("Memory limit of a container.", TEXT, default="2g", variable=f"{_SANDBOX}MEMORY")
+    sandbox_cpus: float = setting("CPU cores of a container.", number(), default=2.0, variable=f"{_SANDBOX}CPUS")

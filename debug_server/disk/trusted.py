@@ -56,36 +56,36 @@ def owners_of(named: Path) -> frozenset[int]:
         return trusted_users()
 
 
-def read_trusted(path: Path, owners: Collection[int] | None = None) -> bytes:
+def read_trusted(path: Path, trusted_uids: Collection[int] | None = None) -> bytes:
     """A file's bytes; ConfigurationError when it is not trusted, OSError when it cannot be read."""
     if path.parent in (Path("/dev/fd"), Path("/proc/self/fd")) or path == Path("/dev/stdin"):
         return path.read_bytes()  # a descriptor that our parent opened has no folder to check
-    descriptor = _open(path, owners)
+    descriptor = _open(path, trusted_uids)
     try:
         return Path(f"/proc/self/fd/{descriptor}").read_bytes()
     finally:
         os.close(descriptor)
 
 
-def check_trusted(path: Path, owners: Collection[int] | None = None) -> None:
+def check_trusted(path: Path, trusted_uids: Collection[int] | None = None) -> None:
     """ConfigurationError when a file or folder is not trusted, OSError when it cannot be reached."""
-    os.close(_open(path, owners))
+    os.close(_open(path, trusted_uids))
 
 
 @contextmanager
-def open_trusted(path: Path, owners: Collection[int] | None = None) -> Iterator[Folder]:
-    """Open the folder that was checked: replacing it later has no effect. Raises the errors of ``check_trusted``."""
-    descriptor = _open(path, owners)
+def open_trusted(path: Path, trusted_uids: Collection[int] | None = None) -> Iterator[Folder]:
+    """The folder itself, as it was checked: what replaces it later has no effect; errors as of ``check_trusted``."""
+    descriptor = _open(path, trusted_uids)
     try:
         yield Folder(descriptor)
     finally:
         os.close(descriptor)
 
 
-def why_distrusted(path: Path, owners: Collection[int] | None = None) -> str | None:
+def why_distrusted(path: Path, trusted_uids: Collection[int] | None = None) -> str | None:
     """The reason why a path is not trusted, or None."""
     try:
-        os.close(_walk(path, trusted_users() if owners is None else owners))
+        os.close(_walk(path, trusted_users() if trusted_uids is None else trusted_uids))
     except _Distrust as error:
         return str(error)
     except OSError as error:
@@ -93,14 +93,16 @@ def why_distrusted(path: Path, owners: Collection[int] | None = None) -> str | N
     return None
 
 
-def why_replaceable(path: Path, owners: Collection[int] | None = None, *, may_be_missing: bool = False) -> str | None:
+def why_replaceable(
+    path: Path, trusted_uids: Collection[int] | None = None, *, may_be_missing: bool = False
+) -> str | None:
     """Why others could put something else in the path's place; its own mode does not matter. None if they cannot.
 
-    With ``may_be_missing`` what exists of the folders above it is judged. Where they are sticky, others could still
-    make the path first: judge it again once it is made.
+    With ``may_be_missing`` the folders above it that exist are judged. Where they are sticky, others could still make
+    the path first: judge it again once it is made.
     """
     try:
-        os.close(_walk(path, trusted_users() if owners is None else owners, last=False))
+        os.close(_walk(path, trusted_users() if trusted_uids is None else trusted_uids, last=False))
     except _Distrust as error:
         return str(error)
     except FileNotFoundError as error:
@@ -117,21 +119,21 @@ def is_shared(folder: Path) -> bool:
     except OSError:
         return True
     try:
-        found, owners = os.fstat(descriptor), trusted_users()
-        known = found.st_uid in owners or found.st_uid == _unmapped_user()
-        return not known or _is_shared(descriptor, found, owners, above=True)
+        found, trusted_uids = os.fstat(descriptor), trusted_users()
+        known = found.st_uid in trusted_uids or found.st_uid == _unmapped_user()
+        return not known or _is_shared(descriptor, found, trusted_uids, above=True)
     finally:
         os.close(descriptor)
 
 
-def _open(path: Path, owners: Collection[int] | None) -> int:
+def _open(path: Path, trusted_uids: Collection[int] | None) -> int:
     try:
-        return _walk(path, trusted_users() if owners is None else owners)
+        return _walk(path, trusted_users() if trusted_uids is None else trusted_uids)
     except _Distrust as error:
         raise ConfigurationError(f"{path} is not used: {error}; {error.advice}") from error
 
 
-def _walk(path: Path, owners: Collection[int], *, last: bool = True) -> int:
+def _walk(path: Path, trusted_uids: Collection[int], *, last: bool = True) -> int:
     """A descriptor (``O_PATH``) of what the path leads to, opened entry by entry.
 
     If ``last`` is false, only the folders above it are checked for write access by others, not the entry itself.
@@ -147,14 +149,14 @@ def _walk(path: Path, owners: Collection[int], *, last: bool = True) -> int:
             try:
                 found = os.fstat(below)
                 what = "it" if place == whole else str(place)
-                _check_owner(found, what, owners, above=bool(left) and not shared)
+                _check_owner(found, what, trusted_uids, above=bool(left) and not shared)
                 if stat.S_ISLNK(found.st_mode):  # its mode means nothing
                     links += 1
                     if links > _MAX_LINKS:
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
                     left += reversed(PurePosixPath(os.readlink("", dir_fd=below)).parts)
                     continue
-                shared = _is_shared(below, found, owners, above=bool(left))
+                shared = _is_shared(below, found, trusted_uids, above=bool(left))
                 if shared and (left or last) and not (left and found.st_mode & stat.S_ISVTX):
                     raise _writable(found, what, place)
                 here, below, where = below, here, place
@@ -168,17 +170,17 @@ def _walk(path: Path, owners: Collection[int], *, last: bool = True) -> int:
     return here
 
 
-def _check_owner(found: os.stat_result, what: str, owners: Collection[int], *, above: bool) -> None:
-    """``above``: the entry is a folder above the path, and others may not write to the folder that it is in."""
-    if found.st_uid in owners or (above and found.st_uid == _unmapped_user()):
+def _check_owner(found: os.stat_result, what: str, trusted_uids: Collection[int], *, above: bool) -> None:
+    """``above``: it is a folder above the path, in one that others may not write to."""
+    if found.st_uid in trusted_uids or (above and found.st_uid == _unmapped_user()):
         return
     raise _Distrust(
         f"{what} belongs to another user (uid {found.st_uid})", "use a path of your own, or run as that user"
     )
 
 
-def _is_shared(descriptor: int, found: os.stat_result, owners: Collection[int], *, above: bool) -> bool:
-    """Whether users other than the owners may write to it."""
+def _is_shared(descriptor: int, found: os.stat_result, trusted_uids: Collection[int], *, above: bool) -> bool:
+    """Whether users other than the trusted ones may write to it."""
     if not found.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
         return False
     if found.st_mode & stat.S_IWOTH or _has_acl(descriptor):
@@ -186,7 +188,7 @@ def _is_shared(descriptor: int, found: os.stat_result, owners: Collection[int], 
     members = _members(found.st_gid)
     if above and found.st_uid == 0 and all(user < _FIRST_USER_UID for user in members):
         return False
-    return not members <= set(owners) or (not members and found.st_gid != os.getegid())
+    return not members <= set(trusted_uids) or (not members and found.st_gid != os.getegid())
 
 
 def _writable(found: os.stat_result, what: str, place: Path) -> _Distrust:

@@ -28,7 +28,7 @@ from debug_server.client.relay import Relay
 from debug_server.dispatch.call_exits import DEADLINE, NOT_OK, PROTOCOL, UNAVAILABLE, UNCONFIGURED
 from debug_server.errors import AccessError, InvalidInputError
 from debug_server.kanban import kanban_pb2
-from debug_server.sockets.trust import TrustedServer
+from debug_server.sockets.trust import TrustedServerUser
 
 TARGET_USER = "DEBUG_SERVER_UID"
 REDIRECTED = "probe"  # the only runner whose target can be set by variables
@@ -96,7 +96,7 @@ def read_call(text: str, environ: Mapping[str, str]) -> Call:
 def respond(call: Call) -> dict[str, Any]:
     """The response's fields."""
     try:
-        relay = Relay(call.target, TrustedServer(uid=call.target_uid))
+        relay = Relay(call.target, TrustedServerUser(uid=call.target_uid))
     except InvalidInputError as error:
         raise CallError(str(error), UNCONFIGURED) from error
     with relay, connect(call, relay) as channel:

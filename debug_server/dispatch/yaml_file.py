@@ -153,10 +153,10 @@ class Section:
                 fail(self.path, line, f"{self.what or 'the file'} has an unknown key {name!r}: use one of {known}")
 
 
-def read_text(path: Path, owners: Collection[int] | None = None) -> str:
-    """The text of a configuration file; ConfigurationError if another user than the owners can write it."""
+def read_text(path: Path, trusted_uids: Collection[int] | None = None) -> str:
+    """The text of a configuration file; ConfigurationError if another user than the trusted ones can write it."""
     try:
-        data = read_trusted(path, owners)
+        data = read_trusted(path, trusted_uids)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     if len(data) > _MAX_BYTES:

@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 from debug_server.config.gateway import GatewayConfig
 from debug_server.errors import AccessError, ConfigurationError, ForbiddenError
 from debug_server.gateway.api_errors import ApiError
-from debug_server.service.own_user import without_token
+from debug_server.service.own_user import missing_token_message
 from debug_server.service.request_origin import is_loopback
 
 _KNOWN_KEYS = frozenset({"codex-local-secret", "changeme", "change-me", "secret", "test", "dev", "local"})
@@ -38,7 +38,9 @@ class Access:
         if self._key is None and (reason := await self._check_own_user(connection.scope)) is None:
             return "local"
         if secret is None:
-            raise ApiError("invalid_api_key", self._advice() if self._key is not None else without_token(str(reason)))
+            raise ApiError(
+                "invalid_api_key", self._advice() if self._key is not None else missing_token_message(str(reason))
+            )
         if self._key is not None and same_secret(secret, self._key):
             return "key"
         try:

@@ -115,7 +115,7 @@ class KeeperConnection:
                 if not reply["ok"]:
                     raise KeeperError(f"stdin: {reply['error']}")
                 return
-        raise KeeperError("the command ended before it took its input")
+        raise KeeperError("the command ended before it read its input")
 
     def wake(self) -> None:
         """Send SIGCONT to the keeper if it is stopped; only connections from the pool know its pid."""

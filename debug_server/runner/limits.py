@@ -65,7 +65,7 @@ def controller_of(option: str) -> str:
 
 def plan_limits(limits: Limits, capabilities: Capabilities, require: Collection[str] = ()) -> LimitPlan:
     """The mechanism for each requested limit, or None; UnmetRequirementError if a required one is not enforced."""
-    plan = {name: _item(name, value, capabilities) for name, value in limits.asked().items()}
+    plan = {name: _item(name, value, capabilities) for name, value in limits.requested().items()}
     for name in require:
         _check_required(name, plan, capabilities)
     return plan

@@ -68,7 +68,7 @@ class Planner:
 
     def order(self, job: Job, environment: Mapping[str, str]) -> LaunchOrder:
         """The order for the keeper; ``environment`` has the variables of the command's environment."""
-        spec, limits, settings = job.spec, job.spec.bounds, self._settings
+        spec, limits, settings = job.spec, job.spec.effective_limits, self._settings
         return LaunchOrder(
             command_id=job.command.id,
             attempt=job.command.attempt,

@@ -36,7 +36,7 @@ class RunnerPaths:
     logs_dir: Path
     environments_dir: Path
     patches_dir: Path
-    owners: frozenset[int] = field(
+    trusted_uids: frozenset[int] = field(
         default_factory=trusted_users, kw_only=True, compare=False
     )  # whose folders are trusted
 
@@ -51,11 +51,11 @@ class RunnerPaths:
 
         ConfigurationError when another user could have written to it or to a part of it.
         """
-        make_data_folder(self.artifacts_root, self.owners)
+        make_data_folder(self.artifacts_root, self.trusted_uids)
         elsewhere = (self.logs_dir, self.environments_dir, self.patches_dir)
         for path in (*elsewhere, *(self.artifacts_root / name for name in (*_FOLDERS, *_FILES))):
             if os.path.lexists(path):
-                check_trusted(path, self.owners)
+                check_trusted(path, self.trusted_uids)
         if self.artifacts_root.name == DATA_FOLDER:  # a configured folder may contain other data too
             tighten(self.artifacts_root)
         for name in _FOLDERS:
@@ -107,16 +107,20 @@ class RunnerSettings:
         Relative paths of ``config/runner.toml`` begin at the folder that holds ``config/``, those of another file in
         its own folder.
         """
-        placed = load_runner(path, environ=_without_settings(os.environ))
-        return cls.from_config(placed.loaded.value, owners=placed.place.owners)
+        runner_config = load_runner(path, environ=_without_settings(os.environ))
+        return cls.from_config(runner_config.loaded.value, trusted_uids=runner_config.location.trusted_uids)
 
     @classmethod
-    def from_config(cls, config: RunnerConfig, *, owners: frozenset[int] | None = None) -> RunnerSettings:
-        """From loaded settings; ``owners``: whose folders are trusted."""
+    def from_config(cls, config: RunnerConfig, *, trusted_uids: frozenset[int] | None = None) -> RunnerSettings:
+        """From loaded settings; ``trusted_uids``: whose folders are trusted."""
         paths, runner = config.paths, config.runner
         return cls(
             RunnerPaths(
-                paths.artifacts, paths.logs, paths.environments, paths.patches, owners=owners or trusted_users()
+                paths.artifacts,
+                paths.logs,
+                paths.environments,
+                paths.patches,
+                trusted_uids=trusted_uids or trusted_users(),
             ),
             runner.default_shell,
             kill_grace=runner.kill_grace,

@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if options.dry_run:
             return programs.print_plan(options.command, session_id=options.session, **place)
-        return programs.work_off(options.session, add=options.command, **place)
+        return programs.run_session_commands(options.session, add=options.command, **place)
     except DebugServerError as error:
         return _refuse(str(error))
     except KeyboardInterrupt:

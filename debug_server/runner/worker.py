@@ -141,11 +141,11 @@ class WorkerSupervisor:
         ``artifacts``, the globs of files to keep, for the process that recovers the command if this one dies.
         """
         with defer_signals():  # an interrupt must not leave a row without an end, or a lock held
-            spec = spec.within(self.settings.limits)
+            spec = spec.with_default_limits(self.settings.limits)
             cwd = self.check_request(spec, lease)
             command = self.store.commands.add(
                 session_id=session_id,
-                **spec.columns(inline=True, artifacts=artifacts),
+                **spec.to_columns(inline=True, artifacts=artifacts),
                 claim_owner=self.owner,
             )
             return self.pipeline.run(
@@ -164,7 +164,9 @@ class WorkerSupervisor:
 
     def check_request(self, spec: CommandSpec, lease: Lease) -> Path:
         """Check the request before a row is added; returns the command's directory. InvalidInputError if wrong."""
-        plan_limits(spec.within(self.settings.limits).bounds, self.pool.capabilities, spec.require)
+        plan_limits(
+            spec.with_default_limits(self.settings.limits).effective_limits, self.pool.capabilities, spec.require
+        )
         return resolve_cwd(Path(lease.path), spec.cwd)
 
     def _default_request(self, session_id: int) -> EnvironmentRequest | None:

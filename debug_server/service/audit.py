@@ -42,22 +42,22 @@ class Record:
             _LOG.info("api.request", extra=fields)
 
 
-_SERVED: ContextVar[Record | None] = ContextVar("debug_server_request", default=None)
+_CURRENT: ContextVar[Record | None] = ContextVar("debug_server_request", default=None)
 
 
 def begin(record: Record) -> None:
     """Make ``record`` the record of the request that this task serves."""
-    _SERVED.set(record)
+    _CURRENT.set(record)
 
 
 def note_caller(caller: Caller) -> None:
     """Add the caller to the record of the request that this task serves."""
-    record = _SERVED.get()
+    record = _CURRENT.get()
     if record is not None:
         record.caller = caller
 
 
 def request_id() -> str | None:
     """The id of the request that this task serves, if it has one."""
-    record = _SERVED.get()
+    record = _CURRENT.get()
     return None if record is None else record.request_id

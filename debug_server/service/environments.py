@@ -38,7 +38,7 @@ class Environments:
                 yield item, self._manager.verify(item.fingerprint)
 
     def collect(self, *, max_idle: float | None, max_bytes: int | None) -> GarbageCollection:
-        """Collect environments by last use and size, never one in use; None means the configured value."""
+        """Remove environments by idle time, then the least recently used above ``max_bytes``; None: as configured."""
         return self._manager.collect_garbage(
             max_idle=self._defaults.idle_seconds if max_idle is None else max_idle,
             max_bytes=self._defaults.budget if max_bytes is None else max_bytes,

@@ -36,7 +36,7 @@ class Quotas:
         self._count = count
         self._clock = clock
         self._in_use = {SESSIONS: store.sessions.count_open, COMMANDS: store.commands.count_unfinished}
-        self._coming: Counter[tuple[int, str]] = Counter()
+        self._reserved: Counter[tuple[int, str]] = Counter()
         self._buckets: dict[int, tuple[float, float]] = {}
 
     def take_request(self, caller: Caller) -> None:
@@ -56,27 +56,27 @@ class Quotas:
         self._buckets[caller.token_id] = (tokens - 1.0, now)
 
     @asynccontextmanager
-    async def room(self, caller: Caller, **wanted: int) -> AsyncIterator[None]:
-        """Reserve so many sessions and commands while they are added."""
-        bounded = [(name, count) for name, count in wanted.items() if name in caller.quotas]
-        if not bounded or caller.token_id is None:
+    async def reserve(self, caller: Caller, **wanted: int) -> AsyncIterator[None]:
+        """Reserve quota for new sessions and commands during the block; QuotaExceededError if there is not enough."""
+        limited = [(name, count) for name, count in wanted.items() if name in caller.quotas]
+        if not limited or caller.token_id is None:
             yield
             return
         held: Counter[tuple[int, str]] = Counter()
         try:
-            for name, count in bounded:
-                self._coming[caller.token_id, name] += count
+            for name, count in limited:
+                self._reserved[caller.token_id, name] += count
                 held[caller.token_id, name] += count
                 await self._check(caller, caller.token_id, name)
             yield
         finally:
-            self._coming.subtract(held)
+            self._reserved.subtract(held)
 
     async def _check(self, caller: Caller, token_id: int, name: str) -> None:
-        bound = caller.quotas[name]
+        limit = caller.quotas[name]
         used = await self._count(self._in_use[name], token_id)
-        if used + self._coming[token_id, name] > bound:
+        if used + self._reserved[token_id, name] > limit:
             raise QuotaExceededError(
-                f"token {caller.name!r} may have {bound:g} {name} at a time and has {used}: wait until one has ended",
+                f"token {caller.name!r} may have {limit:g} {name} at a time and has {used}: wait until one is finished",
                 retry_after=_RETRY_SECONDS,
             )

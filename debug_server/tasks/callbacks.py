@@ -22,9 +22,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError
-from debug_server.model import Event, Outgoing
+from debug_server.model import Event, OutgoingMessage
 from debug_server.service import Service
-from debug_server.sockets.trust import HttpTrust, TrustedServer
+from debug_server.sockets.trust import HttpTrust, TrustedServerUser
 from debug_server.tasks.models import RunnerTask, TaskStatus
 from debug_server.tasks.targets import Target
 from debug_server.tasks.tasks import CALLBACK, CALLBACK_TOKEN, Tasks
@@ -133,7 +133,7 @@ class Callbacks:
 
         return forget
 
-    async def _deliver(self, message: Outgoing) -> None:
+    async def _deliver(self, message: OutgoingMessage) -> None:
         """Try once to deliver a message."""
         fields: dict[str, Any] = {"session_id": message.lane, "attempt": message.attempts + 1}
         level = logging.INFO
@@ -161,7 +161,7 @@ class Callbacks:
         pause = min(_FIRST_RETRY * 2.0 ** min(message.attempts, 30), _LAST_RETRY) * random.uniform(0.75, 1.25)
         await self._service.outbox.postpone(message, datetime.now(UTC) + timedelta(seconds=pause))
 
-    async def _post(self, message: Outgoing) -> int:
+    async def _post(self, message: OutgoingMessage) -> int:
         session_id = message.lane
         asked = (await self._service.sessions.metadata_of(session_id))[TASK]
         task = await self._tasks.view_of(session_id)
@@ -204,7 +204,7 @@ def _body(task: RunnerTask, *, running: bool) -> dict[str, Any]:
 
 
 async def _send_to(
-    client: httpx.AsyncClient, target: Target, receivers: TrustedServer, body: bytes, headers: dict[str, str]
+    client: httpx.AsyncClient, target: Target, receivers: TrustedServerUser, body: bytes, headers: dict[str, str]
 ) -> int:
     """Send to the checked address: a second look-up of the name could give another one.
 
@@ -220,7 +220,7 @@ async def _send_to(
     request = client.build_request("POST", url, content=body, headers={**headers, "Host": host})
     request.extensions["sni_hostname"] = target.host
     if target.scheme == "http":
-        await HttpTrust(receivers, lost=httpx.ConnectError).async_hook(request)
+        await HttpTrust(receivers, connection_error=httpx.ConnectError).async_hook(request)
     response = await client.send(request, stream=True)  # only the status matters
     await response.aclose()
     return response.status_code

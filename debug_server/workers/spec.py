@@ -162,7 +162,13 @@ class WorkerSpec:
 
     def fingerprint(self, environ: Mapping[str, str] = os.environ) -> str:
         """A hash of everything that a running process depends on; reveals no value."""
-        parts = [list(self.argv), str(self.cwd), self.environment(environ), repr(self.readiness), self.limits.asked()]
+        parts = [
+            list(self.argv),
+            str(self.cwd),
+            self.environment(environ),
+            repr(self.readiness),
+            self.limits.requested(),
+        ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
     @classmethod

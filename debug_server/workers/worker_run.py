@@ -106,7 +106,7 @@ class WorkerRun:
         store, spec = self._runner.store, order.spec
         command = store.commands.add(
             session_id=order.session_id,
-            **replace(spec, cwd=order.cwd).columns(inline=True, worker=order.identity),
+            **replace(spec, cwd=order.cwd).to_columns(inline=True, worker=order.identity),
             claim_owner=self._runner.owner,
         )
         self.command_id = command.id

@@ -25,8 +25,8 @@ import pytest
 from debug_server.client import AsyncDebugServerClient, DebugServerClient
 from debug_server.client.relay import Relay
 from debug_server.errors import AccessError, DebugServerError
-from debug_server.sockets.trust import HttpTrust, TrustedServer
-from debug_server.surfaces.cli.connection import find_connection, grpc_connection, save_connection
+from debug_server.sockets.trust import HttpTrust, TrustedServerUser
+from debug_server.surfaces.cli.connection import load_grpc_settings, load_server_settings, save_server_settings
 from debug_server.surfaces.mcp.bridge import Bridge
 from tests.other_users import NOBODY, Taken, taken
 from tests.running import lasting_port
@@ -64,7 +64,7 @@ def _bridged(url: str, token: str | None) -> None:
 def _over_grpc(url: str, token: str | None) -> None:
     target = url.removeprefix("http://")
     with (
-        Relay(target, TrustedServer()) as relay,
+        Relay(target, TrustedServerUser()) as relay,
         grpc.insecure_channel(relay.address, options=relay.options) as channel,
     ):
         send = channel.unary_unary("/secret.Secret/Secret")
@@ -186,10 +186,10 @@ def test_the_user_that_is_named_is_trusted(tmp_path: Path) -> None:
     home = {"DEBUG_SERVER_HOME": str(tmp_path)}
     with taken("127.0.0.1") as server:
         url = f"http://127.0.0.1:{server.port}"
-        save_connection({"base_url": url, "token": "secret", "server_uid": NOBODY}, home)
-        over_grpc = grpc_connection(f"127.0.0.1:{server.port}", {}, home, own_port=server.port)
-        assert (over_grpc.token, over_grpc.trusted) == ("secret", TrustedServer(uid=NOBODY))
-        found = find_connection({}, home)
+        save_server_settings({"base_url": url, "token": "secret", "server_uid": NOBODY}, home)
+        over_grpc = load_grpc_settings(f"127.0.0.1:{server.port}", {}, home, own_port=server.port)
+        assert (over_grpc.token, over_grpc.trusted) == ("secret", TrustedServerUser(uid=NOBODY))
+        found = load_server_settings({}, home)
         with (
             DebugServerClient(base_url=url, token=found.token, server_uid=found.server_uid) as client,
             pytest.raises(DebugServerError),
@@ -250,9 +250,9 @@ def test_a_name_is_where_its_connection_goes() -> None:
         pytest.skip("localhost has no IPv6 address here")
     with socket.create_server(("127.0.0.1", 0)) as own, taken("::1", own.getsockname()[1]) as thief:
         with socket.create_connection(("127.0.0.1", thief.port)) as ours:
-            TrustedServer().require(ours, "here")
+            TrustedServerUser().require(ours, "here")
         with socket.create_connection(("::1", thief.port)) as theirs, pytest.raises(AccessError):
-            TrustedServer().require(theirs, "here")
+            TrustedServerUser().require(theirs, "here")
         with (
             contextlib.suppress(DebugServerError),
             DebugServerClient(base_url=f"http://localhost:{thief.port}", token="secret", timeout=0.2) as client,
@@ -264,7 +264,7 @@ def test_a_name_is_where_its_connection_goes() -> None:
 def test_a_library_that_does_not_tell_of_its_connections() -> None:
     """Then nothing is sent at all."""
     request = httpx.Request("GET", "http://127.0.0.1/")
-    HttpTrust(TrustedServer(), lost=httpx.ConnectError).hook(request)
+    HttpTrust(TrustedServerUser(), connection_error=httpx.ConnectError).hook(request)
     with pytest.raises(AccessError, match="httpx"):
         request.extensions["trace"]("http11.send_request_headers.started", {})
 
@@ -291,7 +291,7 @@ def test_the_relay_is_for_this_process_alone(relay_folder: Path) -> None:
     ask += " sys.exit(len(end.recv(9)))"
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(10)
-        with Relay(f"127.0.0.1:{server.getsockname()[1]}", TrustedServer()) as relay:
+        with Relay(f"127.0.0.1:{server.getsockname()[1]}", TrustedServerUser()) as relay:
             is_file = relay.address.startswith("unix:/")
             assert is_file == (relay_folder.name in ("private", "a b%41")) == any(relay_folder.iterdir())
             name = _reached(relay.address)
@@ -316,7 +316,7 @@ def test_grpc_finds_the_relay(relay_folder: Path) -> None:
     server.start()
     try:
         with (
-            Relay(f"127.0.0.1:{port}", TrustedServer()) as relay,
+            Relay(f"127.0.0.1:{port}", TrustedServerUser()) as relay,
             grpc.insecure_channel(relay.address, options=relay.options) as channel,
         ):
             grpc.channel_ready_future(channel).result(30)
@@ -329,6 +329,6 @@ def test_another_user_does_not_keep_us_out_of_the_relay() -> None:
     """He knows the name of its socket, by /proc/net/unix, and cannot connect to it: its queue is ours."""
     ask = f"import os, socket, sys\nos.setuid({NOBODY})\nwith socket.socket(socket.AF_UNIX) as end:\n"
     ask += " sys.exit(end.connect_ex(eval(sys.argv[1])))"
-    with Relay("127.0.0.1:9", TrustedServer()) as relay:
+    with Relay("127.0.0.1:9", TrustedServerUser()) as relay:
         done = subprocess.run([sys.executable, "-c", ask, repr(_reached(relay.address))], check=False, timeout=30)
     assert done.returncode == errno.EACCES

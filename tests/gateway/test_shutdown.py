@@ -229,7 +229,7 @@ def test_a_restart_drains_as_a_shutdown_does(tmp_path: Path, nothing_left: None)
     arguments = ("serve", "--no-grpc")
     with loaded(tmp_path, arguments, 700) as (gateway, load):
         broken = load.chat(f"words=4 gate={tmp_path}/never", stream=True)
-        token = (tmp_path / "serve.out").read_text().partition("shown this once: ")[2].split()[0]
+        token = (tmp_path / "serve.out").read_text().partition("shown only once: ")[2].split()[0]
         authorization = {"Authorization": f"Bearer {token}"}
         assert httpx.post(f"{gateway.url}/workers/codex/restart", headers=authorization, timeout=60).status_code == 200
         assert (broken.result(60).error["code"], broken.result().error["retryable"]) == ("worker_exited", True)

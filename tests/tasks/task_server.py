@@ -105,7 +105,7 @@ class TaskServer:
             if item["status"] in ("queued", "running"):
                 self.cancel(item["task_id"])
         self.client.close()
-        self.app.streams.leave()
+        self.app.streams.end_all()
         self._server.should_exit = True
         self._thread.join(60)
         self.local.engine.stop(grace=2)

@@ -17,10 +17,17 @@ from debug_server.messages import OPERATIONS, ROUTES
 from debug_server.ports import Part
 from debug_server.service import Service
 from debug_server.surfaces.http import probes
-from debug_server.surfaces.http.endpoints import Endpoint, artifact_file, guarded, rendered, session_diff, started_run
+from debug_server.surfaces.http.endpoints import (
+    Endpoint,
+    artifact_file,
+    operation_endpoint,
+    session_diff,
+    start_run_endpoint,
+    with_error_responses,
+)
 from debug_server.surfaces.http.logs import LogEndpoints
 from debug_server.surfaces.http.middleware import RequestMiddleware
-from debug_server.surfaces.http.refusals import unrouted
+from debug_server.surfaces.http.refusals import routing_error_response
 from debug_server.surfaces.http.sockets import SocketEndpoints
 from debug_server.surfaces.http.streaming import OpenStreams
 
@@ -42,7 +49,7 @@ class HttpApp(Starlette):
     def __init__(
         self, *, settings: HttpSettings, streams: OpenStreams, parts: Sequence[Part], lifespan: Lifespan | None
     ) -> None:
-        super().__init__(lifespan=lifespan, exception_handlers={HTTPException: unrouted})
+        super().__init__(lifespan=lifespan, exception_handlers={HTTPException: routing_error_response})
         self.streams = streams
         self.parts = parts
         self._settings = settings
@@ -93,14 +100,14 @@ def _add_api(app: HttpApp, service: Service, heartbeat_seconds: float, probing: 
     streams = app.streams
     logs = LogEndpoints(service=service, streams=streams, heartbeat_seconds=heartbeat_seconds)
     specials: dict[str, Endpoint] = {
-        "start_run": started_run(service),
+        "start_run": start_run_endpoint(service),
         "diff_session": session_diff(service),
         "artifact_file": artifact_file(service),
         **logs.routes(),
     }
     for operation in OPERATIONS.values():
         if operation.name not in specials and operation.route.path not in probing:
-            _add(app, operation.route.method, operation.route.path, rendered(service, operation))
+            _add(app, operation.route.method, operation.route.path, operation_endpoint(service, operation))
     for name, endpoint in specials.items():
         _add(app, ROUTES[name].method, ROUTES[name].path, endpoint)
     for path, socket in SocketEndpoints(service=service, streams=streams).routes().items():
@@ -108,7 +115,7 @@ def _add_api(app: HttpApp, service: Service, heartbeat_seconds: float, probing: 
 
 
 def _add(app: HttpApp, method: str, path: str, endpoint: Endpoint) -> None:
-    app.router.routes.append(Route(path, guarded(endpoint), methods=[method]))
+    app.router.routes.append(Route(path, with_error_responses(endpoint), methods=[method]))
 
 
 async def _document(request: Request) -> Response:

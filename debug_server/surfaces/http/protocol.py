@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
 MAX_HEAD = 64 << 10
-_SHARED_FRAMES = 32  # more than one follower gets before the next one is woken
+_SHARED_FRAMES = 32  # cached frames: more than one follower gets before the next follower is woken
 
 
 class GuardedHttp(HttpToolsProtocol):
@@ -55,12 +55,12 @@ class GuardedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed."""
-        self._connection.leave()
+        self._connection.mark_closed()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a request, or of several."""
-        self._connection.heard(len(data))
+        self._connection.received(len(data))
         self._head_bytes += len(data)
         super().data_received(data)
         if self._upgraded:
@@ -90,7 +90,7 @@ class GuardedHttp(HttpToolsProtocol):
         self._report()
 
     def handle_websocket_upgrade(self) -> None:
-        """From here on another protocol has the connection."""
+        """Hand the connection over to the WebSocket protocol."""
         self._upgraded = True
         self._connection.enter(Phase.SERVING)
         super().handle_websocket_upgrade()
@@ -107,7 +107,7 @@ class GuardedHttp(HttpToolsProtocol):
             connection.enter(Phase.IDLE)
 
     def _end(self) -> bool:
-        """The connection has been in its phase for too long."""
+        """Close a connection whose phase has lasted too long; returns True."""
         answering = self.cycle is not None and not self.cycle.response_complete
         if answering and self.cycle.response_started:
             self.transport.abort()  # an answer that is cut off must not look like a complete one
@@ -128,22 +128,22 @@ class GuardedSocket(WebSocketsSansIOProtocol):
     """The connection after its upgrade to a WebSocket."""
 
     async def send(self, message: Any) -> None:
-        """Send one message; the frame of a text that many are sent is made once."""
+        """Send one message; a text that is sent to many clients is framed only once."""
         text = message.get("text") if message["type"] == "websocket.send" else None
         if text is None:
             await super().send(message)
             return
         await self.writable.wait()
         if self.close_sent or self.conn.state is not State.OPEN:
-            await super().send(message)  # which knows what to raise
-        elif self.transport.is_closing():  # a moment before uvicorn knows: asyncio would log each write in vain
+            await super().send(message)  # raises the right exception
+        elif self.transport.is_closing():  # uvicorn does not know yet; asyncio would log each write
             raise ClientDisconnected
         else:
             self.transport.write(_frame(text))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed."""
-        self.app_state[CONNECTION].leave()
+        self.app_state[CONNECTION].mark_closed()
         super().connection_lost(exc)
 
 
@@ -154,7 +154,7 @@ def _frame(text: str) -> bytes:
 
 
 def plain_refusal(status: HTTPStatus, code: str, message: str, *, retryable: bool) -> bytes:
-    """A whole response for a connection that no request could be read from; it says that the connection is closed."""
+    """A complete error response that closes the connection, for use before a request was read."""
     body = json.dumps({"error": {"code": code, "message": message, "retryable": retryable}}).encode()
     head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n" % len(body)
     retry = b"retry-after: 1\r\n" if retryable else b""

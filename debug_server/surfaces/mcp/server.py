@@ -110,7 +110,7 @@ def _described() -> list[types.Tool]:
 def _key(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    raise InvalidInputError(f"{IDEMPOTENCY_KEY}={value!r:.64} must be a text")
+    raise InvalidInputError(f"{IDEMPOTENCY_KEY}={value!r:.64} must be a string")
 
 
 async def _called(tool: Tool, call: Call, arguments: dict[str, Any]) -> m.Reply:

@@ -15,13 +15,13 @@ from debug_server.runner import child_environment
 from debug_server.runner.launch import LaunchOrder, launch
 from debug_server.runner.limits import plan_limits
 from debug_server.runner.running_command import RunningCommand
-from debug_server.sockets.trust import HttpTrust, TrustedServer
+from debug_server.sockets.trust import HttpTrust, TrustedServerUser
 from debug_server.workers.interface import WorkerChannel
 from debug_server.workers.readiness.probe import Probe, ProbeFailedError
 from debug_server.workers.spec import ExecReadiness, HttpReadiness
 
 _OUTPUT_BYTES = 64 << 10
-_OWN_WORKER = TrustedServer(advice='ask it by a program of yours: readiness = "exec"')
+_OWN_WORKER = TrustedServerUser(advice='ask it by a program of yours: readiness = "exec"')
 
 
 class _PollingProbe(Probe):
@@ -60,7 +60,7 @@ class HttpProbe(_PollingProbe):
         import httpx  # imported late: costs 0.1 s, and few workers use it
 
         url, timeout = self._readiness.url, self._readiness.timeout
-        trust = HttpTrust(_OWN_WORKER, lost=httpx.ConnectError)
+        trust = HttpTrust(_OWN_WORKER, connection_error=httpx.ConnectError)
         client = httpx.AsyncClient(
             timeout=timeout,
             trust_env=False,

@@ -16,7 +16,7 @@ import uvicorn
 from websockets.sync.client import ClientConnection, connect
 
 from debug_server.app import Local
-from debug_server.app.parts import parts_of
+from debug_server.app.parts import build_parts
 from debug_server.app.server import ServeOptions, uvicorn_config
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
 from debug_server.surfaces.http import HttpSettings, create_http_app
@@ -45,7 +45,7 @@ class Served:
             self.local.service,
             metrics=self.local.telemetry.render,
             settings=HttpSettings(**settings),
-            parts=parts_of(self.local, parts) if parts else (),
+            parts=build_parts(self.local, parts) if parts else (),
         )
         options = ServeOptions(port=0)
         self._server = uvicorn.Server(uvicorn_config(self.app, options))

@@ -161,7 +161,7 @@ class Seen:
 
     def __init__(self, most: int) -> None:
         self.clock = Clock()
-        self.all = Connections(ConnectionLimits(most=most), clock=self.clock)
+        self.all = Connections(ConnectionLimits(max_connections=most), clock=self.clock)
         self.cut: list[Connection] = []
 
     def connected(self, phase: Phase = Phase.HEAD, *, known: bool = False) -> Connection:
@@ -188,7 +188,7 @@ def test_who_makes_room() -> None:
         seen.connected(Phase.SERVING, known=True)
         assert seen.cut.pop() is victim
     assert seen.all.admit() is None and len(seen.all) == 4
-    served.leave()
+    served.mark_closed()
     assert seen.all.admit() is not None
 
 
@@ -209,7 +209,7 @@ def test_a_phase_begins_anew() -> None:
         seen.all.sweep()
     for _ in range(100):
         seen.clock.now += 20
-        connection.heard(30_000)
+        connection.received(30_000)
         seen.all.sweep()
     assert not ended
     seen.clock.now += 31

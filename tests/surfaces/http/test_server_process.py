@@ -146,7 +146,7 @@ def _drained(processes: Processes, secret: str, port: int, go: Path, seconds: in
 def test_the_first_token_is_shown_once(processes: Processes) -> None:
     """A new store's first start prints an admin token that works; the second start prints none."""
     process = processes().started()
-    assert process.said[0].startswith("admin token, shown this once: ")
+    assert process.said[0].startswith("admin token, shown only once: ")
     with open_client(process, process.said[0].split()[-1]) as client:
         assert answered(client.get("/whoami"), 200)["scopes"] == ["admin"]
         # The same server and the same token for the Model Context Protocol.
