@@ -31,3 +31,8 @@ class ServerConfig:
         number(),
         default=75.0,  # longer than most clients keep one: theirs to close, not ours while they send
     )
+    strangers_per_second: float = setting(
+        "HTTP requests that callers without a token may begin in a second, all of them together; more wait.",
+        number(),
+        default=250.0,
+    )

@@ -29,6 +29,7 @@ from debug_server.service.logs import LogVerbs
 from debug_server.service.outbox import OutboxVerbs
 from debug_server.service.own_user import OwnUser
 from debug_server.service.queue import QueueVerbs
+from debug_server.service.recent_tokens import RecentTokens
 from debug_server.service.repositories import RepositoryVerbs
 from debug_server.service.runs import RunVerbs
 from debug_server.service.session_logs import SessionLogVerbs
@@ -69,6 +70,7 @@ class Service:
         )
         self.followers = shared.followers
         self.own_user = OwnUser(shared.blocking.call_peers)
+        self.recent_tokens = RecentTokens()
         self.known_peers = KnownPeers()  # peers of gRPC connections that have shown a token
         self.grpc_address: tuple[str, int] | None = None  # host and port of the gRPC server, once it listens
 
@@ -110,7 +112,9 @@ class Service:
             raise AccessError(_NO_TOKEN)
         token = await self._shared.blocking.read(self._store.tokens.find, secret)
         if token is None:
+            self.recent_tokens.discard(secret)
             raise AccessError("the token is unknown, has expired or was revoked")
+        self.recent_tokens.add(secret)
         caller = Caller.of(token)
         audit.note_caller(caller)
         if self._store.tokens.use_is_outdated(token):

@@ -1,9 +1,10 @@
 """Every open connection of the HTTP server: what each is doing, how long it may, and which one makes room for another.
 
-    accepted -> HEAD -> BODY -> SERVING -> IDLE -> HEAD ...      a WebSocket stays in SERVING
+    accepted -> HEAD -> (TURN ->) BODY -> SERVING -> IDLE -> HEAD ...      a WebSocket stays in SERVING
 
 A phase that lasts too long ends the connection. When all places are taken, a new connection takes the place of the one
-that is missed least: idle without a known caller, then idle, then served without a known caller; else it is refused.
+that is missed least: waiting without a known caller, then idle, then served without a known caller; else it is refused.
+Strangers who do not take their answers have few places.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from debug_server.service import audit
+from debug_server.surfaces.http.strangers import Strangers
 
 CONNECTION = "debug_server.connection"  # its key in an ASGI scope's state
 
@@ -23,6 +25,7 @@ _LOG = logging.getLogger(__name__)
 _COMPLAIN_SECONDS = 5.0  # between two lines of the log, whatever happens
 _CLOSE_SECONDS = 10.0  # for a client to take what is left of its answer
 _STRANGER_SECONDS = 1.0  # served so long without a known caller, a connection may have to make room
+_STRANGERS = 64  # of those
 _LEAST_RATE = 1024  # bytes of a body a second
 
 
@@ -30,6 +33,7 @@ class Phase(Enum):
     """What a connection is doing."""
 
     HEAD = "head"  # a request's head is awaited or incomplete
+    TURN = "turn"  # a stranger's head is complete, and others are served first
     BODY = "body"  # the head is complete, the body is not
     SERVING = "serving"  # the request is complete, the answer is not; or a WebSocket
     IDLE = "idle"  # answered, and the next request has not begun
@@ -96,8 +100,15 @@ class Connection:
 class Connections:
     """All of them, within their limits; used in one event loop."""
 
-    def __init__(self, limits: ConnectionLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        limits: ConnectionLimits,
+        *,
+        strangers: Strangers | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.limits = limits
+        self.strangers = strangers or Strangers()
         self.clock = clock
         # In the order in which each began to wait, or to be served: the first is the oldest.
         self._idle: dict[Connection, None] = {}
@@ -140,7 +151,7 @@ class Connections:
         """A connection begins a phase."""
         if connection in self._idle or connection in self._busy:
             self.remove(connection)
-            waits = phase in (Phase.HEAD, Phase.IDLE) or connection.answered
+            waits = phase in (Phase.HEAD, Phase.TURN, Phase.IDLE) or connection.answered
             (self._idle if waits else self._busy)[connection] = None
         connection.phase = phase
 
@@ -152,6 +163,7 @@ class Connections:
     def sweep(self) -> None:
         """End what is overdue, and write down what had to be done since the last line of the log."""
         now = self.clock()
+        self._cut_strangers(now - _STRANGER_SECONDS)
         for connection in (*self._idle, *self._busy):
             if connection.closing_at is not None:
                 if now - connection.closing_at > _CLOSE_SECONDS:
@@ -167,6 +179,18 @@ class Connections:
             _LOG.warning("connections_limited", extra=fields)
             self._complaints.clear()
             self._complained_at = now
+
+    def _cut_strangers(self, late: float) -> None:
+        """Of strangers who have been served since then or longer, cut the oldest beyond the bound."""
+        held = [
+            item
+            for item in self._busy
+            if item.phase is Phase.SERVING and not item.known and item.since < late and item.closing_at is None
+        ]
+        for connection in held[: max(0, len(held) - _STRANGERS)]:
+            self.complain("strangers_cut")
+            connection.leave()
+            connection.drop()
 
     def complain(self, what: str) -> None:
         """Count something for the next line of the log."""

@@ -192,6 +192,18 @@ def test_who_makes_room() -> None:
     assert seen.all.admit() is not None
 
 
+def test_strangers_who_take_no_answer() -> None:
+    """Of strangers who are served for long, the oldest beyond 64 are cut; no known caller, and none that waits."""
+    seen = Seen(most=1000)
+    held = [seen.connected(Phase.SERVING) for _ in range(70)]
+    for phase in (Phase.TURN, Phase.HEAD, Phase.IDLE):
+        seen.connected(phase)
+    for _ in range(70):
+        seen.connected(Phase.SERVING, known=True)
+    seen.all.sweep()
+    assert seen.cut == held[:6]
+
+
 def test_a_phase_begins_anew() -> None:
     """Each request has its own time, and a body that flows is not late however long it is."""
     seen = Seen(most=4)
