@@ -36,3 +36,9 @@ class ServerConfig:
         number(),
         default=250.0,
     )
+    workspaces_per_token: int | None = setting(
+        "Workspaces that the open sessions of a token may have, unless it is an admin's or has a quota of sessions; "
+        "left out: half of workspaces.max_worktrees.",
+        whole(least=1),
+        default=None,
+    )

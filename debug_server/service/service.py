@@ -60,8 +60,16 @@ class Service:
         paths: RunnerPaths,
         shell: str = DEFAULT_SHELL,
         workers: Workers | None = None,
+        workspaces_per_token: int | None = None,
     ) -> None:
-        shared = Shared(store=store, engine=engine, sessions=sessions, paths=paths, shell=shell)
+        shared = Shared(
+            store=store,
+            engine=engine,
+            sessions=sessions,
+            paths=paths,
+            shell=shell,
+            workspaces_per_token=workspaces_per_token,
+        )
         self._shared = shared
         self._store = store
         self._token_last_used = LastUsed("token", store.tokens.record_uses)
