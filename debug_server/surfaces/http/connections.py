@@ -164,6 +164,7 @@ class Connections:
         """End what is overdue, and write down what had to be done since the last line of the log."""
         now = self.clock()
         self._cut_strangers(now - _STRANGER_SECONDS)
+        audit.summarise()
         for connection in (*self._idle, *self._busy):
             if connection.closing_at is not None:
                 if now - connection.closing_at > _CLOSE_SECONDS:

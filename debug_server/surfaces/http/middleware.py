@@ -64,11 +64,18 @@ class RequestMiddleware:
         except (ClientDisconnect, WebSocketDisconnect):
             record.status = _CLIENT_LEFT
         except DebugServerError as error:  # during a stream: the connection is cut, so that the client resumes
-            fields = {"request_id": record.request_id, "path": scope["path"], "code": error.code, "error": str(error)}
+            fields = {
+                "request_id": record.request_id,
+                "path": audit.short(scope["path"]),
+                "code": error.code,
+                "error": str(error),
+            }
             _LOG.warning("stream_cut", extra=fields)
             await messages.fail(scope)
         except Exception:  # noqa: BLE001 - a bug must not expose internals to the caller
-            _LOG.exception("request_failed", extra={"request_id": record.request_id, "path": scope["path"]})
+            _LOG.exception(
+                "request_failed", extra={"request_id": record.request_id, "path": audit.short(scope["path"])}
+            )
             await messages.fail(scope)
         finally:
             record.write()
