@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from importlib.util import find_spec
 
 _INTERRUPTED = 130
 
@@ -19,6 +21,10 @@ def main(name: str = "debug-server") -> None:
 
     ensure_standard_streams()  # before anything opens a file
     send_dropped_again()  # before the rest is loaded: that is when most of them would be dropped
+    if find_spec("typer") is None:
+        sys.exit(
+            f"debug-server: its packages are not installed in {sys.executable}: in a checkout, run `make setup` first"
+        )
     from debug_server.app.programs import command_line
 
     command_line(name)

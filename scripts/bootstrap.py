@@ -31,7 +31,7 @@ def main() -> None:
     install_uv()
     environ = uv_environment()
     say(f"installing the {len(locked_names())} packages of {LOCK.relative_to(ROOT)}")
-    run(uv_command("sync"), "--require-hashes", str(LOCK), environ=environ)
+    install_packages(environ)
     say("installing this project in place")
     run(uv_command("install"), "--no-deps", "--no-build-isolation", "--editable", str(ROOT), environ=environ)
     say(f"done in {time.monotonic() - began:.1f} s")
@@ -95,6 +95,16 @@ def install_uv() -> None:
             found = [str(path) for path in Path(wheels).iterdir()]
             install = [*pip, "--isolated", "install", "--no-index", "--no-deps"]
             run(install, *found, environ={**alone, "PIP_CONFIG_FILE": os.devnull})
+
+
+def install_packages(environ: dict[str, str]) -> None:
+    """Install the lock by uv, or by pip where uv fails: pip passes over an index that does not answer."""
+    sync = [*uv_command("sync"), "--require-hashes", str(LOCK)]
+    if subprocess.run(sync, cwd=ROOT, env=environ, check=False).returncode == 0:
+        return
+    say("uv could not; trying the same with pip (UV_DEFAULT_INDEX and UV_INDEX name other indexes for uv)")
+    pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--require-hashes", "-r"]
+    run(pip, str(LOCK), environ={**os.environ, "PIP_USER": "no"})
 
 
 def stanzas() -> list[str]:

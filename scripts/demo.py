@@ -45,6 +45,9 @@ class StepError(Exception):
 
 def main() -> int:
     """Run the demonstration; 0 when everything ended as it should."""
+    if not (ROOT / ".git").exists():
+        print(f"demo: {ROOT} is no clone: the demonstration runs a commit of this repository", file=sys.stderr)
+        return 1
     print(f"debug-server on {ROOT.name}, in a temporary folder that is removed at the end", flush=True)
     with tempfile.TemporaryDirectory(prefix="debug-server-demo-") as name:
         return Demo(folder=Path(name), environ=child_environment()).run()

@@ -136,6 +136,11 @@ def test_clean_and_purge_leave_nothing(checkout: Checkout) -> None:
 
     checkout.make_ready()
     checkout.leave_behind(mark)
+    program = checkout.root / ".venv/bin/debug-server"
+    program.rename(checkout.root / "program")
+    status, _, errors = checkout.run("make", "-s", "clean")
+    assert status and "make setup" in errors and checkout.data.exists(), "nobody else could end what runs"
+    (checkout.root / "program").rename(program)
     status, _, errors = checkout.run("make", "-s", "clean")
     assert status == 0, errors
     checkout.check_nothing_left(mark)

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from dataclasses import dataclass
 from email import message_from_bytes
@@ -16,7 +17,7 @@ import pytest
 import uv
 
 import debug_server
-from debug_server.model.extras import install_command
+from debug_server.model.extras import EXTRAS, install_command, is_installed
 from tests.other_users import owned_repository
 from tests.running import ROOT
 from tests.servers import serving
@@ -59,6 +60,11 @@ class Installed:
 
     environment: Path
     here: Path
+
+    @property
+    def adds(self) -> str:
+        """The beginning of the command that adds an extra; uv's environments have no pip."""
+        return f"uv pip install --python {self.environment}/bin/python"
 
     def start(self, *argv: str, **variables: str) -> subprocess.Popen[str]:
         """A program that finds this install and nothing of the checkout."""
@@ -118,10 +124,10 @@ def test_a_missing_extra_is_one_line_with_the_command_that_adds_it(installed: In
     for extra, argv, variables in cases:
         status, _, errors = installed.run(*argv, **variables)
         line = errors.splitlines()[-1] if extra != "conda" else errors
-        assert status and f"pip install 'debug-server[{extra}]'" in line and "Traceback" not in errors, errors
+        adds = "pip install" if argv == security else installed.adds  # a runner program knows of no tool
+        assert status and f"{adds} 'debug-server[{extra}]'" in line and "Traceback" not in errors, errors
     status, out, _ = installed.run("debug-server", "doctor")
-    remedies = [f"pip install 'debug-server[{extra}]'" for extra in ("conda", "postgres", "otel", "runners")]
-    assert [remedy for remedy in remedies if remedy not in out] == []
+    assert [extra for extra in EXTRAS if f"{installed.adds} 'debug-server[{extra}]'" not in out] == []
 
     server = installed.start("debug-server", "serve", "--port", "0", "--no-grpc")
     try:
@@ -132,7 +138,7 @@ def test_a_missing_extra_is_one_line_with_the_command_that_adds_it(installed: In
         remote = {"DEBUG_SERVER_TOKEN": found[1], "DEBUG_SERVER_URL": found[2]}
         assert installed.run("debug-server", "repo", "add", str(repository), **remote)[0] == 0
         status, _, errors = installed.run("debug-server", "command", "run", "--repository", "project", *conda, **remote)
-        assert status == 125 and "pip install 'debug-server[conda]'" in errors, errors
+        assert status == 125 and f"{installed.adds} 'debug-server[conda]'" in errors, errors
     finally:
         server.terminate()
         server.communicate(timeout=SECONDS)
@@ -153,10 +159,18 @@ def test_a_uv_tool_runs_the_first_section_of_the_readme(wheel: Path, tmp_path: P
 
 
 def test_an_extra_is_added_by_the_tool_that_installed_the_product(tmp_path: Path) -> None:
-    """By pipx where its file is, else by pip."""
-    assert install_command("otel", str(tmp_path)) == "pip install 'debug-server[otel]'"
+    """By pipx where its file is, with the extras that are there: it removes those that are not named. Else by pip."""
+    assert install_command("otel", str(tmp_path)) == f"{sys.executable} -m pip install 'debug-server[otel]'"
     (tmp_path / "pipx_metadata.json").touch()
-    assert install_command("otel", str(tmp_path)) == "pipx install --force 'debug-server[otel]'"
+    there = {extra for extra, modules in EXTRAS.items() if all(map(is_installed, modules))}
+    named = ",".join(sorted({*there, "otel"}))
+    assert there and install_command("otel", str(tmp_path)).startswith(f"pipx install --force 'debug-server[{named}]'")
+
+
+def test_each_extra_is_known() -> None:
+    """The table of what an extra installs has the extras of pyproject.toml."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert sorted(EXTRAS) == sorted(set(declared) - {"all"})
 
 
 def test_the_client_needs_httpx_and_pydantic_alone(tmp_path: Path) -> None:

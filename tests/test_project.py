@@ -11,6 +11,8 @@ import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -247,6 +249,35 @@ def test_the_runner_programs_know_nothing_of_the_server() -> None:
     assert wrong == []
     strangers = [where for module in modules() for name, where in imports(module) if within(name, "runners")]
     assert strangers == [], "the server starts the programs, it does not import them"
+
+
+def import_graph() -> dict[str, dict[str, str]]:
+    """Each module of the package and the programs: the modules that it imports, and where it first does."""
+    known = {f"debug_server.{module.name}".removesuffix("."): module for module in modules()}
+    known |= {module.name.removesuffix(".__init__"): module for module in programs()}
+    graph: dict[str, dict[str, str]] = {name: {} for name in known}
+    for name, module in known.items():
+        for imported, where in imports(module):
+            target = imported if imported in known else imported.rpartition(".")[0]  # the module of an imported name
+            if target in known:
+                graph[name].setdefault(target, where)
+    return graph
+
+
+def first_cycle(graph: dict[str, dict[str, str]]) -> list[str]:
+    """The modules of one import cycle, each before the one that it imports; empty if there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))  # it lists each module before those that import it
+    return []
+
+
+def test_there_is_no_import_cycle() -> None:
+    """No module imports itself through others; imports inside functions and under TYPE_CHECKING count, too."""
+    graph = import_graph()
+    steps = [f"{graph[name][target]}: {name} imports {target}" for name, target in pairwise(first_cycle(graph))]
+    assert not steps, "\n".join(["an import cycle:", *steps])
 
 
 def calls(module: Module) -> Iterator[tuple[str, ast.Call]]:

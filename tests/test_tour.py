@@ -19,7 +19,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.running import ROOT, eventually
+from tests.running import ROOT, eventually, lasting_port
 from tests.servers import unmount_below
 from tests.surfaces.mcp.peers import call
 from tests.test_docs import FENCE, execute, program, wheels
@@ -77,10 +77,11 @@ def terminals(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterato
     folder = tmp_path_factory.mktemp("tour")
     environ = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "HOME": str(folder / "home"),
+        "HOME": str(home_of_somebody(folder)),
         "LANG": "C.UTF-8",
         "UV_FIND_LINKS": str(wheels),
         "UV_OFFLINE": "1",
+        "GOVERNOR_GRPC_PORT": str(lasting_port()),  # others may have the usual one
     }
     for argv in (["sh", "-euc", program(PAGE, "sh")], [sys.executable, "-W", "error", "-c", program(PAGE, "python")]):
         execute(argv, environ, folder)
@@ -99,6 +100,17 @@ def terminals(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterato
         server.wait(SECONDS)
         unmount_below(folder)
     assert "Traceback" not in (folder / "first.err").read_text()
+
+
+def home_of_somebody(folder: Path) -> Path:
+    """A home folder in use: git shows diffs and signs as its user likes, and another server was configured before."""
+    home = folder / "home"
+    (home / ".debug-server").mkdir(parents=True)
+    (home / ".gitconfig").write_text(
+        "[color]\nui = always\n[diff]\nnoprefix = true\nexternal = false\n[commit]\ngpgSign = true\n"
+    )
+    (home / ".debug-server/config.toml").write_text('base_url = "http://127.0.0.1:9"\ntoken = "of another server"\n')
+    return home
 
 
 def _complete(path: Path) -> str | None:

@@ -101,6 +101,11 @@ class Local:
         return is_postgres(self._database_url)
 
     @property
+    def keepers_dir(self) -> Path:
+        """Where the keepers of running commands are found."""
+        return self.settings.paths.keepers_dir
+
+    @property
     def server_lock_path(self) -> Path:
         """The lock file of the store's only server; with a shared database, of this folder's only server."""
         if self.shares_database:

@@ -40,8 +40,8 @@ from debug_server.app.local import Local
 from debug_server.app.parts import API, GATEWAY, NAMES, has_gateway, parts_of
 from debug_server.errors import ConfigurationError, EngineBusyError
 from debug_server.ports import Part
-from debug_server.runner.live_commands import live_commands
 from debug_server.runner.open_files import max_connections, raise_limit
+from debug_server.service.background import continuing
 from debug_server.service.request_origin import is_loopback
 from debug_server.store import MetadataStore
 
@@ -151,11 +151,9 @@ def _serve(local: Local, options: ServeOptions, say: Callable[[str], None]) -> f
 
 
 def _report_running_commands(local: Local, say: Callable[[str], None]) -> None:
-    count = len(live_commands(local.settings.paths.keepers_dir))
-    subject, them = ("1 command continues", "it") if count == 1 else (f"{count} commands continue", "them")
     with suppress(OSError):  # stdout is closed
-        if count:
-            say(f"{subject}; the next `debug-server serve` adopts {them}")
+        if sentence := continuing(local.keepers_dir):
+            say(sentence)
 
 
 @contextmanager

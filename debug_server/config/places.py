@@ -82,7 +82,7 @@ class Placed:
         found = [f"{path} is ignored: {reason}" for path, reason in self.place.ignored]
         declared = [item.variable for item in settings_of(RunnerConfig).values()]
         found += [f"{name} is ignored: did you mean {ours}?" for name, ours in misspelt(environ, declared)]
-        searched = self.place.found is not None and self.place.named is None
+        searched = self.place.named is None
         files = [str(path) for name in FILES for path in self.place.files(name)] if searched else []
         if files or (searched and self.loaded.source("paths.artifacts") == "default"):
             sentence = f"using the data folder {self.data}" + (f" and the settings {', '.join(files)}" if files else "")

@@ -186,6 +186,8 @@ def _is_shared(descriptor: int, found: os.stat_result, owners: Collection[int], 
 def _writable(found: os.stat_result, what: str, place: Path) -> _Distrust:
     mode = f"mode {stat.S_IMODE(found.st_mode):04o}, group {found.st_gid}"
     advice = f"make sure that everything in it is yours, then: chmod go-w {shlex.quote(str(place))}"
+    if found.st_mode & stat.S_ISVTX or (found.st_uid == 0 and os.geteuid() != 0):
+        advice = "use a folder of your own"  # this one is meant for everybody
     return _Distrust(f"other users may write to {what} ({mode})", advice)
 
 

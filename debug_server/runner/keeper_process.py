@@ -70,8 +70,9 @@ def end_tree(handle: dict[str, Any]) -> list[int]:
     keeper = handle["keeper"]
     if keeper["boot_id"] != boot_id():
         return []
-    marked = MarkedTree(f"{keeper['pid']}-{keeper['start_time']}")
-    return sorted({*_empty(rebuild(handle["tree"])), *_empty(marked)})
+    # What left one of the groups may still be in another, which can be removed only once it has ended.
+    outside = _empty(MarkedTree(f"{keeper['pid']}-{keeper['start_time']}"))
+    return sorted({*outside, *_empty(rebuild(handle["tree"]))})
 
 
 def _empty(tree: Tree) -> list[int]:

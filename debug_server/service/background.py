@@ -17,6 +17,7 @@ from pathlib import Path
 
 from debug_server.errors import ConfigurationError, DebugServerError
 from debug_server.runner.background_process import start_background
+from debug_server.runner.live_commands import live_commands
 
 _START_SECONDS, _STOP_SECONDS, _LOOK_SECONDS = 30.0, 20.0, 0.02
 _SERVING = re.compile(r"^serving gRPC on port (\d+)$", re.MULTILINE)
@@ -29,6 +30,7 @@ class ServerFiles:
 
     lock: Path
     log: Path
+    keepers: Path
 
     @property
     def state(self) -> Path:
@@ -102,6 +104,13 @@ def stop(files: ServerFiles) -> int | None:
         os.close(process)
     files.state.unlink(missing_ok=True)
     return pid
+
+
+def continuing(keepers: Path) -> str | None:
+    """How many commands a server that has stopped left running, as a sentence; None if there are none."""
+    count = len(live_commands(keepers))
+    subject, them = ("1 command continues", "it") if count == 1 else (f"{count} commands continue", "them")
+    return f"{subject}; the next `debug-server serve` adopts {them}" if count else None
 
 
 def known_state(files: ServerFiles) -> dict[str, object]:

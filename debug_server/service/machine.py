@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import platform
 import shutil
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 from debug_server.engine import SessionWorkspace
 from debug_server.errors import DebugServerError, StoreUnavailableError
 from debug_server.model import CommandSpec, SessionPlan
-from debug_server.model.extras import install_command
+from debug_server.model.extras import install_command, is_installed
 from debug_server.runner.environments.builders import CONDA_PROGRAMS
 from debug_server.runner.environments.uv_builder import find_uv
 from debug_server.runner.limits import WHOLE_TREE, Capabilities, controller_of, enforcers
@@ -76,10 +75,11 @@ class Machine:
             require_free_space(root)
             return f"{shutil.disk_usage(root).free >> 20} MiB free in {root.resolve()}"
 
-        yield _attempt("store", "database", opened, "set DEBUG_SERVER_DB_URL to a database that this user can write")
-        yield _attempt("store", "disk", space, "free space there, or set paths.artifacts to another writable folder")
-        installed = importlib.util.find_spec("psycopg") is not None
-        yield _optional_one("store", "postgresql", installed, "psycopg", install_command("postgres"))
+        yield _attempt("store", "database", opened, "the reason says what to do; DEBUG_SERVER_DB_URL names another one")
+        yield _attempt(
+            "store", "disk", space, "the reason says what to do; DEBUG_SERVER_PATHS_ARTIFACTS names another one"
+        )
+        yield _optional_one("store", "postgresql", is_installed("psycopg"), "psycopg", install_command("postgres"))
 
     def _processes(self) -> Iterator[Finding]:
         yield _attempt(
@@ -93,7 +93,7 @@ class Machine:
         except StoreUnavailableError:  # said of the database
             return
         except DebugServerError as error:
-            yield Finding(area="commands", name="containment", state="failed", detail=str(error), remedy=_DELEGATE)
+            yield Finding(area="commands", name="containment", state="failed", detail=str(error))
             return
         held = found.mechanism.startswith("cgroup")
         controllers = ", ".join(sorted(found.controllers)) or "no controllers"
@@ -149,7 +149,12 @@ def _limits(found: Capabilities) -> Iterator[Finding]:
 
 
 def _workspaces(settings: RunnerSettings) -> Iterator[Finding]:
-    yield _attempt("workspaces", "git", lambda: run_git("--version").stdout.decode().strip(), "install git")
+    try:
+        version = run_git("--version").stdout.decode().strip()
+        yield Finding(area="workspaces", name="git", state="ok", detail=version)
+    except DebugServerError as error:
+        remedy = "install git: without it, commands run in folders, but not in workspaces of a repository"
+        yield Finding(area="workspaces", name="git", state="missing", detail=str(error), remedy=remedy)
     try:
         reason = why_overlay_fails(settings.paths.artifacts_root)
     except OSError as error:
@@ -167,9 +172,9 @@ def _workspaces(settings: RunnerSettings) -> Iterator[Finding]:
 def _environments() -> Iterator[Finding]:
     uv, conda = find_uv(), next(filter(None, map(shutil.which, CONDA_PROGRAMS)), None)
     yield _optional_one("environments", "uv", uv is not None, uv or "", "pip install uv; venv and pip take its place")
-    venv = importlib.util.find_spec("ensurepip") is not None
+    venv = is_installed("ensurepip")
     yield _optional_one("environments", "venv", venv, "of the standard library", "install python3-venv")
-    rattler = importlib.util.find_spec("rattler") is not None
+    rattler = is_installed("rattler")
     yield _optional_one("environments", "conda", rattler, "py-rattler", install_command("conda"))
     instead = "py-rattler takes its place" if rattler else "install micromamba, mamba or conda, or py-rattler instead"
     yield _optional_one("environments", "conda program", conda is not None, conda or "", instead)
@@ -181,14 +186,7 @@ def _optional() -> Iterator[Finding]:
         ("runners", "secret scanning", "detect_secrets", "runners"),
         ("runners", "Markdown checks", "markdown_it", "runners"),
     ):
-        yield _optional_one(area, name, _is_installed(module), "installed", install_command(extra))
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # a package that it would be in
-        return False
+        yield _optional_one(area, name, is_installed(module), "installed", install_command(extra))
 
 
 def _optional_one(area: str, name: str, found: bool, detail: str, remedy: str) -> Finding:

@@ -24,7 +24,7 @@ from debug_server.model import Worktree
 
 if TYPE_CHECKING:
     from debug_server.worktrees.patches import SessionPatch
-    from debug_server.worktrees.pool import WorktreePool
+    from debug_server.worktrees.settings import WorktreePoolSettings
 
 _LOG = logging.getLogger(__name__)
 InUse = Callable[[Worktree], bool]
@@ -98,6 +98,29 @@ class LeaseHolders(Protocol):
         """The rows whose process is known to be dead and which no open session uses."""
 
 
+class LeasingPool(Protocol):
+    """The pool of a lease, as the lease uses it."""
+
+    @property
+    def settings(self) -> WorktreePoolSettings:
+        """The settings, with the full time of a lease."""
+
+    def release(self, lease: WorktreeLease, *, clean: bool = True) -> None:
+        """Take the workspace back."""
+
+    def renew(self, lease: WorktreeLease) -> None:
+        """Extend the lease; LeaseLostError if it is over."""
+
+    def diff(self, lease: WorktreeLease) -> bytes:
+        """The holder's changes, as a patch."""
+
+    def reset(self, lease: WorktreeLease, patch: SessionPatch | None = None) -> None:
+        """Restore the commit plus the patch."""
+
+    def fork(self, lease: WorktreeLease, count: int, *, owner: str | None = None) -> list[WorktreeLease]:
+        """New leases with a copy of the files."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class WorktreeLease:
     """The right to use a workspace until it is released or expires; leaving the ``with`` block releases it."""
@@ -108,7 +131,7 @@ class WorktreeLease:
     commit_sha: str  # full
     environment_hash: str | None
     needs_dependency_sync: bool  # the workspace was last used with other dependencies
-    pool: WorktreePool = field(repr=False)
+    pool: LeasingPool = field(repr=False)
     generation: int
     released: bool = False
     left: str | None = None  # what could not be removed at the release

@@ -11,6 +11,8 @@ _HUNK = re.compile(rb"@@ -(\d{1,18})(?:,(\d{1,18}))? \+(\d{1,18})(?:,(\d{1,18}))
 # Possessive: an unclosed quote is scanned once, without backtracking.
 _WORD = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^" ]++')
 _MAX_PATH = 4096  # bytes, as in the kernel
+_HEAD = 1024
+PLAIN_DIFF = "git diff --no-ext-diff --no-color --src-prefix=a/ --dst-prefix=b/"  # whatever its user has configured
 _NAMES = (b"rename from ", b"rename to ", b"copy from ", b"copy to ")
 _ESCAPES = {"n": 10, "t": 9, "r": 13, "a": 7, "b": 8, "v": 11, "f": 12, '"': 34, "\\": 92}
 # HFS+ ignores these inside a name, NTFS drops dots and spaces at its end: ".g\u200cit" and ".git. " are ".git" there.
@@ -37,6 +39,8 @@ class FileChange:
 def read_patch(data: bytes) -> list[FileChange]:
     """The patch's files; PatchApplicationError if it names no file or one outside the tree."""
     changes = _parse(data)
+    if b"\x1b[" in data[:_HEAD] and not data.startswith((b"diff ", b"--- ")):
+        raise PatchApplicationError(f"the patch has the colours of a terminal in it: make it with `{PLAIN_DIFF}`")
     if not changes:
         raise PatchApplicationError("the patch names no file: use a unified diff, as `git diff` prints it")
     for change in changes:

@@ -14,7 +14,7 @@ from pathlib import Path
 from debug_server.errors import NotFoundError, PatchApplicationError
 from debug_server.worktrees.git import GitPlace, GitResult, OnCancel, run_git
 from debug_server.worktrees.gitdir import empty_gitdir
-from debug_server.worktrees.patch_text import FileChange, read_patch
+from debug_server.worktrees.patch_text import PLAIN_DIFF, FileChange, read_patch
 
 _FAILED_AT = re.compile(r"^error: patch failed: (?P<path>.*):(?P<line>\d+)$", re.MULTILINE)
 _REFUSED = re.compile(r"^error: (?P<path>.*): (?P<why>[^:]+)$", re.MULTILINE)
@@ -146,6 +146,8 @@ def _error_for(result: GitResult, changes: Sequence[FileChange]) -> PatchApplica
         return PatchApplicationError(f"the patch does not apply to {path} ({where}): the file differs there")
     if refused := _REFUSED.search(text):
         return PatchApplicationError(f"the patch does not apply to {refused['path']}: {refused['why'].strip()}")
+    if "lacks filename information" in text:
+        return PatchApplicationError(f"the patch has file names without a/ and b/: make it with `{PLAIN_DIFF}`")
     return PatchApplicationError(f"the patch cannot be read: {result.error_text}")
 
 

@@ -89,9 +89,11 @@ def test_what_another_user_put_there_does_not_count(tmp_path: Path, environ: dic
 
 
 def test_a_first_use_says_which_place_was_taken(tmp_path: Path, environ: dict[str, str]) -> None:
-    """A place that was found is named once; the user's own folder is not."""
-    quiet = run(environ, tmp_path, "run", "--quiet", "--", "true")
-    assert (quiet.returncode, quiet.stderr) == (0, "")
+    """Each data folder is named at its first use, the user's own one too."""
+    own = tmp_path / "home/.local/share/debug-server"
+    first = run(environ, tmp_path, "run", "--quiet", "--", "true")
+    assert (first.returncode, first.stderr) == (0, f"debug-server: using the data folder {own}\n")
+    assert run(environ, tmp_path, "run", "--quiet", "--", "true").stderr == ""
     below = tmp_path / "project" / "src"
     below.mkdir(parents=True)
     (tmp_path / "project" / "config").mkdir()

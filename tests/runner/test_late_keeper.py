@@ -75,6 +75,7 @@ def test_a_cancel_does_not_relabel_what_had_ended(held: Bench) -> None:
     """The command has exited, its keeper has yet to notice, and then somebody cancels it: it has exited."""
     mark = new_mark("exits")
     started = held.start(["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done", mark])
+    eventually(lambda: carrying(mark), what="the program, which a preforked child becomes after `started`")
     below = children(started.handle()["keeper"]["pid"])
     with _stopped(started):
         (held.workspace / "go").touch()

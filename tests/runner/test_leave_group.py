@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -47,8 +48,10 @@ def test_what_left_the_group_ends_with_the_keeper(memory_bench: Bench) -> None:
     assert process is not None
     os.kill(process.pid, signal.SIGKILL)
     os.kill(started.handle()["keeper"]["pid"], signal.SIGKILL)
+    groups = [Path(path) for path in started.handle()["tree"].get("groups", {}).values()]
     assert started.result().exit_reason is ExitReason.LOST
     eventually(lambda: not carrying(mark), what="the end of what left the group")
+    assert not any(group.exists() for group in groups), "the other groups of what left one could not be removed"
 
 
 def test_a_command_that_stays_is_not_said_to_have_left(memory_bench: Bench) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 
 from debug_server.runner.keeper.classify import Stop
+from debug_server.runner.keeper.command import Command
 from debug_server.runner.keeper.control import Control
 from debug_server.runner.keeper.ladder import HOOK_SECONDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from debug_server.runner.keeper.keeper import Keeper
 
 _MAX_WAIT = 3600.0
 
@@ -26,41 +25,49 @@ def ends_by(orders: dict[str, Any], now: float) -> float | None:
     return float(now + wall["asked"] + orders["kill_grace"] + hook)
 
 
-def passed(keeper: Keeper, now: float) -> Stop | None:
-    """The limit that has passed; None if there is none, or the command is already ending."""
-    if keeper.leader_ended is not None or keeper.ladder.active:
-        return None
-    if keeper.orphan_timer.over(now):
-        return Stop("cancelled", "nobody has supervised it for a while")
-    return _limit_passed(keeper, now) if keeper.limits else None
+class Deadlines:
+    """The limits of one command that depend on time."""
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self._orphan_timer = OrphanTimer(command.control, command.orders["orphan_seconds"])
+
+    def passed(self, now: float) -> Stop | None:
+        """The limit that has passed; None if there is none, or the command is already ending."""
+        command = self._command
+        if command.leader_ended is not None or command.ladder.active:
+            return None
+        if self._orphan_timer.over(now):
+            return Stop("cancelled", "nobody has supervised it for a while")
+        return _limit_passed(command, now) if command.limits else None
+
+    def nearest(self, now: float) -> float:
+        """The time of the next check."""
+        command = self._command
+        until = min(now + _MAX_WAIT, self._orphan_timer.until)
+        if (wall := command.asked("wall_seconds")) is not None:
+            until = min(until, command.started + wall)
+        if (idle := command.asked("idle_seconds")) is not None and not command.streams.paused:
+            until = min(until, command.streams.last_output + idle)
+        if _counts_cpu(command):
+            until = min(until, now + command.meter.cpu_patience(command.asked("cpu_seconds")))
+        return until
 
 
-def _limit_passed(keeper: Keeper, now: float) -> Stop | None:
-    wall, idle, cpu = (keeper.asked(name) for name in ("wall_seconds", "idle_seconds", "cpu_seconds"))
-    if wall is not None and now >= keeper.started + wall:
+def _limit_passed(command: Command, now: float) -> Stop | None:
+    wall, idle, cpu = (command.asked(name) for name in ("wall_seconds", "idle_seconds", "cpu_seconds"))
+    if wall is not None and now >= command.started + wall:
         return Stop("timed_out", f"ran longer than {wall:g} s", "wall_seconds")
-    if idle is not None and now >= keeper.streams.last_output + idle and not keeper.streams.paused:
+    if idle is not None and now >= command.streams.last_output + idle and not command.streams.paused:
         return Stop("idle_timed_out", f"wrote nothing for {idle:g} s", "idle_seconds")
-    if _counts_cpu(keeper) and keeper.meter.cpu_seconds() >= cpu:
+    if _counts_cpu(command) and command.meter.cpu_seconds() >= cpu:
         return Stop("limit_exceeded", f"used more than {cpu:g} cpu seconds", "cpu_seconds")
     return None
 
 
-def nearest(keeper: Keeper, now: float) -> float:
-    """The time of the next check."""
-    until = min(now + _MAX_WAIT, keeper.orphan_timer.until)
-    if (wall := keeper.asked("wall_seconds")) is not None:
-        until = min(until, keeper.started + wall)
-    if (idle := keeper.asked("idle_seconds")) is not None and not keeper.streams.paused:
-        until = min(until, keeper.streams.last_output + idle)
-    if _counts_cpu(keeper):
-        until = min(until, now + keeper.meter.cpu_patience(keeper.asked("cpu_seconds")))
-    return until
-
-
-def _counts_cpu(keeper: Keeper) -> bool:
+def _counts_cpu(command: Command) -> bool:
     """Whether the keeper itself enforces the CPU limit."""
-    return "cpu_seconds" in keeper.limits and keeper.limits["cpu_seconds"]["by"] == "cgroup"
+    return "cpu_seconds" in command.limits and command.limits["cpu_seconds"]["by"] == "cgroup"
 
 
 class OrphanTimer:

@@ -17,10 +17,10 @@ import socket
 import sys
 import time
 
-from debug_server.runner.keeper import spare
 from debug_server.runner.keeper.cgroup import CgroupError
 from debug_server.runner.keeper.containment import Containment, choose
 from debug_server.runner.keeper.linux import become_subreaper, boot_id, set_process_name, start_time
+from debug_server.runner.keeper.serve import serve
 from debug_server.runner.keeper.tree import Tree, children, descendants, send, stop_then_kill
 
 TYPE_CHECKING = False
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _CLEAN_EVERY = 0.01
+_REMOVAL_SECONDS = 30.0
 NO_KEEPER = bytes(4)
 
 
@@ -39,7 +40,7 @@ class ForkServer:
         self._containment = containment
         self._boot = boot_id()
         self._keepers: dict[int, int] = {}  # pid -> start time
-        self._dying: list[Tree] = []
+        self._dying: dict[Tree, float] = {}  # -> when to give up its removal
         self._orphans = False
 
     def run(self) -> None:
@@ -119,7 +120,8 @@ class ForkServer:
             # missed others.
             self._orphans = True
             if pid in self._keepers:
-                self._dying += self._containment.trees_of_dead_keeper(pid, self._keepers.pop(pid))
+                trees = self._containment.trees_of_dead_keeper(pid, self._keepers.pop(pid))
+                self._dying |= dict.fromkeys(trees, time.monotonic() + _REMOVAL_SECONDS)
 
     def _adopted(self) -> list[int]:
         """Processes that we inherited from killed keepers: our children that are not keepers, and their descendants.
@@ -133,9 +135,11 @@ class ForkServer:
         for tree in self._dying:
             if not tree.empty():
                 tree.kill()
+        # A process that left one of the groups may still be in another, which can be removed once it has ended below.
+        now = time.monotonic()
         for tree in [tree for tree in self._dying if tree.empty()]:
-            tree.remove()
-            self._dying.remove(tree)
+            if tree.remove() or now > self._dying[tree]:
+                del self._dying[tree]
         if self._orphans:
             stop_then_kill(self._adopted)
             self._orphans = bool(self._adopted())
@@ -146,7 +150,7 @@ def _become_keeper(connection: socket.socket, unwanted: list[int], containment: 
     for fd in unwanted:
         os.close(fd)
     try:
-        spare.serve(connection, containment, boot)
+        serve(connection, containment, boot)
     finally:
         os._exit(1)
 

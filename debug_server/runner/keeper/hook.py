@@ -5,41 +5,45 @@ from __future__ import annotations
 import os
 
 from debug_server.runner.keeper import redaction
+from debug_server.runner.keeper.loop import Loop
+from debug_server.runner.keeper.output import Output
+from debug_server.runner.keeper.tree import Tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from debug_server.runner.keeper.keeper import Keeper
+    from typing import Any
+
     from debug_server.runner.keeper.masking import Mask
     from debug_server.runner.keeper.redaction import Redactor
 
 
-def start(keeper: Keeper) -> int | None:
+def start(orders: dict[str, Any], tree: Tree, loop: Loop, output: Output) -> int | None:
     """Start the hook and log its output; its pid, or None if there is none or it could not be started."""
-    argv = keeper.orders["pre_kill"]
+    argv = orders["pre_kill"]
     if not argv:
         return None
     read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    pid = _spawn(argv, keeper.tree.pids(), write)
+    pid = _spawn(argv, tree.pids(), write)
     os.close(write)
     if pid is None:
         os.close(read)
-        keeper.output.note(f"pre-kill hook {argv[0]!r} could not be started")
+        output.note(f"pre-kill hook {argv[0]!r} could not be started")
         return None
-    hide = redaction.made_for(keeper.orders)  # it may show the variables of the processes that it looks at
-    keeper.loop.watch(read, lambda fd, _: _pump(keeper, fd, hide))
-    keeper.tree.excluded = pid
+    hide = redaction.made_for(orders)  # it may show the variables of the processes that it looks at
+    loop.watch(read, lambda fd, _: _pump(fd, loop, output, hide))
+    tree.excluded = pid
     return pid
 
 
-def _pump(keeper: Keeper, fd: int, hide: Mask | Redactor | None) -> None:
+def _pump(fd: int, loop: Loop, output: Output, hide: Mask | Redactor | None) -> None:
     try:
         data = os.read(fd, 1 << 16)
     except BlockingIOError:
         return
     if safe := data if hide is None else hide.feed(data) if data else hide.end():
-        keeper.output.raw_note(safe)
+        output.raw_note(safe)
     if not data:
-        keeper.loop.unwatch(fd)
+        loop.unwatch(fd)
         os.close(fd)
 
 

@@ -10,28 +10,23 @@ from __future__ import annotations
 
 import errno
 import os
-import select
 import signal
 import time
 
-from debug_server.runner.keeper import deadlines, hook, limits, record, redaction, verbs
-from debug_server.runner.keeper.classify import Stop
-from debug_server.runner.keeper.containment import STATUS
+from debug_server.runner.keeper import deadlines, limits, record, verbs
+from debug_server.runner.keeper.command import Command
 from debug_server.runner.keeper.control import Control
-from debug_server.runner.keeper.ladder import Ladder
 from debug_server.runner.keeper.loop import Loop
-from debug_server.runner.keeper.output import Output, RelayBuffer
 from debug_server.runner.keeper.prefork import explain
+from debug_server.runner.keeper.spare import Spare
 from debug_server.runner.keeper.stdin import Stdin
-from debug_server.runner.keeper.streams import DISK_RETRY, Streams
+from debug_server.runner.keeper.streams import DISK_RETRY
 from debug_server.runner.keeper.tree import MARKER
-from debug_server.runner.log_format import STDERR, STDOUT, LogWriter
+from debug_server.runner.log_format import STDERR, STDOUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from debug_server.runner.keeper.spare import Spare
 
 _HELD_PIPE_SECONDS = 1.0  # how long to wait for a pipe that a process outside the tree holds open
 _SLOW_CLIENT_SECONDS = 60.0  # how long the rest of a relayed stdout waits for an attached client
@@ -43,170 +38,155 @@ class Keeper:
     """Owns one command."""
 
     def __init__(self, spare: Spare, orders: dict[str, Any], *, last: bool) -> None:
-        self.orders = orders
         self._last = last  # this process serves no other command after this one
-        self.limits: limits.Plan = orders["limits"]
-        self.slot, self.tree, self.stdio, self.loop = spare.slot, spare.slot.tree, spare.stdio, Loop()
-        self.handle = {
+        self._stdio, self._run_dir, self._wanted = spare.stdio, spare.run_dir, spare.wanted
+        handle = {
             "command_id": orders["command_id"],
             "attempt": orders["attempt"],
             "keeper": spare.identity,
-            "tree": self.tree.describe(),
+            "tree": spare.slot.tree.describe(),
             "log_path": orders["log_path"],
             "started_ns": time.time_ns(),
             "ends_by": deadlines.ends_by(orders, time.monotonic()),
         }
-        self.control = Control(
-            self.loop,
-            lambda client, message: verbs.answer(self, client, message),
-            lambda client, write_id, data: verbs.write_stdin(self, client, write_id, data),
+        loop = Loop()
+        control = Control(
+            loop,
+            lambda client, message: verbs.answer(self._command, client, message),
+            lambda client, write_id, data: verbs.write_stdin(self._command, client, write_id, data),
         )
-        self.launcher = self.control.add(spare.connection)
-        self.relay = RelayBuffer() if orders["relay"] else None
-        self.orphan_timer = deadlines.OrphanTimer(self.control, orders["orphan_seconds"])
-        self.output = Output(LogWriter(orders["log_path"]), self.asked("output_bytes"), orders["disk_reserve"])
-        self.streams = Streams(self.loop, self.control, self.output, self.relay, redaction.filters(orders))
-        self.streams.over_cap = self._over_cap
-        self.streams.over_disk = lambda message: self.end(Stop("limit_exceeded", message, "disk"))
-        self.ladder = Ladder(self.tree, orders["kill_grace"], lambda: hook.start(self))
-        self.meter = limits.Meter(self.tree)
-        self.usage = limits.Usage()
-        self.stdin: Stdin | None = None
-        self.status: int | None = None
-        self.stop: Stop | None = None
-        self.spawn_error: str | None = None
+        self._launcher = control.add(spare.connection)
+        self._command = Command(spare, orders, handle, loop, control)
+        self._deadlines = deadlines.Deadlines(self._command)
         self._never_started = False
-        self.started = 0.0
-        self.leader_ended: float | None = None
-        self.evidence: dict[str, Any] = {"namespaces": spare.namespaces} if spare.namespaces else {}
-        self.asked_to_end = False
-        self.wakeup = spare.wakeup
-        self._run_dir, self._wanted = spare.run_dir, spare.wanted
-        self.loop.watch(self.wakeup, self._reap)
+        self._asked_to_end = False
         # A handler may run during a write to the log: it only sets a flag, and the wakeup fd wakes the loop.
-        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "asked_to_end", True))
-        if self.slot.status_pipe is not None:
-            self.loop.watch(self.slot.status_pipe, self._read_status)
-
-    def asked(self, name: str) -> Any:
-        """The value of a limit; None if it is not set."""
-        return self.limits[name]["asked"] if name in self.limits else None
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_asked_to_end", True))
 
     # -- starting -------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Run the command from start to end."""
+        command = self._command
+        orders = command.orders
         # Before the command is released: from here on recovery can find it.
-        listener = self._run_dir.take(self.orders["run_dir"], self.handle, lambda: self._wanted(self.orders["owner"]))
-        self.control.listen(listener)
+        listener = self._run_dir.take(orders["run_dir"], command.handle, lambda: self._wanted(orders["owner"]))
+        command.control.listen(listener)
         self._start()
-        self.control.broadcast({"event": "started", "handle": self.handle})
+        command.control.broadcast({"event": "started", "handle": command.handle})
         while not self._is_over():
             now = time.monotonic()
-            if self.asked_to_end:
-                self.cancel("its keeper was asked to end")
+            if self._asked_to_end:
+                command.cancel("its keeper was asked to end")
             self._check_limits(now)
-            self.ladder.step(now)
-            self.loop.turn(self._patience(now))
+            command.ladder.step(now)
+            command.loop.turn(self._patience(now))
         self._finish()
 
     def _start(self) -> None:
+        command = self._command
         try:
-            limits.apply(self.tree, self.limits)
+            limits.apply(command.tree, command.limits)
             self._release(self._open_stdio())
-            if self.stdin is not None and self.orders["stdin_text"] is not None:
-                self.stdin.feed(self.orders["stdin_text"].encode("utf-8", "surrogateescape"))
+            if command.stdin is not None and command.orders["stdin_text"] is not None:
+                command.stdin.feed(command.orders["stdin_text"].encode("utf-8", "surrogateescape"))
         except LookupError as error:
-            self.spawn_error = str(error.args[0])
+            command.spawn_error = str(error.args[0])
         except ValueError as error:
-            self.spawn_error = str(error)
+            command.spawn_error = str(error)
         except OSError as error:
-            self.spawn_error = explain(error)
-        if self.streams.terminal is not None:
-            for fd in (self.stdio.stdin, self.stdio.stdout, self.stdio.stderr):
+            command.spawn_error = explain(error)
+        if command.streams.terminal is not None:
+            for fd in (self._stdio.stdin, self._stdio.stdout, self._stdio.stderr):
                 os.close(fd)
-        elif self.stdin is None:  # not earlier: a preforked child has all six ends and closes the keeper's three
-            os.close(self.stdio.stdin)
-        if self.spawn_error is not None:
-            self.started = self.leader_ended = time.monotonic()
-            self.ladder.begin(self.started, hook=False)
-        self.stdio.keep_parent_ends()
+        elif command.stdin is None:  # not earlier: a preforked child has all six ends and closes the keeper's three
+            os.close(self._stdio.stdin)
+        if command.spawn_error is not None:
+            command.started = command.leader_ended = time.monotonic()
+            command.ladder.begin(command.started, hook=False)
+        self._stdio.keep_parent_ends()
 
     def _open_stdio(self) -> str | None:
         """Watch the child's streams; returns the name of its terminal, if it has one."""
-        if self.orders["tty"]:
+        command = self._command
+        if command.orders["tty"]:
             return self._open_terminal()
-        self.streams.open(self.stdio.stdout, STDOUT)
-        self.streams.open(self.stdio.stderr, STDERR)
-        if self.orders["stdin"]:
-            self.stdin = Stdin(self.stdio.stdin, terminal=False, loop=self.loop, control=self.control)
+        command.streams.open(self._stdio.stdout, STDOUT)
+        command.streams.open(self._stdio.stderr, STDERR)
+        if command.orders["stdin"]:
+            command.stdin = Stdin(self._stdio.stdin, terminal=False, loop=command.loop, control=command.control)
         return None
 
     def _open_terminal(self) -> str:
+        command = self._command
         terminal, self._follower = os.openpty()  # the follower end stays open until the child has it
-        verbs.resize(terminal, self.orders["tty"]["rows"], self.orders["tty"]["cols"])
-        self.streams.terminal = terminal
-        self.streams.open(terminal, STDOUT)
-        self.stdin = Stdin(terminal, terminal=True, loop=self.loop, control=self.control)
-        self.streams.on_writable = self.stdin.pump
+        verbs.resize(terminal, command.orders["tty"]["rows"], command.orders["tty"]["cols"])
+        command.streams.terminal = terminal
+        command.streams.open(terminal, STDOUT)
+        command.stdin = Stdin(terminal, terminal=True, loop=command.loop, control=command.control)
+        command.streams.on_writable = command.stdin.pump
         return os.ttyname(self._follower)
 
     def _release(self, tty: str | None) -> None:
-        identity = self.handle["keeper"]
+        command, orders = self._command, self._command.orders
+        identity = command.handle["keeper"]
         message = {
-            "argv": self.orders["argv"],
-            "env": {**self.orders["env"], MARKER: f"{identity['pid']}-{identity['start_time']}"},
-            "cwd": self.orders["cwd"],
-            "containers": self.orders["containers"],
-            "umask": self.orders["umask"],
-            "stdin": bool(self.orders["stdin"]),
+            "argv": orders["argv"],
+            "env": {**orders["env"], MARKER: f"{identity['pid']}-{identity['start_time']}"},
+            "cwd": orders["cwd"],
+            "containers": orders["containers"],
+            "umask": orders["umask"],
+            "stdin": bool(orders["stdin"]),
             "tty": tty,
-            "cpus": limits.affinity(self.limits),
+            "cpus": limits.affinity(command.limits),
             "enter": [],
-            "rlimits": limits.rlimits(self.limits),
+            "rlimits": limits.rlimits(command.limits),
         }
-        self.started = self.streams.last_output = time.monotonic()
-        self.tree.include_below(os.getpid())
-        self.slot.spawn(message, self.stdio)
-        limits.set_process_limit(self.tree, self.limits)
-        if self.slot.orders is not None:
-            self.loop.watch(self.slot.orders.fileno(), self._on_child)
+        command.started = command.streams.last_output = time.monotonic()
+        command.tree.include_below(os.getpid())
+        command.slot.spawn(message, self._stdio)
+        limits.set_process_limit(command.tree, command.limits)
+        if command.slot.orders is not None:
+            command.loop.watch(command.slot.orders.fileno(), self._on_child)
 
     def _on_child(self, fd: int, _: int) -> None:
         """The orders socket closes after exec, or has the error if exec failed."""
-        assert self.slot.orders is not None
+        command, orders_socket = self._command, self._command.slot.orders
+        assert orders_socket is not None
         try:
-            data = self.slot.orders.recv(1 << 16)
+            data = orders_socket.recv(1 << 16)
         except OSError:  # it ended before it read its orders; if by a signal, that is the reason
             data, self._never_started = b"", True
         if data:
-            self.spawn_error = data.decode()
-        self.loop.unwatch(fd)
-        self.slot.orders.close()
-        if self.streams.terminal is not None:
+            command.spawn_error = data.decode()
+        command.loop.unwatch(fd)
+        orders_socket.close()
+        if command.streams.terminal is not None:
             os.close(self._follower)
 
     # -- running --------------------------------------------------------------------------------------------------
 
     def _is_over(self) -> bool:
-        if self.leader_ended is None:
+        command = self._command
+        if command.leader_ended is None:
             return False
-        if self.ladder.gave_up:
+        if command.ladder.gave_up:
             return True
-        if self.ladder.state == "hook":
+        if command.ladder.state == "hook":
             return False
-        if not self.tree.empty() or self.streams.blocked:
+        if not command.tree.empty() or command.streams.blocked:
             return False
-        return self.streams.done or self._pipes_held_outside()
+        return command.streams.done or self._pipes_held_outside()
 
     def _pipes_held_outside(self) -> bool:
         """Whether the tree is empty, but a process outside it holds a pipe open and writes nothing."""
-        heard = self.streams.last_output
-        patience = _SLOW_CLIENT_SECONDS if self.streams.awaits_client else _HELD_PIPE_SECONDS
-        if time.monotonic() - max(self.leader_ended or 0.0, heard) <= patience:
+        streams = self._command.streams
+        heard = streams.last_output
+        patience = _SLOW_CLIENT_SECONDS if streams.awaits_client else _HELD_PIPE_SECONDS
+        if time.monotonic() - max(self._command.leader_ended or 0.0, heard) <= patience:
             return False
         self._handle_pending_events()
-        return self.streams.done or self.streams.last_output == heard
+        return streams.done or streams.last_output == heard
 
     def _handle_pending_events(self) -> None:
         """Handle events that are already pending.
@@ -215,164 +195,79 @@ class Keeper:
         output, the command's own end, a client.
         """
         for _ in range(_PENDING_TURNS):
-            self.loop.turn(0.0)
+            self._command.loop.turn(0.0)
 
     def _patience(self, now: float) -> float:
+        command = self._command
         until = now + _MAX_WAIT
-        if self.ladder.deadline is not None:
-            until = min(until, self.ladder.deadline)
-        if self.streams.blocked:
+        if command.ladder.deadline is not None:
+            until = min(until, command.ladder.deadline)
+        if command.streams.blocked:
             until = min(until, now + DISK_RETRY)
-        if self.leader_ended is not None:
+        if command.leader_ended is not None:
             until = min(until, now + 0.01)
-        until = min(until, self.streams.flush_at)
-        if self.leader_ended is None and not self.ladder.active:
-            until = min(until, deadlines.nearest(self, now))
+        until = min(until, command.streams.flush_at)
+        if command.leader_ended is None and not command.ladder.active:
+            until = min(until, self._deadlines.nearest(now))
         return max(until - now, 0.0)
 
     def _check_limits(self, now: float) -> None:
-        if self.streams.blocked:
-            self.streams.retry_disk(now, patient=self.stop is None)
-        elif now >= self.streams.flush_at:
-            self.streams.flush(idle=True)
-        if deadlines.passed(self, now) is not None:
+        command = self._command
+        if command.streams.blocked:
+            command.streams.retry_disk(now, patient=command.stop is None)
+        elif now >= command.streams.flush_at:
+            command.streams.flush(idle=True)
+        if self._deadlines.passed(now) is not None:
             self._handle_pending_events()
-            if (stop := deadlines.passed(self, now)) is not None:
-                self.end(stop)
-
-    def _over_cap(self) -> None:
-        message = f"wrote more than {self.asked('output_bytes')} bytes of output"
-        self.end(Stop("limit_exceeded", message, "output_bytes"))
-        self.ladder.kill_now(time.monotonic())
-
-    def end(self, stop: Stop) -> None:
-        """End the tree; the first reason is kept.
-
-        Also called after the leader has ended by itself: its remaining output may exceed the limit.
-        """
-        if self.stop is not None:
-            return
-        self.stop = stop
-        self._send_ending()
-        self.output.note(f"{stop.reason}: {stop.message}")
-        if self.leader_ended is None:
-            self.evidence["processes_at_kill"] = record.describe(self)
-            self.ladder.begin(time.monotonic(), hook=True)
-
-    def _send_ending(self) -> None:
-        """Tell relay clients at once, not only when the tree is empty."""
-        if self.relay is not None:
-            self.control.broadcast({"event": "ending"})
-
-    def cancel(self, message: str) -> None:
-        """Cancel on request; a command that has already ended by itself is not cancelled."""
-        self._reap(self.wakeup, 0)
-        status = self.slot.status_pipe
-        if self.leader_ended is None and status is not None and select.select([status], [], [], 0)[0]:
-            self._read_status(status, 0)
-        if self.leader_ended is None:
-            self.end(Stop("cancelled", message))
-
-    # -- the tree -------------------------------------------------------------------------------------------------
-
-    def leader(self) -> int:
-        """The command's first process; in a namespace it is the first one below init."""
-        if self.slot.status_pipe is None:
-            return self.slot.pid
-        below = self.tree.pids()
-        return below[0] if below else self.slot.pid
-
-    def _reap(self, fd: int, _: int) -> None:
-        try:
-            os.read(fd, 4096)
-        except BlockingIOError:
-            pass
-        ended = None
-        while True:
-            try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
-            self.usage.add(usage)
-            if pid == self.ladder.hook_pid:
-                self.ladder.hook_ended(time.monotonic())
-            elif pid == self.slot.pid:
-                ended = status
-        if ended is not None:  # only when all are reaped: a zombie would count as a leftover
-            self._leader_gone(ended)
-
-    def _read_status(self, fd: int, _: int) -> None:
-        data = os.read(fd, STATUS.size)
-        self.loop.unwatch(fd)
-        if len(data) == STATUS.size:
-            self._leader_gone(STATUS.unpack(data)[0])
-
-    def _leader_gone(self, status: int) -> None:
-        if self.leader_ended is not None:
-            return
-        self.leader_ended = time.monotonic()
-        self.status = status
-        self._send_ending()
-        if not self.tree.empty():
-            if leftovers := record.describe(self):
-                self.evidence["leftovers"] = leftovers
-            self.ladder.begin(self.leader_ended, hook=False)
+            if (stop := self._deadlines.passed(now)) is not None:
+                command.end(stop)
 
     # -- ending ---------------------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        self._reap_init()
-        self.streams.flush(idle=False)
-        if self._never_started and self.stop is None and not os.WIFSIGNALED(self.status or 0):
-            self.spawn_error = "it ended before it could be started"
-        exit_record = record.assemble(self, time.monotonic())
+        command = self._command
+        command.reap_init()
+        command.streams.flush(idle=False)
+        if self._never_started and command.stop is None and not os.WIFSIGNALED(command.status or 0):
+            command.spawn_error = "it ended before it could be started"
+        exit_record = record.assemble(command, time.monotonic())
         self._publish(exit_record)
         self._send_exit(exit_record)
-        self.slot.release(self.limits, reusable=not self.ladder.active and "counters" not in exit_record["evidence"])
-        self._reap(self.wakeup, 0)
+        reusable = not command.ladder.active and "counters" not in exit_record["evidence"]
+        command.slot.release(command.limits, reusable=reusable)
+        command.reap()
         deadline = time.monotonic() + 1.0
-        while not self.control.all_sent and time.monotonic() < deadline:
-            self.loop.turn(0.1)
-        self.control.close(keep=self.launcher)
-        if self.stdin is not None:
-            self.stdin.discard()
-        self.streams.close()
-        if self.slot.status_pipe is not None:
-            os.close(self.slot.status_pipe)
-        self.loop.close()
-
-    def _reap_init(self) -> None:
-        """Reap the namespace's init: its resource usage includes that of the processes it reaped."""
-        if self.slot.status_pipe is None or self.ladder.gave_up:
-            return
-        self.tree.remove()
-        try:
-            self.usage.add(os.wait4(self.slot.pid, 0)[2])
-        except ChildProcessError:
-            pass  # already reaped with its tree
+        while not command.control.all_sent and time.monotonic() < deadline:
+            command.loop.turn(0.1)
+        command.control.close(keep=self._launcher)
+        if command.stdin is not None:
+            command.stdin.discard()
+        command.streams.close()
+        if command.slot.status_pipe is not None:
+            os.close(command.slot.status_pipe)
+        command.loop.close()
 
     def _send_exit(self, exit_record: dict[str, Any]) -> None:
         """Send the exit event, to the launcher last: it may send the next orders at once."""
+        control = self._command.control
         event = {"event": "exit", "record": exit_record, "again": False}
-        for client in list(self.control.clients.values()):
-            if client is not self.launcher:
-                self.control.send(client, event)
-        event["again"] = not self._last and not self.ladder.gave_up and self.control.all_sent
-        self.control.answer(self.launcher, event)
+        for client in list(control.clients.values()):
+            if client is not self._launcher:
+                control.send(client, event)
+        event["again"] = not self._last and not self._command.ladder.gave_up and control.all_sent
+        control.answer(self._launcher, event)
 
     def _publish(self, exit_record: dict[str, Any]) -> None:
         """Write the exit record; on a full disk, retry until it succeeds."""
         while True:
             try:
-                self.output.end()
+                self._command.output.end()
                 self._run_dir.publish(exit_record)
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
                     return  # the directory is gone: a server has stored the record from the socket
                 self._last = True  # the launcher gets the end now, and this keeper serves no other command
                 self._send_exit(exit_record)
-                self.loop.turn(DISK_RETRY)
+                self._command.loop.turn(DISK_RETRY)
             else:
                 return

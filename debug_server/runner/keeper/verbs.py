@@ -8,6 +8,7 @@ import termios
 from collections.abc import Callable
 
 from debug_server.runner.keeper import frames
+from debug_server.runner.keeper.command import Command
 from debug_server.runner.keeper.control import Client
 from debug_server.runner.keeper.linux import resident_bytes
 from debug_server.runner.keeper.tree import signal_member
@@ -16,26 +17,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from debug_server.runner.keeper.keeper import Keeper
-
 Reply = dict[str, "Any"]
 
 
-def answer(keeper: Keeper, client: Client, message: dict[str, Any]) -> Reply:
+def answer(command: Command, client: Client, message: dict[str, Any]) -> Reply:
     """Execute one request."""
     verb = _VERBS.get(message["op"])
     if verb is None:
         return _refused(f"unknown verb {message['op']!r}")
-    reply: Reply = verb(keeper, client, message)
-    return reply
+    return verb(command, client, message)
 
 
-def write_stdin(keeper: Keeper, client: Client, write_id: str, data: bytes) -> None:
+def write_stdin(command: Command, client: Client, write_id: str, data: bytes) -> None:
     """Write a frame of input to the child."""
-    if keeper.stdin is None:
-        keeper.control.answer(client, {"ok": False, "write": write_id, "error": "the command has no stdin"})
+    if command.stdin is None:
+        command.control.answer(client, {"ok": False, "write": write_id, "error": "the command has no stdin"})
     else:
-        keeper.stdin.write(client, write_id, data)
+        command.stdin.write(client, write_id, data)
 
 
 def resize(terminal: int, rows: int, cols: int) -> None:
@@ -47,28 +45,28 @@ def _refused(why: str) -> Reply:
     return {"ok": False, "error": why}
 
 
-def _status(keeper: Keeper, _: Client, __: dict[str, Any]) -> Reply:
-    return {"ok": True, "handle": keeper.handle, "ending": keeper.stop is not None}
+def _status(command: Command, _: Client, __: dict[str, Any]) -> Reply:
+    return {"ok": True, "handle": command.handle, "ending": command.stop is not None}
 
 
-def _usage(keeper: Keeper, _: Client, __: dict[str, Any]) -> Reply:
-    return {"ok": True, "memory_bytes": sum(map(resident_bytes, keeper.tree.pids()))}
+def _usage(command: Command, _: Client, __: dict[str, Any]) -> Reply:
+    return {"ok": True, "memory_bytes": sum(map(resident_bytes, command.tree.pids()))}
 
 
-def _cancel(keeper: Keeper, _: Client, message: dict[str, Any]) -> Reply:
+def _cancel(command: Command, _: Client, message: dict[str, Any]) -> Reply:
     if message.get("grace") is not None:
-        keeper.ladder.grace = float(message["grace"])
-    keeper.cancel(str(message.get("message") or "cancelled on request"))
+        command.ladder.grace = float(message["grace"])
+    command.cancel(str(message.get("message") or "cancelled on request"))
     return {"ok": True}
 
 
-def _signal(keeper: Keeper, _: Client, message: dict[str, Any]) -> Reply:
+def _signal(command: Command, _: Client, message: dict[str, Any]) -> Reply:
     number, everyone = int(message["signal"]), bool(message.get("all"))
-    if not everyone and keeper.leader_ended is not None:
+    if not everyone and command.leader_ended is not None:
         return _refused("the command has ended")
-    for pid in keeper.tree.pids() if everyone else [keeper.leader()]:
+    for pid in command.tree.pids() if everyone else [command.leader()]:
         try:
-            signal_member(keeper.tree, pid, number)
+            signal_member(command.tree, pid, number)
         except ProcessLookupError:
             if not everyone:  # others may end meanwhile
                 return _refused("the command has ended")
@@ -77,40 +75,40 @@ def _signal(keeper: Keeper, _: Client, message: dict[str, Any]) -> Reply:
     return {"ok": True}
 
 
-def _close_stdin(keeper: Keeper, _: Client, __: dict[str, Any]) -> Reply:
-    if keeper.stdin is not None:
-        keeper.stdin.close()
+def _close_stdin(command: Command, _: Client, __: dict[str, Any]) -> Reply:
+    if command.stdin is not None:
+        command.stdin.close()
     return {"ok": True}
 
 
-def _resize(keeper: Keeper, _: Client, message: dict[str, Any]) -> Reply:
-    if keeper.streams.terminal is None:
+def _resize(command: Command, _: Client, message: dict[str, Any]) -> Reply:
+    if command.streams.terminal is None:
         return _refused("the command has no terminal")
-    resize(keeper.streams.terminal, int(message["rows"]), int(message["cols"]))
+    resize(command.streams.terminal, int(message["rows"]), int(message["cols"]))
     return {"ok": True}
 
 
-def _attach(keeper: Keeper, client: Client, message: dict[str, Any]) -> Reply:
-    if keeper.relay is None:
+def _attach(command: Command, client: Client, message: dict[str, Any]) -> Reply:
+    if command.relay is None:
         return _refused("this keeper does not relay: stdout is in the log")
     # A new supervisor does not know the offset of its predecessor.
-    offset = keeper.relay.acknowledged if message.get("offset") is None else int(message["offset"])
-    keeper.relay.acknowledge(offset)
+    offset = command.relay.acknowledged if message.get("offset") is None else int(message["offset"])
+    command.relay.acknowledge(offset)
     client.attached = True
-    for start, data in keeper.relay.since(offset):
-        keeper.control.send_bytes(client, frames.encode_output(start, data))
-    keeper.streams.pace_relay()
-    return {"ok": True, "pid": keeper.leader()}
+    for start, data in command.relay.since(offset):
+        command.control.send_bytes(client, frames.encode_output(start, data))
+    command.streams.pace_relay()
+    return {"ok": True, "pid": command.leader()}
 
 
-def _acknowledge(keeper: Keeper, _: Client, message: dict[str, Any]) -> Reply:
-    if keeper.relay is not None:
-        keeper.relay.acknowledge(int(message["offset"]))
-        keeper.streams.pace_relay()
+def _acknowledge(command: Command, _: Client, message: dict[str, Any]) -> Reply:
+    if command.relay is not None:
+        command.relay.acknowledge(int(message["offset"]))
+        command.streams.pace_relay()
     return {"ok": True}
 
 
-_VERBS: dict[str, Callable[[Any, Client, dict[str, Any]], Any]] = {
+_VERBS: dict[str, Callable[[Command, Client, dict[str, Any]], Reply]] = {
     "status": _status,
     "usage": _usage,
     "cancel": _cancel,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from debug_server.errors import InvalidInputError
-from debug_server.surfaces.cli.connection import GRPC_SCHEME, save_connection
+from debug_server.surfaces.cli.connection import GRPC_SCHEME, forget_connections, save_connection
 from debug_server.surfaces.cli.invocation import invocation
 from debug_server.surfaces.cli.token_input import TokenFileOption, TokenOption, given_token
 
@@ -27,6 +27,7 @@ def configure(
         str | None, typer.Option(help="whose server on this machine it is, if not yours or root's: a name or a number")
     ] = None,
     insecure: Annotated[bool | None, typer.Option("--insecure/--verify", help="accept any certificate")] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="forget every server and token")] = False,
 ) -> None:
     """Remember a server, in a file that only you can read; without one, commands run on this machine."""
     call = invocation(context)
@@ -37,8 +38,14 @@ def configure(
         "server_uid": None if server_user is None else _uid(server_user),
     }
     changes = {**call.flags, **{name: value for name, value in given.items() if value is not None}}
+    if clear:
+        if any(value is not None for value in changes.values()):
+            raise InvalidInputError("--clear forgets everything: give no other option with it")
+        path = forget_connections()
+        call.output().say(f"removed {path}: commands run on this machine", {"path": str(path)})
+        return
     if all(value is None for value in changes.values()):
-        raise InvalidInputError("nothing to remember: give --base-url, --token -, --server-user or --insecure")
+        raise InvalidInputError("nothing to remember: give --base-url, --token -, --server-user, --insecure or --clear")
     url = changes.get("base_url")
     if url is not None and not url.startswith(("http://", "https://", GRPC_SCHEME)):
         raise InvalidInputError(f"--base-url {url!r} must start with http://, https:// or grpc://")

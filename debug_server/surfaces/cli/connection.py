@@ -103,19 +103,27 @@ def find_connection(flags: Mapping[str, Any], environ: Mapping[str, str] = os.en
 
 
 def grpc_connection(
-    target: str, flags: Mapping[str, Any], environ: Mapping[str, str] = os.environ, *, own_port: int = DEFAULT_GRPC_PORT
+    target: str,
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str] = os.environ,
+    *,
+    own_port: int = DEFAULT_GRPC_PORT,
+    own_url: str | None = None,
 ) -> Connection:
     """Who we are at the gRPC server at ``host:port``, and whose server it may be.
 
-    A token that was saved for an HTTP address of this machine is good for ``own_port``, the gRPC port of its server.
+    ``own_port`` is the gRPC port of this machine's server. A token that was saved for that server's HTTP address,
+    ``own_url``, is also for that port; where the address is not known, a token for the address in use is.
     """
     saved = _read(config_file(environ))
     loaded = load(Connection, tables=saved.tables, environ=environ, flags=flags)
     wanted = address(f"{GRPC_SCHEME}{target}")
     names = [wanted]
     if _is_loopback(wanted) and urlsplit(wanted).port == own_port:
-        used = address(loaded.value.base_url or DEFAULT_BASE_URL)
-        names += filter(_is_loopback, (used, *saved.tokens, *saved.users))
+        port = (
+            _port_on_loopback(loaded.value.base_url or DEFAULT_BASE_URL) if own_url is None else urlsplit(own_url).port
+        )
+        names += [name for name in (*saved.tokens, *saved.users) if port and _port_on_loopback(name) == port]
     if loaded.source("token") in ("default", saved.source):
         chosen = [name for name in names if name in saved.tokens][:1]
         token = saved.tokens[chosen[0]] if chosen else None
@@ -162,6 +170,16 @@ def save_connection(changes: Mapping[str, Any], environ: Mapping[str, str] = os.
     return path
 
 
+def forget_connections(environ: Mapping[str, str] = os.environ) -> Path:
+    """Remove the file: no server, no token."""
+    path = config_file(environ)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be removed: {error.strerror}") from error
+    return path
+
+
 def address(url: str) -> str:
     """Scheme, host and port of a URL: what a token is saved under."""
     try:
@@ -177,6 +195,12 @@ def address(url: str) -> str:
 
 def _is_loopback(known: str) -> bool:
     return urlsplit(known).hostname in _LOOPBACK
+
+
+def _port_on_loopback(url: str) -> int | None:
+    """The port of an HTTP address of this machine; None for any other address."""
+    known = address(url)
+    return urlsplit(known).port if _is_loopback(known) and not known.startswith(GRPC_SCHEME) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

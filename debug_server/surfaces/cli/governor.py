@@ -34,7 +34,9 @@ def _own_port(call: Invocation) -> int:
 
 def connection_to(call: Invocation, target: str) -> Connection:
     """Who we are at that address, and whose server it may be."""
-    return grpc_connection(target, call.flags, own_port=_own_port(call))
+    web = background.known_state(places_of(call)).get("http")
+    own_url = web if isinstance(web, str) else None
+    return grpc_connection(target, call.flags, own_port=_own_port(call), own_url=own_url)
 
 
 @contextmanager

@@ -50,8 +50,11 @@ def start(
 def stop(context: typer.Context) -> None:
     """End the server; commands that run go on under their keepers."""
     call = invocation(context)
-    pid = background.stop(places_of(call))
+    places = places_of(call)
+    pid = background.stop(places)
     words = "no server runs" if pid is None else f"stopped server {pid}"
+    if pid is not None and (sentence := background.continuing(places.keepers)):
+        words += f"\n{sentence}"
     call.output().say(words, {"stopped": pid})
 
 
@@ -70,7 +73,11 @@ def status(context: typer.Context) -> None:
 def places_of(call: Invocation) -> ServerFiles:
     """The files of this machine's server."""
     with call.programs.open_local() as local:
-        return ServerFiles(lock=local.server_lock_path, log=local.data_folder / "server.log")
+        return ServerFiles(
+            lock=local.server_lock_path,
+            log=local.data_folder / "server.log",
+            keepers=local.keepers_dir,
+        )
 
 
 def _ensure_configuration(output: Output) -> None:

@@ -39,12 +39,13 @@ class Invocation:
     programs: Programs
     flags: dict[str, Any]
     as_json: bool = False
+    local: bool = False  # no server, whatever is configured
 
     def connection(self) -> Connection:
         """The server to speak to."""
-        from debug_server.surfaces.cli.connection import find_connection
+        from debug_server.surfaces.cli.connection import Connection, find_connection
 
-        return find_connection(self.flags)
+        return Connection() if self.local else find_connection(self.flags)
 
     def backend(self) -> Backend:
         """Whoever does the work; a context manager."""

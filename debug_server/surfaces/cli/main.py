@@ -115,6 +115,9 @@ def run_cli(programs: Programs, argv: Sequence[str] | None = None, *, name: str 
         base_url: Annotated[str | None, typer.Option(help="of the server; default: as configured, or none")] = None,
         token: TokenOption = None,
         token_file: TokenFileOption = None,
+        local: Annotated[
+            bool, typer.Option("--local", help="work on this machine, whatever server is configured")
+        ] = False,
         insecure: Annotated[bool | None, typer.Option("--insecure/--verify", help="accept any certificate")] = None,
         as_json: Annotated[bool, typer.Option("--json", help="answer in JSON")] = False,
         version: Annotated[
@@ -125,7 +128,7 @@ def run_cli(programs: Programs, argv: Sequence[str] | None = None, *, name: str 
         _raise_interrupts()
         verify = None if insecure is None else not insecure
         flags = {"base_url": base_url, "verify_tls": verify}
-        context.obj = Invocation(programs=programs, flags=flags, as_json=as_json)
+        context.obj = Invocation(programs=programs, flags=flags, as_json=as_json, local=local or base_url == "")
         context.obj.flags["token"] = given_token(token, token_file)
 
     try:

@@ -28,6 +28,10 @@ class LocalParts(Protocol):
         """What the one server of the store holds locked."""
 
     @property
+    def keepers_dir(self) -> Path:
+        """Where the keepers of running commands are found."""
+
+    @property
     def foreground(self) -> ForegroundRuns:
         """Runs in this process."""
 

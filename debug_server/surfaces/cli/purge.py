@@ -51,11 +51,12 @@ def purge(
     if not yes and not sys.stdin.isatty():
         raise InvalidInputError("nothing was removed: give --yes to remove it")
     if not yes and not typer.confirm("End and remove all this?"):
-        raise typer.Exit(1)
+        raise InvalidInputError("nothing was removed")
     left = remove(found)
     if left:
         raise DebugServerError("could not be removed: " + "; ".join(map(str, left)))
-    call.output().say(f"removed {found.root}, {size_text(found.size)}", _summary(found))
+    what = f"{found.root}, but for {', '.join(found.foreign)}" if found.foreign else f"{found.root}"
+    call.output().say(harmless(f"removed {what}: {size_text(found.size)}"), _summary(found))
 
 
 def _lines(found: Survey) -> list[str]:

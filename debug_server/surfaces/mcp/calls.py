@@ -18,7 +18,7 @@ from debug_server.errors import AccessError, DebugServerError, InvalidInputError
 from debug_server.messages import OPERATIONS
 from debug_server.messages.faults import sentence_of
 from debug_server.service import Caller, Service, audit
-from debug_server.surfaces.mcp.http import admitted
+from debug_server.surfaces.mcp.admission import admitted
 from debug_server.surfaces.mcp.refusal import told
 
 _LOG = logging.getLogger(__name__)

@@ -15,15 +15,15 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from debug_server.errors import DebugServerError, UnavailableError
-from debug_server.service import Caller, Service, audit, mapping_of
+from debug_server.service import Service, audit, mapping_of
 from debug_server.service.caller import bearer_token
+from debug_server.surfaces.mcp.admission import admit
 from debug_server.surfaces.mcp.refusal import told
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 PATH = "/mcp"
-CALLER, REQUEST_ID = "debug_server.caller", "debug_server.request_id"  # the keys in an ASGI scope
 _BODY_BYTES = 40 << 20  # the largest patch, escaped
 
 
@@ -77,7 +77,7 @@ class McpHttp:
         except DebugServerError as error:
             await _refusal(error)(scope, receive, send)
             return
-        await manager.handle_request({**scope, CALLER: caller, REQUEST_ID: audit.request_id()}, receive, send)
+        await manager.handle_request(admit(scope, caller, audit.request_id()), receive, send)
 
     async def _ready(self) -> StreamableHTTPSessionManager:
         self._wanted.set()
@@ -110,18 +110,6 @@ def _load(service: Service) -> StreamableHTTPSessionManager:
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     return mcp.session_manager
-
-
-def admitted(scope: Scope) -> Caller | None:
-    """The authenticated caller of a request."""
-    caller = scope.get(CALLER)
-    return caller if isinstance(caller, Caller) else None
-
-
-def request_id_of(scope: Scope) -> str | None:
-    """The id of the request in the audit record."""
-    found = scope.get(REQUEST_ID)
-    return found if isinstance(found, str) else None
 
 
 def _refusal(error: DebugServerError) -> JSONResponse:

@@ -18,8 +18,8 @@ from debug_server import messages as m
 from debug_server.errors import DebugServerError, InvalidInputError
 from debug_server.service import Caller, Service
 from debug_server.surfaces.mcp import resources
+from debug_server.surfaces.mcp.admission import request_id_of
 from debug_server.surfaces.mcp.calls import Call, as_mcp, caller_of, decoded, recorded
-from debug_server.surfaces.mcp.http import request_id_of
 from debug_server.surfaces.mcp.refusal import failed
 from debug_server.surfaces.mcp.text import text_of
 from debug_server.surfaces.mcp.tools import IDEMPOTENCY_KEY, TOOLS, Tool

@@ -103,6 +103,8 @@ def test_a_token_for_grpc(home: dict[str, str]) -> None:
     save_connection({"base_url": "grpc://127.0.0.1:6000", "token": "other"}, home)
     assert find_connection({}, home) == Connection(base_url="http://localhost:8000", token="first")
     assert grpc_connection("127.0.0.1:6001", {}, home, own_port=6001).token == "first"
+    assert grpc_connection("127.0.0.1:6001", {}, home, own_port=6001, own_url="http://127.0.0.1:8000").token == "first"
+    assert grpc_connection("127.0.0.1:6001", {}, home, own_port=6001, own_url="http://127.0.0.1:9").token is None
     assert grpc_connection("127.0.0.1:6000", {}, home, own_port=6001).token == "other"
     assert grpc_connection("127.0.0.1:6002", {}, home, own_port=6001).token is None
     assert grpc_connection("other:50051", {}, home).token is None, "nobody knows whose port that is"
@@ -157,3 +159,17 @@ def test_a_home_that_cannot_be_read_is_one_line(alone: Terminal, words: tuple[st
     assert done.status == 2
     assert len(done.err.splitlines()) == 1
     assert str(looped / "config.toml") in done.err and "set DEBUG_SERVER_HOME" in done.err
+
+
+def test_no_server_again(alone: Terminal, server: ServerProcess) -> None:
+    """A configured server is passed over once, and forgotten for good; --clear takes no other option."""
+    assert alone("configure", "--base-url", server.base_url, "--token", "-", stdin=f"{server.token}\n").status == 0
+    assert alone("--json", "status").json["you"] is not None
+    for words in (("--local", "session", "list"), ("--base-url", "", "session", "list")):
+        done = alone(*words)
+        assert (done.status, done.out.splitlines()[1:]) == (0, []), "no session of the server's"
+    refused = alone("configure", "--clear", "--base-url", server.base_url)
+    assert refused.status == 2 and "--clear" in refused.err
+    assert alone("configure", "--clear").status == 0
+    assert server.token not in "".join(path.read_text() for path in alone.folder.rglob("config.toml"))
+    assert alone("session", "list").status == 0
