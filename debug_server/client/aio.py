@@ -12,14 +12,14 @@ from typing import TypeVar
 import httpx
 
 from debug_server.client import calls
-from debug_server.client.atomic_file import replacing
 from debug_server.client.calls import Call
+from debug_server.client.downloaded_file import writing
 from debug_server.client.exchange import Exchange, Pause, client_options
 from debug_server.client.following import EventStream, LineSplitter, LogStream, ResumableStream
 from debug_server.client.sync import PAGE_BYTES
-from debug_server.client.trust import HttpTrust, TrustedServer
 from debug_server.client.verbs import Verbs
 from debug_server.messages import EventReply, LogPage, LogPiece
+from debug_server.sockets.trust import HttpTrust, TrustedServer
 
 T = TypeVar("T")
 
@@ -127,14 +127,16 @@ class AsyncDebugServerClient(Verbs):
                 pause = stream.interrupted(error)
             await asyncio.sleep(pause.seconds)
 
-    async def download_artifact(self, session_id: int, artifact_id: int, target: Path | str) -> Path:
-        """Download an artifact into a file, which is replaced only when the download is complete."""
+    async def download_artifact(
+        self, session_id: int, artifact_id: int, target: Path | str, *, replace: bool = True
+    ) -> Path:
+        """Download an artifact into a file. Only a complete one replaces it; without ``replace`` none does."""
         exchange = Exchange(calls.artifact_file(session_id, artifact_id), self.base_url, self._timeout)
         while True:
             try:
                 async with self._http.stream(**exchange.request) as response:
                     if response.is_success:
-                        with replacing(Path(target)) as file:
+                        with writing(Path(target), replace=replace) as file:
                             async for data in response.aiter_bytes():
                                 await asyncio.to_thread(file.write, data)
                         return Path(target)

@@ -9,19 +9,26 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import socket
 import struct
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
+from urllib.parse import quote
 
-from debug_server.client.trust import TrustedServer
+from debug_server.disk import why_replaceable
 from debug_server.errors import AccessError, InvalidInputError
+from debug_server.sockets.trust import TrustedServer
 
 _CREDENTIALS = struct.Struct("=iII")  # pid, uid, gid
 _CONNECT_SECONDS, _JOIN_SECONDS = 20.0, 1.0
 _CHUNK = 1 << 16
+_SOCKET = "relay"
+_MAX_PATH = 107  # bytes of a unix socket's path
 
 
 class Relay:
@@ -35,11 +42,15 @@ class Relay:
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self._is_closed = False
-        name = f"debug-server-{secrets.token_hex(16)}"
-        # Without a file: nothing is left of a process that is killed. Who may connect is seen by its credentials.
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(f"\0{name}")
-        self.address = f"unix-abstract:{name}"
+        self._folder = _private_folder()
+        if self._folder is not None:
+            self._listener.bind(str(self._folder / _SOCKET))
+            self.address = f"unix:{quote(str(self._folder / _SOCKET))}"
+        else:
+            name = f"debug-server-{secrets.token_hex(16)}"
+            self._listener.bind(f"\0{name}")
+            self.address = f"unix-abstract:{name}"
         self.options = (("grpc.default_authority", target), ("grpc.enable_http_proxy", 0))
         self.failure: OSError | AccessError | None = None
         """Why the newest connection could not be made."""
@@ -61,6 +72,8 @@ class Relay:
         for thread in threads:
             thread.join(_JOIN_SECONDS)
         self._listener.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self, work: Callable[..., None], *arguments: socket.socket) -> threading.Thread:
         thread = threading.Thread(target=work, args=arguments, daemon=True)
@@ -113,6 +126,22 @@ class Relay:
             if not self._is_closed:
                 self._open |= {near, far}
             return not self._is_closed
+
+
+def _private_folder() -> Path | None:
+    """A new folder for the socket, where no other user can fill its queue; None where there is no place for one.
+
+    Then an abstract name is used: whoever connects to it is turned away, but can keep us out. A process that is killed
+    leaves its folder.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="debug-server-")).absolute()
+    except OSError:
+        return None
+    if len(os.fsencode(folder / _SOCKET)) <= _MAX_PATH and why_replaceable(folder) is None:
+        return folder
+    folder.rmdir()
+    return None
 
 
 def _copy(source: socket.socket, sink: socket.socket) -> None:

@@ -11,14 +11,14 @@ from typing import TypeVar
 import httpx
 
 from debug_server.client import calls
-from debug_server.client.atomic_file import replacing
 from debug_server.client.calls import Call
+from debug_server.client.downloaded_file import writing
 from debug_server.client.exchange import Exchange, Pause, client_options
 from debug_server.client.following import EventStream, LineSplitter, LogStream, ResumableStream
 from debug_server.client.session_logs import session_pieces
-from debug_server.client.trust import HttpTrust, TrustedServer
 from debug_server.client.verbs import Verbs
 from debug_server.messages import EventReply, LogPage, LogPiece
+from debug_server.sockets.trust import HttpTrust, TrustedServer
 
 T = TypeVar("T")
 PAGE_BYTES = 1 << 16
@@ -124,14 +124,14 @@ class DebugServerClient(Verbs):
                 if (item := stream.take(line)) is not None:
                     yield item
 
-    def download_artifact(self, session_id: int, artifact_id: int, target: Path | str) -> Path:
-        """An artifact's bytes into a file, which is replaced only by a whole one."""
+    def download_artifact(self, session_id: int, artifact_id: int, target: Path | str, *, replace: bool = True) -> Path:
+        """An artifact's bytes into a file, which is replaced only by a whole one; without ``replace`` by none."""
         exchange = Exchange(calls.artifact_file(session_id, artifact_id), self.base_url, self._timeout)
         while True:
             try:
                 with self._http.stream(**exchange.request) as response:
                     if response.is_success:
-                        with replacing(Path(target)) as file:
+                        with writing(Path(target), replace=replace) as file:
                             for data in response.iter_bytes():
                                 file.write(data)
                         return Path(target)

@@ -43,6 +43,12 @@ class TasksConfig:
         default=None,
         variable="HOST_RUNNER_CALLBACK_ALLOW",
     )
+    callback_uid: int | None = setting(
+        "The user, by number, who receives callbacks on this machine; left out: only the server's own user and root.",
+        whole(least=0),
+        default=None,
+        variable="HOST_RUNNER_CALLBACK_UID",
+    )
     docker_bin: str | None = setting(
         "The container program; left out: docker or podman, whichever is found.",
         TEXT,

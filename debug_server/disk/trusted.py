@@ -93,12 +93,18 @@ def why_distrusted(path: Path, owners: Collection[int] | None = None) -> str | N
     return None
 
 
-def why_replaceable(path: Path, owners: Collection[int] | None = None) -> str | None:
-    """Why others could put something else in the path's place; its own mode does not matter. None if they cannot."""
+def why_replaceable(path: Path, owners: Collection[int] | None = None, *, may_be_missing: bool = False) -> str | None:
+    """Why others could put something else in the path's place; its own mode does not matter. None if they cannot.
+
+    With ``may_be_missing`` what exists of the folders above it is judged. Where they are sticky, others could still
+    make the path first: judge it again once it is made.
+    """
     try:
         os.close(_walk(path, this_user() if owners is None else owners, last=False))
     except _Distrust as error:
         return str(error)
+    except FileNotFoundError as error:
+        return None if may_be_missing else f"it cannot be opened: {error.strerror}"
     except OSError as error:
         return f"it cannot be opened: {error.strerror}"
     return None

@@ -25,10 +25,10 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from debug_server.client.relay import Relay
-from debug_server.client.trust import TrustedServer
 from debug_server.dispatch.call_exits import DEADLINE, NOT_OK, PROTOCOL, UNAVAILABLE, UNCONFIGURED
 from debug_server.errors import AccessError, InvalidInputError
 from debug_server.kanban import kanban_pb2
+from debug_server.sockets.trust import TrustedServer
 
 TARGET_USER = "DEBUG_SERVER_UID"
 REDIRECTED = "probe"  # the only runner whose target can be set by variables

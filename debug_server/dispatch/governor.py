@@ -140,5 +140,5 @@ class Governor:
             await asyncio.sleep(_CHECK_SECONDS)
             try:
                 await asyncio.to_thread(self.configuration.current)
-            except Exception:  # noqa: BLE001 - without it a failure would end the task, and no later change would be noticed
+            except Exception:  # noqa: BLE001 - a failure must not end the task: later changes would not be noticed
                 _LOG.error("dispatch_look_failed", exc_info=True)

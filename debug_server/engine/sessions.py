@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from debug_server.config import WorkspacesConfig
+from debug_server.disk import ownership
 from debug_server.engine.artifacts import ArtifactCopier
-from debug_server.engine.process_leases import ProcessLeases
 from debug_server.engine.run_or_log import run_or_log
 from debug_server.engine.session_directories import SessionDirectories
 from debug_server.engine.workspace import SessionWorkspace, session_workspace
@@ -37,7 +37,6 @@ from debug_server.model import (
     SessionStatus,
 )
 from debug_server.ports import Lease
-from debug_server.runner import ownership
 from debug_server.runner.environments.request import EnvironmentRequest
 from debug_server.runner.planning import Job
 from debug_server.runner.settings import RunnerPaths, RunnerSettings
@@ -45,6 +44,7 @@ from debug_server.store import MetadataStore
 from debug_server.worktrees import SessionPatch, WorktreeLease, WorktreePool, build_pool_from_repository
 from debug_server.worktrees.mirror import check_remote_url
 from debug_server.worktrees.patches import apply_patch, load_patch
+from debug_server.worktrees.process_leases import ProcessLeases
 from debug_server.worktrees.repository_trust import Trust
 
 _LOG = logging.getLogger(__name__)

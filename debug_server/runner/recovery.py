@@ -17,10 +17,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from debug_server.disk import ownership
 from debug_server.errors import DebugServerError, NotFoundError
 from debug_server.model import Command, ExitReason, ExitRecord
 from debug_server.ports import CommandStore
-from debug_server.runner import ownership
 from debug_server.runner.keeper.rundir import EXIT, HANDLE
 from debug_server.runner.keeper_process import keeper_alive
 from debug_server.runner.log_format import index_path

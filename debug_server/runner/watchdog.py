@@ -72,7 +72,7 @@ class Watchdog:
             for running in found:
                 try:
                     self.check(running, time.monotonic())
-                except Exception as error:  # noqa: BLE001 - the thread's boundary: the other commands must be checked too
+                except Exception as error:  # noqa: BLE001 - the thread's boundary: others must be checked too
                     _LOG.warning("watchdog_failed", extra={"error": f"{type(error).__name__}: {error}"})
 
     def check(self, running: RunningCommand, now: float) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from debug_server.disk.ownership import Owner
 from debug_server.errors import InvalidInputError
 from debug_server.model import CommandSpec
 from debug_server.ports import CommandStore, Lease, Telemetry
@@ -16,7 +17,6 @@ from debug_server.runner.deferred_signals import defer_signals
 from debug_server.runner.keeper_pool import KeeperPool
 from debug_server.runner.limits import plan_limits
 from debug_server.runner.log_listener import ChunkCallback
-from debug_server.runner.ownership import Owner
 from debug_server.runner.pipeline import Pipeline
 from debug_server.runner.planning import OBSERVER_SECONDS, Job, Planner, resolve_cwd
 from debug_server.runner.settings import RunnerPaths, RunnerSettings

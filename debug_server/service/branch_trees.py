@@ -41,6 +41,10 @@ class BranchTreeVerbs(Verbs):
         if path == repository or repository.is_relative_to(path) or path.is_relative_to(common):
             raise InvalidInputError(f"{path} is the project itself, or above it, or in its git directory", field="path")
         try:
+            trust.check_place(path)
+        except InvalidInputError as error:
+            raise InvalidInputError(str(error), field="path") from error
+        try:
             name = branches.branch_name(branch)
         except InvalidInputError as error:
             raise InvalidInputError(str(error), field="branch") from error

@@ -25,9 +25,8 @@ class LastUsed:
         self._what = what  # "token", "session"
         self._write = write
         self._lock = threading.Lock()
-        self._tried: dict[
-            int, float
-        ] = {}  # by row, the time of the last try, so that a failing store is not tried for each request
+        # By row, the time of the last try, so that a failing store is not tried for each request.
+        self._tried: dict[int, float] = {}
         self._waiting: set[int] = set()
         self._writer: threading.Thread | None = None
 

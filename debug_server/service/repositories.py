@@ -34,7 +34,7 @@ class RepositoryVerbs(Verbs):
         bound = check_repository_settings(request.settings).get("fetch_timeout", _ASK_SECONDS)
         if (known := self._known_as(request)) is not None:
             return known
-        check_remote_is_there(remote)
+        check_remote_is_there(remote, self._sessions.trust)
         branch = request.default_branch or self._ask_branch(remote, min(bound, _ASK_SECONDS)) or _BRANCH
         try:
             return self._store.repositories.create(

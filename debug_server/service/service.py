@@ -9,10 +9,10 @@ from typing import Any
 
 from debug_server import messages as m
 from debug_server.config.runner import DEFAULT_SHELL
+from debug_server.disk.ownership import is_alive
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.errors import AccessError
 from debug_server.messages import Operation, ServiceOperation
-from debug_server.runner.ownership import is_alive
 from debug_server.runner.settings import RunnerPaths
 from debug_server.service import audit
 from debug_server.service.artifacts import ArtifactVerbs

@@ -1,6 +1,6 @@
 """Who has the other end of a TCP connection on this machine, by the kernel's word.
 
-Imported by servers and clients; imports the standard library only.
+Imported by servers and clients; imports ``errors`` and the standard library only.
 """
 
 from __future__ import annotations

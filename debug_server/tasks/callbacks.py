@@ -21,9 +21,10 @@ from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from debug_server.errors import DebugServerError, InvalidInputError, NotFoundError
+from debug_server.errors import AccessError, DebugServerError, InvalidInputError, NotFoundError
 from debug_server.model import Event, Outgoing
 from debug_server.service import Service
+from debug_server.sockets.trust import HttpTrust, TrustedServer
 from debug_server.tasks.models import RunnerTask, TaskStatus
 from debug_server.tasks.targets import Target
 from debug_server.tasks.tasks import CALLBACK, CALLBACK_TOKEN, Tasks
@@ -135,12 +136,15 @@ class Callbacks:
     async def _deliver(self, message: Outgoing) -> None:
         """Try once to deliver a message."""
         fields: dict[str, Any] = {"session_id": message.lane, "attempt": message.attempts + 1}
+        level = logging.INFO
         try:
             status = await self._post(message)
         except InvalidInputError as error:  # the target is not allowed
             _LOG.warning("callback_refused", extra={**fields, "error": str(error)})
             await self._service.outbox.done(message)
             return
+        except AccessError as error:  # another user has the receiver's port: perhaps not for long
+            reason, permanent, level = str(error), False, logging.WARNING
         except Exception as error:  # noqa: BLE001 - whatever fails, the message is tried again
             reason, permanent = str(error) or type(error).__name__, False
         else:
@@ -153,7 +157,7 @@ class Callbacks:
             _LOG.warning("callback_given_up", extra={**fields, "error": reason})
             await self._service.outbox.done(message)
             return
-        _LOG.info("callback_postponed", extra={**fields, "error": reason})
+        _LOG.log(level, "callback_postponed", extra={**fields, "error": reason})
         pause = min(_FIRST_RETRY * 2.0 ** min(message.attempts, 30), _LAST_RETRY) * random.uniform(0.75, 1.25)
         await self._service.outbox.postpone(message, datetime.now(UTC) + timedelta(seconds=pause))
 
@@ -169,7 +173,8 @@ class Callbacks:
         if token is not None:
             headers |= signed(token, body)
         async with asyncio.timeout(_TIMEOUT):
-            return await _send_to(self._http(), await self._tasks.targets.resolve(asked[CALLBACK]), body, headers)
+            target = await self._tasks.targets.resolve(asked[CALLBACK])
+            return await _send_to(self._http(), target, self._tasks.receivers, body, headers)
 
     def _http(self) -> httpx.AsyncClient:
         """The HTTP client, made for the first message: importing httpx takes a tenth of a second."""
@@ -198,8 +203,15 @@ def _body(task: RunnerTask, *, running: bool) -> dict[str, Any]:
     return {"task_id": task.task_id, "run_id": task.run_id, **found}
 
 
-async def _send_to(client: httpx.AsyncClient, target: Target, body: bytes, headers: dict[str, str]) -> int:
-    """Send to the checked address: a second look-up of the name could give another one."""
+async def _send_to(
+    client: httpx.AsyncClient, target: Target, receivers: TrustedServer, body: bytes, headers: dict[str, str]
+) -> int:
+    """Send to the checked address: a second look-up of the name could give another one.
+
+    AccessError when another user of this machine has the port; over HTTPS the certificate proves who is there.
+    """
+    import httpx
+
     default = {"http": 80, "https": 443}[target.scheme]
     name = f"[{target.host}]" if ":" in target.host else target.host
     address = f"[{target.address}]" if target.address.version == 6 else str(target.address)
@@ -207,6 +219,8 @@ async def _send_to(client: httpx.AsyncClient, target: Target, body: bytes, heade
     url = f"{target.scheme}://{address}:{target.port}{target.path}"
     request = client.build_request("POST", url, content=body, headers={**headers, "Host": host})
     request.extensions["sni_hostname"] = target.host
+    if target.scheme == "http":
+        await HttpTrust(receivers, lost=httpx.ConnectError).async_hook(request)
     response = await client.send(request, stream=True)  # only the status matters
     await response.aclose()
     return response.status_code

@@ -17,6 +17,7 @@ from debug_server.service import LOCAL, Caller, Service
 from debug_server.service.logs import StreamEnds
 from debug_server.service.subject_runs import RunRows
 from debug_server.service.views import log_bytes, one_page
+from debug_server.sockets.trust import TrustedServer
 from debug_server.tasks import views
 from debug_server.tasks.executors import Executors
 from debug_server.tasks.models import (
@@ -33,6 +34,7 @@ from debug_server.tasks.task_command import TaskCommand
 
 CALLBACK, CALLBACK_TOKEN = "callback", "callback_token"  # keys in the session's task and in its secrets
 _NO_OUTPUT = StreamEnds()
+_NAME_RECEIVER = "set HOST_RUNNER_CALLBACK_UID={uid} for the server of the tasks; it will be tried again"
 
 SUBMIT = Operation(
     name="submit_task",
@@ -61,6 +63,7 @@ class Tasks:
         self._config = config
         self._executors = Executors(config, containers_dir)
         self.targets = Targets(config.callback_allow)
+        self.receivers = TrustedServer(uid=config.callback_uid, advice=_NAME_RECEIVER)
 
     @property
     def executor(self) -> str:

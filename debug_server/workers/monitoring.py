@@ -66,7 +66,8 @@ async def become_ready(run: WorkerRun, probe: Probe, seconds: float) -> Mapping[
             asking.exception()  # retrieve it, so that asyncio does not warn: the end is the reason
         return None
     if not asked:
-        raise NotReadyError(f"it was not ready within {seconds * 1000:g} ms", late=True)
+        why = "" if probe.failure is None else f": {probe.failure}"
+        raise NotReadyError(f"it was not ready within {seconds * 1000:g} ms{why}", late=True)
     if (error := asking.exception()) is not None:
         raise NotReadyError(str(error) or type(error).__name__, late=False) from error
     return asking.result()

@@ -8,13 +8,14 @@ The branch is never reset, moved or deleted. Commits that no branch would contai
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.disk import Leftover, empty_folder, remove_tree
+from debug_server.disk import Leftover, empty_folder, open_folder, remove_tree, write_draft
 from debug_server.errors import ConflictError, InvalidInputError, WorktreePoolError
 from debug_server.worktrees.git import GitPlace, GitResult, require, run_git
 from debug_server.worktrees.git_dirs import common_dir
@@ -75,6 +76,7 @@ def check_free(tree: BranchWorktree, *, locks_dir: Path) -> None:
 def add(tree: BranchWorktree, *, locks_dir: Path) -> None:
     """Create the worktree, unless an earlier attempt did; WorktreePoolError when it cannot be created."""
     with _locked(tree, locks_dir):
+        _check_place(tree)
         registered, mark = _registered(tree, locks_dir), _marker(tree, locks_dir)
         if (taken := _conflict(tree, registered, ours=mark.exists())) is not None:
             raise WorktreePoolError(taken)
@@ -83,6 +85,13 @@ def add(tree: BranchWorktree, *, locks_dir: Path) -> None:
             return
         with _view(tree, locks_dir, writable=True) as place:
             _add(tree, mark, place)
+
+
+def _check_place(tree: BranchWorktree) -> None:
+    try:
+        tree.trust.check_place(tree.path)
+    except InvalidInputError as error:
+        raise WorktreePoolError(str(error)) from error
 
 
 def _view(tree: BranchWorktree, locks_dir: Path, *, writable: bool = False) -> AbstractContextManager[GitPlace]:
@@ -94,6 +103,7 @@ def _add(tree: BranchWorktree, mark: Path, place: GitPlace) -> None:
     exists = run_git("show-ref", "--verify", "--quiet", f"{_HEADS}{tree.branch}", place=place).ok
     wanted = [str(tree.path), tree.branch] if exists else ["-b", tree.branch, str(tree.path), _head(tree, place)]
     with _directory(tree.path, mark):
+        _check_place(tree)
         made = run_git("worktree", "add", *wanted, place=place, timeout=_TIMEOUT)
         require(made, f"a worktree of {tree.repository} for {tree.branch!r} at {tree.path}")
         _point_to_repository(tree)
@@ -104,9 +114,8 @@ def _point_to_repository(tree: BranchWorktree) -> None:
     pointer = tree.path / ".git"
     for note in (common_dir(tree.repository) / "worktrees").glob("*/gitdir"):
         if note.read_text(errors="surrogateescape").rstrip("\n") == str(pointer):
-            draft = pointer.with_name(".git.new")
-            draft.write_text(f"gitdir: {note.parent}\n", errors="surrogateescape")
-            draft.replace(pointer)
+            with open_folder(tree.path) as folder, write_draft(folder.descriptor, pointer.name, replace=True) as file:
+                file.write(os.fsencode(f"gitdir: {note.parent}\n"))
 
 
 @contextmanager
@@ -120,7 +129,7 @@ def _directory(path: Path, mark: Path) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
-            path.mkdir()
+            path.mkdir(mode=0o755)  # also where a umask of 002 would let a group in
             mark.write_bytes(_CREATED)
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from debug_server.disk import why_replaceable
+from debug_server.disk import is_shared, read_bounded, why_replaceable
 from debug_server.errors import InvalidInputError
 from debug_server.worktrees.git_dirs import find_git_dirs
 from debug_server.worktrees.patch_text import unquote_name
 
 _CHECKED_PARTS = ("HEAD", "config", "objects", "refs", "objects/info/alternates")
 _MAX_ALTERNATES = 32
+_MAX_ALTERNATES_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,25 @@ class Trust:
             self._check_parts(folder, [folder])
             self._check_above(folder, [folder])
 
+    def check_place(self, path: Path) -> None:
+        """InvalidInputError if others could use a directory that is or will be at ``path``, or put another one there.
+
+        Check it again once it is made: in a sticky folder, others may make it first.
+        """
+        owners = {0} | self._owners()
+        reason = None if self._lists(path) else why_replaceable(path, owners, may_be_missing=True)
+        if reason is not None:
+            raise InvalidInputError(
+                f"{path} is not used, because other users could put something else in its place: {reason}. Use a path "
+                "that is below folders of yours, or take their right to write (chmod go-w)"
+            )
+        if not os.path.lexists(path):
+            return
+        if (owner := path.lstat().st_uid) not in _own_users():
+            raise InvalidInputError(f"{path} belongs to {_name(owner)}, not to {_name(os.geteuid())}: use another path")
+        if path.is_dir() and is_shared(path):
+            raise InvalidInputError(f"other users may write to {path}: take their right to (chmod go-w)")
+
     def _refusal(self, repository: Path, part: Path, uid: int) -> str:
         return (
             f"repository {repository} belongs to another user: {part} is owned by {_name(uid)} and this server runs as "
@@ -85,8 +105,10 @@ def _parts(repository: Path) -> Iterator[Path]:
     yield repository
     if repository.is_file():
         return
+    if (entry := repository / ".git").exists():  # judged before it is read
+        yield entry
     dirs = find_git_dirs(repository)
-    candidates = (repository / ".git", dirs.git_dir, dirs.common, *(dirs.common / name for name in _CHECKED_PARTS))
+    candidates = (dirs.git_dir, dirs.common, *(dirs.common / name for name in _CHECKED_PARTS))
     yield from dict.fromkeys(path for path in candidates if path.exists())
     yield from _alternate_folders(dirs.common / "objects")
 
@@ -121,7 +143,7 @@ def _alternate_folders(objects: Path) -> Iterator[Path]:
 
 def _alternates(objects: Path) -> list[str]:
     try:
-        text = (objects / "info" / "alternates").read_bytes()
+        text = read_bounded(objects / "info" / "alternates", _MAX_ALTERNATES_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:

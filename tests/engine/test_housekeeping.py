@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from debug_server.disk.ownership import Owner
 from debug_server.engine import LocalEngine, Sessions
 from debug_server.engine.housekeeping import Housekeeper
 from debug_server.engine.maintenance import Maintenance
 from debug_server.errors import ConflictError
 from debug_server.model import ArtifactKind, BranchWorktreePlan, Session, SessionPlan, SessionStatus
-from debug_server.runner.ownership import Owner
 from debug_server.runner.spec import CommandSpec
 from debug_server.store import MetadataStore
 from tests.running import Bench, Workspace, eventually

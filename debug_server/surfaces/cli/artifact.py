@@ -46,6 +46,8 @@ def show(context: typer.Context, session: SessionArgument, artifact: ArtifactArg
 def target_of(name: str, output: Path | None) -> Path:
     """The file to write; the server chooses the name, so only ``--output FILE`` may replace a file or be hidden."""
     if output is not None and not output.is_dir():
+        if output.parent.resolve() == Path("/dev"):  # root would replace the device, or the link to it
+            raise InvalidInputError(f"{str(output)!r} is a device, and would be replaced by a file: name another one")
         return output
     own = Path(name).name
     target = (output or Path()) / own
@@ -68,6 +70,6 @@ def download(
         row = backend.send(calls.get_artifact(session, artifact))
         target = target_of(row.name, output)
         progress(f"fetching {row.name}")
-        backend.download(session, artifact, target)
-    size = target.stat().st_size
+        backend.download(session, artifact, target, replace=target == output)
+    size = target.lstat().st_size
     call.output().say(f"{target} has {size} bytes", {"id": row.id, "name": row.name, "path": str(target), "size": size})

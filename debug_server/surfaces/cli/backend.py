@@ -36,8 +36,8 @@ class Backend(Protocol):
     ) -> Iterator[EventReply]:
         """Events after a cursor, then live."""
 
-    def download(self, session_id: int, artifact_id: int, target: Path) -> None:
-        """An artifact's bytes into a file."""
+    def download(self, session_id: int, artifact_id: int, target: Path, *, replace: bool) -> None:
+        """An artifact's bytes into a file; with ``replace`` instead of what is there."""
 
     def leave(self, command: CommandReply) -> CommandReply:
         """Go away from a command that was just submitted; returns it as it is now."""

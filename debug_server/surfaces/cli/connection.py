@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from debug_server.client.trust import TrustedServer
 from debug_server.config import load, setting
 from debug_server.config.kinds import TEXT, Kind
 from debug_server.config.load import read_table
 from debug_server.disk import owners_of
 from debug_server.errors import ConfigurationError
+from debug_server.sockets.trust import TrustedServer
 
 DEFAULT_BASE_URL = "http://127.0.0.1:8000"
 HOME_VARIABLE = "DEBUG_SERVER_HOME"

@@ -20,6 +20,7 @@ from debug_server import messages as m
 from debug_server.client import calls
 from debug_server.client.calls import Call
 from debug_server.client.decoding import decode
+from debug_server.client.downloaded_file import writing
 from debug_server.errors import InvalidInputError
 from debug_server.messages import OPERATIONS, CommandReply, EventReply, LogPiece
 from debug_server.messages.faults import sentence_of
@@ -82,10 +83,12 @@ class LocalBackend:
         request = _request(m.ReadEvents, fields)
         yield from drive(self._runner, self._local.service.events.follow(LOCAL, request))
 
-    def download(self, session_id: int, artifact_id: int, target: Path) -> None:
-        """Copy an artifact's file."""
+    def download(self, session_id: int, artifact_id: int, target: Path, *, replace: bool) -> None:
+        """Copy an artifact's file; with ``replace`` instead of what is there."""
         request = _request(m.ArtifactId, {"session_id": session_id, "artifact_id": artifact_id})
-        shutil.copyfile(self._runner.run(self._local.service.artifacts.path(LOCAL, request)), target)
+        source = self._runner.run(self._local.service.artifacts.path(LOCAL, request))
+        with source.open("rb") as kept, writing(target, replace=replace) as file:
+            shutil.copyfileobj(kept, file)
 
     def leave(self, command: CommandReply) -> CommandReply:
         """Stay until it has started, or until it is clear that it waits for another."""

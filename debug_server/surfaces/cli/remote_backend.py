@@ -45,9 +45,9 @@ class RemoteBackend:
         """Events after a cursor, then live."""
         return self._client.follow_events(after=after, session_id=session_id, command_id=command_id, kind=kind)
 
-    def download(self, session_id: int, artifact_id: int, target: Path) -> None:
-        """An artifact's bytes into a file."""
-        self._client.download_artifact(session_id, artifact_id, target)
+    def download(self, session_id: int, artifact_id: int, target: Path, *, replace: bool) -> None:
+        """An artifact's bytes into a file; with ``replace`` instead of what is there."""
+        self._client.download_artifact(session_id, artifact_id, target, replace=replace)
 
     def leave(self, command: CommandReply) -> CommandReply:
         """The server goes on with it."""

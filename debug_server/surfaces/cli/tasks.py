@@ -240,7 +240,7 @@ def _client(call: Invocation) -> Iterator[_Client]:
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # a command line that nobody asked for
     import httpx
 
-    from debug_server.client.trust import HttpTrust
+    from debug_server.sockets.trust import HttpTrust
 
     found = call.connection()
     url = found.server or DEFAULT_URL

@@ -16,8 +16,8 @@ from mcp.server.mcpserver import Context
 from pydantic import AnyUrl
 
 from debug_server import __version__
-from debug_server.client.trust import HttpTrust, TrustedServer
 from debug_server.errors import AccessError, UnavailableError
+from debug_server.sockets.trust import HttpTrust, TrustedServer
 from debug_server.surfaces.mcp.calls import as_mcp
 from debug_server.surfaces.mcp.http import PATH
 from debug_server.surfaces.mcp.refusal import failed

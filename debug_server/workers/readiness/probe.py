@@ -36,6 +36,7 @@ class Probe:
         self._context = context
         self._signal = asyncio.Event()  # set when the worker says that it is ready
         self.conversation: Conversation | None = None
+        self.failure: str | None = None  # of the newest check while it was not ready
 
     @property
     def env(self) -> Mapping[str, str]:

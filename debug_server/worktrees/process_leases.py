@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from debug_server.disk import ownership
 from debug_server.model import Session, Worktree
-from debug_server.runner import ownership
 
 
 class ProcessLeases:
     """Leases have the name of their process; those of a dead process end, unless an open session uses them."""
 
     def __init__(
-        self, *, owners_dir: Path, process: Callable[[], str], open_sessions: Callable[[], list[Session]]
+        self,
+        *,
+        owners_dir: Path,
+        process: Callable[[], str],
+        open_sessions: Callable[[], list[Session]] = list,
     ) -> None:
         self._owners = owners_dir
         self._process = process

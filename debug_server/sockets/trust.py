@@ -1,6 +1,7 @@
-"""Whose server a client speaks to: on this machine another user may have taken the port.
+"""Whose server is spoken to: on this machine another user may have taken the port.
 
 Every connection that no certificate proves is judged once, when it is made and before anything is sent, token or not.
+Used by clients, by callbacks of tasks and by checks of workers.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from debug_server.errors import AccessError
-from debug_server.sockets import serving_user
+from debug_server.sockets.server import serving_user
 
 _ROOT = 0
+_CONFIGURE = "run `debug-server configure --base-url {place} --server-user {uid}` or set DEBUG_SERVER_UID={uid}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,7 @@ class TrustedServer:
     """Whose server may be spoken to on this machine: this user's, root's, and that of ``uid``."""
 
     uid: int | None = None
+    advice: str = _CONFIGURE  # how to name that user; with {place} and {uid}
 
     def require(self, connected: socket.socket, place: str) -> None:
         """AccessError when the other end is on this machine and not proved to be a trusted user's.
@@ -39,18 +42,17 @@ class TrustedServer:
                 "machine or in the container where it listens, or HTTPS with a certificate that is verified"
             ) from error
         if uid is not None and uid not in (os.geteuid(), _ROOT, self.uid):
-            raise AccessError(_sentence(place, uid))
+            raise AccessError(
+                f"{place} is served by user {_name(uid)}, not by you or root: nothing was sent. If it is the one you "
+                f"mean, {self.advice.format(place=place, uid=uid)}"
+            )
 
 
-def _sentence(place: str, uid: int) -> str:
+def _name(uid: int) -> str:
     try:
-        user = f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
     except KeyError:
-        user = f"uid {uid}"
-    return (
-        f"{place} is served by user {user}, not by you or root: nothing was sent. If it is the one you mean, "
-        f"run `debug-server configure --base-url {place} --server-user {uid}` or set DEBUG_SERVER_UID={uid}"
-    )
+        return f"uid {uid}"
 
 
 class HttpTrust:
