@@ -211,6 +211,7 @@ class Local:
             paths=self.settings.paths,
             shell=self.settings.default_shell,
             workers=self.workers,
+            workspaces_per_token=self.settings.workspaces_per_token,
         )
 
     def close(self) -> None:

@@ -267,7 +267,8 @@ def uvicorn_config(app: HttpApp, options: ServeOptions, connections: Connections
     from debug_server.surfaces.http.connections import ConnectionLimits, Connections
     from debug_server.surfaces.http.uvicorn_server import MAX_FRAME, protocols
 
-    connections = connections or Connections(ConnectionLimits(max_connections=max_connections()))
+    if connections is None:  # one without connections is false
+        connections = Connections(ConnectionLimits(max_connections=max_connections()))
     return uvicorn.Config(
         app,
         **protocols(connections),
@@ -310,6 +311,7 @@ class _ServerRun:
 
     def __init__(self, local: Local, options: ServeOptions, sockets: _Sockets) -> None:
         from debug_server.surfaces.http.connections import Connections
+        from debug_server.surfaces.http.unidentified import UnidentifiedCallers
         from debug_server.surfaces.http.uvicorn_server import HttpServer
 
         self._local = local
@@ -321,7 +323,9 @@ class _ServerRun:
         self._parts_started = asyncio.Event()  # every part runs
         self._draining: asyncio.Task[None] | None = None
         self._grpc_connections, limits = connection_limits(local.settings.server, grpc=options.grpc_port is not None)
-        connections = Connections(limits)
+        per_second = local.settings.server.unidentified_per_second
+        unidentified = UnidentifiedCallers(per_second=per_second, recent_tokens=local.service.recent_tokens)
+        connections = Connections(limits, unidentified=unidentified)
         config = uvicorn_config(self._app, options, connections)
         try:
             config.load()

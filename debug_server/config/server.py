@@ -31,3 +31,14 @@ class ServerConfig:
         number(),
         default=75.0,  # longer than most clients keep one, so that the client closes it and not we during a request
     )
+    unidentified_per_second: float = setting(
+        "HTTP requests that callers without a token may begin in a second, all of them together; more wait.",
+        number(),
+        default=250.0,
+    )
+    workspaces_per_token: int | None = setting(
+        "Workspaces that the open sessions of a token may have, unless it is an admin's or has a quota of sessions; "
+        "left out: half of workspaces.max_worktrees.",
+        whole(minimum=1),
+        default=None,
+    )

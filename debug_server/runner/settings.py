@@ -100,6 +100,11 @@ class RunnerSettings:
     server: ServerConfig = field(default_factory=ServerConfig, kw_only=True)
     disk_reserve: int = field(default=256 << 20, kw_only=True)  # bytes that logs leave free on their disk
 
+    @property
+    def workspaces_per_token(self) -> int:
+        """How many workspaces a token may have that is no admin's and has no quota of sessions."""
+        return self.server.workspaces_per_token or max(1, self.workspaces.max_worktrees // 2)
+
     @classmethod
     def from_toml(cls, path: Path) -> RunnerSettings:
         """Read a configuration file; an unknown key or a wrong value is a ConfigurationError that names it.

@@ -140,7 +140,7 @@ class OwnUser:
         connection = Connection(host=host, port=peer.port, peer_host=server, peer_port=peer.server_port)
         owner = self._owners.find(connection)
         # Check our end last: if the caller had closed its end, another process could have its port by now.
-        if owner is None or not _is_open(peer.socket):
+        if owner is None or not is_open(peer.socket):
             return _GONE
         if owner.uid != self._uid:
             return _OTHER_USER
@@ -180,7 +180,8 @@ def _is_alive(ours: socket.socket) -> bool:
     return True
 
 
-def _is_open(ours: socket.socket | None) -> bool:
+def is_open(ours: socket.socket | None) -> bool:
+    """Whether the peer of a TCP connection has closed neither half; True where that is not known."""
     if ours is None:
         return True
     try:

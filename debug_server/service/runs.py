@@ -28,7 +28,7 @@ class RunVerbs(Verbs):
         """Open a session and queue its one command; the session is closed when the command has ended."""
         self._shared.require_accepting()
         check_patterns(request.artifacts)
-        async with self._quotas.reserve(caller, sessions=1, commands=1):
+        async with self._quotas.reserve(caller, sessions=1, commands=1, workspaces=1):
             session = await self._call_git(self._session_verbs.lease, caller, request, idempotency_key)
             return await self._run_in(session, request, idempotency_key)
 

@@ -29,6 +29,7 @@ from debug_server.service.logs import LogVerbs
 from debug_server.service.outbox import OutboxVerbs
 from debug_server.service.own_user import OwnUser
 from debug_server.service.queue import QueueVerbs
+from debug_server.service.recent_tokens import RecentTokens
 from debug_server.service.repositories import RepositoryVerbs
 from debug_server.service.runs import RunVerbs
 from debug_server.service.session_logs import SessionLogVerbs
@@ -59,8 +60,16 @@ class Service:
         paths: RunnerPaths,
         shell: str = DEFAULT_SHELL,
         workers: Workers | None = None,
+        workspaces_per_token: int | None = None,
     ) -> None:
-        shared = Shared(store=store, engine=engine, sessions=sessions, paths=paths, shell=shell)
+        shared = Shared(
+            store=store,
+            engine=engine,
+            sessions=sessions,
+            paths=paths,
+            shell=shell,
+            workspaces_per_token=workspaces_per_token,
+        )
         self._shared = shared
         self._store = store
         self._token_last_used = LastUsed("token", store.tokens.record_uses)
@@ -69,9 +78,8 @@ class Service:
         )
         self.followers = shared.followers
         self.own_user = OwnUser(shared.blocking.call_peers)
-        self.identified_peers = (
-            IdentifiedPeers()
-        )  # gRPC peers that are identified, by a token or as the server's own user
+        self.recent_tokens = RecentTokens()
+        self.identified_peers = IdentifiedPeers()  # of gRPC: known by a token, or as the server's own user
         self.grpc_address: tuple[str, int] | None = None  # host and port of the gRPC server, once it listens
 
         self.repositories = RepositoryVerbs(shared)
@@ -112,7 +120,9 @@ class Service:
             raise AccessError(_NO_TOKEN)
         token = await self._shared.blocking.read(self._store.tokens.find, secret)
         if token is None:
+            self.recent_tokens.discard(secret)
             raise AccessError("the token is unknown, has expired or was revoked")
+        self.recent_tokens.add(secret)
         caller = Caller.of(token)
         audit.note_caller(caller)
         if self._store.tokens.should_record_use(token):

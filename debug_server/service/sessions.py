@@ -31,7 +31,7 @@ class SessionVerbs(Verbs):
         self._shared.require_accepting()
         if request.commands:
             caller.require((COMMANDS_WRITE,))
-        async with self._quotas.reserve(caller, commands=len(request.commands), sessions=1):
+        async with self._quotas.reserve(caller, commands=len(request.commands), sessions=1, workspaces=1):
             session = await self._call_git(self.lease, caller, request, idempotency_key)
             await self._commands.submit_lines(session.id, request.commands, idempotency_key)
         return views.session(session)
@@ -90,7 +90,7 @@ class SessionVerbs(Verbs):
         """Open copies of the session in its current state."""
         self._shared.require_accepting()
         session = await self._access.use_session(caller, request.session_id)
-        async with self._quotas.reserve(caller, sessions=request.count):
+        async with self._quotas.reserve(caller, sessions=request.count, workspaces=request.count):
             rows = await self._call_git(self._sessions.fork, session, request.count, owner=caller.name)
         return m.SessionList(items=[views.session(row) for row in rows])
 

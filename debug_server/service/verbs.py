@@ -22,7 +22,14 @@ class Shared:
     """Created once for a service and passed to each of its members."""
 
     def __init__(
-        self, *, store: MetadataStore, engine: LocalEngine, sessions: Sessions, paths: RunnerPaths, shell: str
+        self,
+        *,
+        store: MetadataStore,
+        engine: LocalEngine,
+        sessions: Sessions,
+        paths: RunnerPaths,
+        shell: str,
+        workspaces_per_token: int | None = None,
     ) -> None:
         self.store = store
         self.engine = engine
@@ -35,7 +42,7 @@ class Shared:
         self.access = Access(store, self.blocking)
         read = self.blocking.read
         self.wakeups = Wakeups(store, read=partial(read, store.events.read), last=partial(read, store.events.last))
-        self.quotas = Quotas(store, read)
+        self.quotas = Quotas(store, read, workspaces=workspaces_per_token)
         self.fair_wakeups = FairWakeups()
         self.followers = Followers(revoked=self._revoked)
         self.draining = False

@@ -5,8 +5,8 @@ Imported by servers and clients; imports ``errors`` and the standard library onl
 
 from __future__ import annotations
 
-from debug_server.sockets.caller import SocketOwner, SocketOwners
+from debug_server.sockets.caller import SocketOwner, SocketOwners, user_at_once
 from debug_server.sockets.server import serving_user
 from debug_server.sockets.table import Connection, canonical
 
-__all__ = ["Connection", "SocketOwner", "SocketOwners", "canonical", "serving_user"]
+__all__ = ["Connection", "SocketOwner", "SocketOwners", "canonical", "serving_user", "user_at_once"]

@@ -36,6 +36,11 @@ class SocketOwners:
         return SocketOwner(uid=matching[0].uid, inode=matching[0].inode)
 
 
+def user_at_once(connection: Connection) -> int | None:
+    """The user of the caller's socket where netlink answers: no proof, because its process may have gone."""
+    return next((row.uid for row in by_netlink(connection) if _matches(row, connection)), None)
+
+
 def _matches(row: Row, connection: Connection) -> bool:
     return (
         row.state == ESTABLISHED

@@ -231,6 +231,12 @@ class Sessions(Table):
         row = self._one(f"SELECT COUNT(*) FROM sessions WHERE owner_token_id = ? AND {_IS_OPEN}", (token_id,))
         return row[0] if row else 0
 
+    def count_with_workspace(self, token_id: int) -> int:
+        """How many of those have a workspace of a repository."""
+        sql = f"SELECT COUNT(*) FROM sessions WHERE owner_token_id = ? AND worktree_id IS NOT NULL AND {_IS_OPEN}"
+        row = self._one(sql, (token_id,))
+        return row[0] if row else 0
+
 
 def insert(transaction: Transaction, now: float, draft: SessionDraft) -> Session:
     """Insert a session and its event ``session.created``."""

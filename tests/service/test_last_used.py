@@ -42,7 +42,7 @@ class Machine:
         remote = make_remote(root / "remote")
         remote.commit({"note": "one\n"})
         self._repository = self.local.sessions.register_reachable(str(remote.path))
-        token, _ = self.local.store.tokens.create("owner", sorted(EVERY))
+        token, _ = self.local.store.tokens.create("owner", sorted(EVERY), quotas={"sessions": 100})
         self.owner = Caller.of(token)
         self._ticks = 1000.0
         self._keeper = Housekeeper(

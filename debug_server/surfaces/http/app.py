@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 
 from debug_server.messages import OPERATIONS, ROUTES
@@ -29,7 +30,7 @@ from debug_server.surfaces.http.logs import LogEndpoints
 from debug_server.surfaces.http.middleware import RequestMiddleware
 from debug_server.surfaces.http.refusals import routing_error_response
 from debug_server.surfaces.http.sockets import SocketEndpoints
-from debug_server.surfaces.http.streaming import OpenStreams
+from debug_server.surfaces.http.streaming import OpenStreams, SharedBytes
 
 TITLE = "debug-server"
 
@@ -54,6 +55,7 @@ class HttpApp(Starlette):
         self.parts = parts
         self._settings = settings
         self._document: dict[str, Any] | None = None
+        self._encoded: bytes | None = None
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document, created on first use."""
@@ -62,6 +64,12 @@ class HttpApp(Starlette):
 
             self._document = document(TITLE, self._settings.version, self.routes, api=self._settings.api)
         return self._document
+
+    def encoded_document(self) -> bytes:
+        """The same as JSON; encoded once, because everybody may ask for it."""
+        if self._encoded is None:
+            self._encoded = json.dumps(self.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
+        return self._encoded
 
 
 Lifespan = Callable[[HttpApp], AbstractAsyncContextManager[None]]
@@ -119,4 +127,4 @@ def _add(app: HttpApp, method: str, path: str, endpoint: Endpoint) -> None:
 
 
 async def _document(request: Request) -> Response:
-    return JSONResponse(request.app.openapi())
+    return SharedBytes(request.app.encoded_document(), media_type="application/json")

@@ -1,9 +1,10 @@
 """The open connections of the HTTP server: the phase of each, its time limit, and which one is closed for a new one.
 
-    accepted -> HEAD -> BODY -> SERVING -> IDLE -> HEAD ...      a WebSocket stays in SERVING
+    accepted -> HEAD -> (TURN ->) BODY -> SERVING -> IDLE -> HEAD ...      a WebSocket stays in SERVING
 
-A connection is closed when a phase lasts too long. At the limit, a new connection replaces an existing one: an idle
-one of an unidentified caller, else an idle one, else a served one of an unidentified caller; else it is refused.
+A connection is closed when a phase lasts too long. At the limit, a new connection replaces an existing one: a waiting
+one of an unidentified caller, else a waiting one, else a served one of an unidentified caller; else it is refused. Of
+unidentified callers that do not take their answers, few stay connected.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from debug_server.service import audit
+from debug_server.surfaces.http.unidentified import UnidentifiedCallers
 
 CONNECTION = "debug_server.connection"  # its key in an ASGI scope's state
 
@@ -23,6 +25,7 @@ _LOG = logging.getLogger(__name__)
 _LOG_SECONDS = 5.0  # minimum time between two log lines
 _CLOSE_SECONDS = 10.0  # for a client to take what is left of its answer
 _UNIDENTIFIED_SECONDS = 1.0  # a connection served for longer without an identified caller may be replaced
+_MAX_UNIDENTIFIED = 64  # of those
 _MIN_BYTES_PER_SECOND = 1024  # bytes of a body a second
 
 
@@ -30,6 +33,7 @@ class Phase(Enum):
     """What a connection is doing."""
 
     HEAD = "head"  # a request's head is awaited or incomplete
+    TURN = "turn"  # an unidentified caller's head is complete, and others are served first
     BODY = "body"  # the head is complete, the body is not
     SERVING = "serving"  # the request is complete, the answer is not; or a WebSocket
     IDLE = "idle"  # answered, and the next request has not begun
@@ -105,8 +109,15 @@ class Connection:
 class Connections:
     """All open connections, within their limits; used in one event loop."""
 
-    def __init__(self, limits: ConnectionLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        limits: ConnectionLimits,
+        *,
+        unidentified: UnidentifiedCallers | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.limits = limits
+        self.unidentified = unidentified or UnidentifiedCallers()
         self.clock = clock
         # Ordered by the start of their phase: the first is the oldest.
         self._idle: dict[Connection, None] = {}
@@ -149,7 +160,7 @@ class Connections:
         """A connection begins a phase."""
         if connection in self._idle or connection in self._busy:
             self.remove(connection)
-            waits = phase in (Phase.HEAD, Phase.IDLE) or connection.answered
+            waits = phase in (Phase.HEAD, Phase.TURN, Phase.IDLE) or connection.answered
             (self._idle if waits else self._busy)[connection] = None
         connection.phase = phase
 
@@ -161,6 +172,8 @@ class Connections:
     def sweep(self) -> None:
         """Close overdue connections, and log the events counted since the last log line."""
         now = self.clock()
+        self._close_unidentified(now - _UNIDENTIFIED_SECONDS)
+        audit.summarise()
         for connection in (*self._idle, *self._busy):
             if connection.closing_at is not None:
                 if now - connection.closing_at > _CLOSE_SECONDS:
@@ -179,6 +192,21 @@ class Connections:
             _LOG.warning("connections_limited", extra=fields)
             self._counts.clear()
             self._logged_at = now
+
+    def _close_unidentified(self, cutoff: float) -> None:
+        """Of unidentified callers served since ``cutoff`` or longer, close the oldest beyond the limit."""
+        held = [
+            item
+            for item in self._busy
+            if item.phase is Phase.SERVING
+            and not item.is_identified
+            and item.since < cutoff
+            and item.closing_at is None
+        ]
+        for connection in held[: max(0, len(held) - _MAX_UNIDENTIFIED)]:
+            self.count("unidentified_closed")
+            connection.mark_closed()
+            connection.drop()
 
     def count(self, what: str) -> None:
         """Count an event for the next log line."""

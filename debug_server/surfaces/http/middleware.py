@@ -64,11 +64,11 @@ class RequestMiddleware:
         except (ClientDisconnect, WebSocketDisconnect):
             record.status = _CLIENT_LEFT
         except DebugServerError as error:  # during a stream: the connection is cut, so that the client resumes
-            fields = {"request_id": record.request_id, "path": scope["path"], "code": error.code, "error": str(error)}
+            fields = {**_where(record), "code": error.code, "error": str(error)}
             _LOG.warning("stream_cut", extra=fields)
             await messages.fail(scope)
         except Exception:  # noqa: BLE001 - a bug must not expose internals to the caller
-            _LOG.exception("request_failed", extra={"request_id": record.request_id, "path": scope["path"]})
+            _LOG.exception("request_failed", extra=_where(record))
             await messages.fail(scope)
         finally:
             record.write()
@@ -130,6 +130,10 @@ def _request_id(scope: Scope) -> str:
     given = _header(scope, b"x-request-id").decode("latin-1")
     wanted = 0 < len(given) <= _MAX_REQUEST_ID and given.isascii() and given.isprintable()
     return given if wanted else secrets.token_hex(8)
+
+
+def _where(record: audit.Record) -> dict[str, str | None]:
+    return {"request_id": record.request_id, "path": audit.short(record.path)}
 
 
 def _header(scope: Scope, name: bytes) -> bytes:

@@ -16,6 +16,7 @@ from debug_server.surfaces.http.middleware import record_in
 
 HEARTBEAT = b": heartbeat\n\n"
 _NOTICE_SECONDS = 1.0
+_PIECE = 16 << 10
 
 
 class Ending(Enum):
@@ -74,6 +75,18 @@ class OpenStreams:
 
     def __len__(self) -> int:
         return len(self._tasks)
+
+
+class SharedBytes(Response):
+    """Sends bytes that many answers share at the client's pace: what it does not take is not copied for it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send everything."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for at in range(0, len(self.body), _PIECE):
+            piece = bytes(self.body[at : at + _PIECE])
+            await send({"type": "http.response.body", "body": piece, "more_body": at + _PIECE < len(self.body)})
+            await asyncio.sleep(0)  # others first; and asyncio would log each write to a client that has left
 
 
 class Stream(Response):
