@@ -1,8 +1,8 @@
-"""Requests of unidentified: one begins at a time, in turns of users, so that they crowd out nobody.
+"""Requests of unidentified callers: one begins at a time, in turns of users, so that they crowd out nobody.
 
 Such a caller is a connection whose latest request came from no known caller, unless it belongs to the server's own
-user or its request has a token that was recognised before. That gives a request precedence and no right: who may do what is
-decided later, as ever.
+user or its request has a token that was recognised before. That gives a request precedence and no right: who may do
+what is decided later, as ever.
 """
 
 from __future__ import annotations

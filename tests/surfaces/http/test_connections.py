@@ -193,7 +193,7 @@ def test_who_makes_room() -> None:
 
 
 def test_unidentified_callers_that_take_no_answer() -> None:
-    """Of unidentified callers that are served for long, the oldest beyond 64 are cut; no known caller, and none that waits."""
+    """Of those that are served for long, the oldest beyond 64 are cut; no known caller, and none that waits."""
     seen = Seen(most=1000)
     held = [seen.connected(Phase.SERVING) for _ in range(70)]
     for phase in (Phase.TURN, Phase.HEAD, Phase.IDLE):
