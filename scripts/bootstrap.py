@@ -105,7 +105,7 @@ def install_packages(environ: dict[str, str]) -> None:
     sync = [*uv_command("sync"), "--require-hashes", str(LOCK)]
     if subprocess.run(sync, cwd=ROOT, env=environ, check=False).returncode == 0:
         return
-    say("uv could not; trying the same with pip (UV_DEFAULT_INDEX and UV_INDEX name other indexes for uv)")
+    say("uv could not install the packages; trying pip (UV_DEFAULT_INDEX and UV_INDEX set the indexes of uv)")
     pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--require-hashes", "-r"]
     run(pip, str(LOCK), environ={**os.environ, "PIP_USER": "no"})
 

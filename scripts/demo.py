@@ -46,7 +46,7 @@ class StepError(Exception):
 def main() -> int:
     """Run the demonstration; returns 0 if every step ended with an expected status."""
     if not (ROOT / ".git").exists():
-        print(f"demo: {ROOT} is no clone: the demonstration runs a commit of this repository", file=sys.stderr)
+        print(f"demo: {ROOT} is not a git clone: the demonstration needs a commit of this repository", file=sys.stderr)
         return 1
     print(f"debug-server on {ROOT.name}, in a temporary folder that is removed at the end", flush=True)
     with tempfile.TemporaryDirectory(prefix="debug-server-demo-") as name:

@@ -9,6 +9,7 @@ Commands that still run at the exit continue under their keepers, and the next s
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import gc
 import json
@@ -59,7 +60,8 @@ _MIN_CLOSE_SECONDS = 1.0  # minimum time to send last messages, if a part used u
 _ENGINE_SECONDS = 1.0  # for commands that are about to end
 _FOLDER_MARK = "folder"  # in the artifacts folder
 _SWITCH_SECONDS = 0.0005
-_GRPC_SHARE = 4  # gRPC counts its own connections: it gets 1/4 of them
+_PORT_SECONDS, _POLL_SECONDS = 10.0, 0.01
+_GRPC_SHARE = 4  # gRPC counts its connections separately: it gets 1/4 of the total
 ADDRESSES = "server.json"  # beside the server's lock; valid only while the lock is held
 OWN_SOCKET = "server.sock"  # beside the server's lock; HTTP for the server's own user
 
@@ -188,14 +190,14 @@ def check_folder(store: MetadataStore, root: Path) -> None:
     mark = found or secrets.token_hex(8)
     if not found:  # before the database has it: after a crash in between, the next start claims the mark
         path.write_text(f"{mark}\n")
-    belongs = store.data_folder.claim(mark)
-    if belongs != mark:
+    stored = store.data_folder.claim(mark)
+    if stored != mark:
         if not found:
             path.unlink()
         raise ConfigurationError(
             f"the database {store.address} belongs to a data folder other than {root.absolute()}: use that folder "
             "(paths.artifacts), or another database. If that folder is lost or was copied here, write "
-            f"{belongs} into {path}"
+            f"{stored} into {path}"
         )
 
 
@@ -252,6 +254,24 @@ def _listen(host: str, port: int, what: str, remedy: str) -> socket.socket:
         if isinstance(error, OSError):  # its text ends with the address in brackets
             reason = (error.strerror or str(error)).partition(" (")[0]
         raise ConfigurationError(f"cannot listen on {what} {port} ({reason}): {remedy}") from error
+
+
+async def wait_until_free(host: str, port: int, seconds: float = _PORT_SECONDS) -> None:
+    """Return when a port whose listener was closed can be bound, or when ``seconds`` are over.
+
+    A child that another thread has forked keeps a copy of the listener until it calls exec.
+    """
+    deadline = time.monotonic() + seconds
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    while time.monotonic() < deadline:
+        try:
+            socket.create_server((host, port), family=family).close()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+        else:
+            return
 
 
 def _own_socket(local: Local) -> AbstractContextManager[list[socket.socket]]:
@@ -393,6 +413,7 @@ class _ServerRun:
         part_services = {name: handler for services in found for name, handler in services.items()}
         if self._sockets.grpc is not None:
             self._sockets.grpc.close()
+            await wait_until_free(self._options.host, port)
         server: GrpcServer = module.build_server(
             self._local.service,
             host=self._options.host,

@@ -130,7 +130,7 @@ class AsyncDebugServerClient(Verbs):
     async def download_artifact(
         self, session_id: int, artifact_id: int, target: Path | str, *, replace: bool = True
     ) -> Path:
-        """Download an artifact into a file. Only a complete one replaces it; without ``replace`` none does."""
+        """Download an artifact into a file, whole or not at all; without ``replace``, the file must not exist."""
         exchange = Exchange(calls.artifact_file(session_id, artifact_id), self.base_url, self._timeout)
         while True:
             try:

@@ -16,7 +16,7 @@ from debug_server.errors import InvalidInputError
 def writing(target: Path, *, replace: bool) -> Iterator[IO[bytes]]:
     """A file that becomes ``target`` if the block succeeds.
 
-    With ``replace`` it takes the place of a file or a link that is there; without, that is an InvalidInputError.
+    With ``replace`` an existing file or link is replaced; without it, an existing one raises InvalidInputError.
     """
     try:
         folder = os.open(target.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -52,7 +52,10 @@ class ResumableStream(Generic[T]):
         raise NotImplementedError
 
     def check_response(self, response: httpx.Response) -> Pause | None:
-        """None if the stream is open, or a pause; raises a final error. Read the body of an error response before."""
+        """None for a successful response, else the pause before a retry; raises an error that no retry helps.
+
+        The body of an error response must have been read.
+        """
         if response.is_success:
             self._answered, self._failures = time.monotonic(), 0
             return None

@@ -132,8 +132,8 @@ class Relay:
 def _private_folder() -> Path | None:
     """A new folder for the socket, where no other user can fill its queue; None where there is no place for one.
 
-    Then an abstract name is used: whoever connects to it is turned away, but can keep us out. A process that is killed
-    leaves its folder.
+    Without a folder the socket has an abstract name: connections of other processes are refused, but they can fill its
+    queue and so block ours. A process that is killed leaves its folder behind.
     """
     try:
         folder = Path(tempfile.mkdtemp(prefix="debug-server-")).absolute()

@@ -125,7 +125,7 @@ class DebugServerClient(Verbs):
                     yield item
 
     def download_artifact(self, session_id: int, artifact_id: int, target: Path | str, *, replace: bool = True) -> Path:
-        """An artifact's bytes into a file, which is replaced only by a whole one; without ``replace`` by none."""
+        """Download an artifact into a file, whole or not at all; without ``replace``, the file must not exist."""
         exchange = Exchange(calls.artifact_file(session_id, artifact_id), self.base_url, self._timeout)
         while True:
             try:

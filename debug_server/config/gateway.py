@@ -34,7 +34,9 @@ class CodexConfig:
         PATH,
         Derived(text="`.codex-api` beside `config/`, else in the data folder", of=lambda _: Path(".codex-api")),
     )
-    workdir: Path | None = _of("PROXY_CODEX_WORKDIR", "Its working directory; default: its home folder.", PATH, None)
+    workdir: Path | None = _of(
+        "PROXY_CODEX_WORKDIR", "The working directory of codex; default: the home folder of codex.", PATH, None
+    )
     model: str = _of("CODEX_MODEL", "The default model.", TEXT, "gpt-5.2")
     model_provider: str | None = _of("CODEX_MODEL_PROVIDER", "A model provider of the codex configuration.", TEXT, None)
     sandbox: str = _of(
@@ -87,7 +89,9 @@ class AnswersConfig:
     idle_ms: int = _milliseconds("PROXY_IDLE_TIMEOUT_MS", "Idle timeout of a turn and of a request body", 15_000)
     stream_idle_ms: int = _milliseconds("PROXY_STREAM_IDLE_TIMEOUT_MS", "Idle timeout of a streaming turn", 300_000)
     max_streams: int = _of("PROXY_SSE_MAX_CONCURRENCY", "Maximum number of concurrent streams.", whole(minimum=1), 4)
-    keepalive_ms: int = _milliseconds("PROXY_SSE_KEEPALIVE_MS", "Silence after which a stream sends a comment", 15_000)
+    keepalive_ms: int = _milliseconds(
+        "PROXY_SSE_KEEPALIVE_MS", "Time without output after which a stream sends a keep-alive comment", 15_000
+    )
     max_choices: int = _of("PROXY_MAX_CHAT_CHOICES", "The largest `n` of a request.", whole(minimum=1), 5)
     max_prompt_tokens: int = _of(
         "PROXY_MAX_PROMPT_TOKENS", "Maximum estimated tokens of a prompt; 0: no limit.", whole(minimum=0), 0
@@ -111,7 +115,9 @@ class ObservationConfig:
         "PROXY_METRICS_ALLOW_LOOPBACK", "Serve `/metrics` to the server's own user without a token.", default=True
     )
     metrics_token: str | None = _of("PROXY_METRICS_TOKEN", "A bearer token that may read only metrics.", TEXT, None)
-    otel: bool = _flag("PROXY_ENABLE_OTEL", "Send traces; only the variable is read, before any file.", default=False)
+    otel: bool = _flag(
+        "PROXY_ENABLE_OTEL", "Send traces; only the variable has an effect, the key in a file has none.", default=False
+    )
     otel_url: str | None = _of("PROXY_OTEL_EXPORTER_URL", "The URL of the OTLP exporter.", TEXT, None)
     token_log: Path | None = _of("TOKEN_LOG_PATH", "A JSON lines file of each request's token counts.", PATH, None)
     protocol_log: Path | None = _of(

@@ -1,7 +1,7 @@
 """Finds the settings files and the data folder; every program uses this search. The data folder is:
 
     1. paths.artifacts of a variable or of the settings file, if set
-    2. else ``.artifacts`` in the nearest folder, from the current directory up, with ``.artifacts`` or ``config/FILE``
+    2. else ``.artifacts`` in the nearest folder, from the current directory up, with ``.artifacts`` or a file of FILES
     3. else the user's data folder
 
 A file of another user must not choose a shell or a database: only paths that ``disk.trusted`` accepts count, and above
@@ -60,7 +60,7 @@ class ConfigLocation:
             return [self.named]
         beside = [self.named.parent / name] if self.named is not None else []
         here = [self.found / CONFIG_FOLDER / name] if self.found is not None else []
-        if self.named is None or self.named.parent.name != CONFIG_FOLDER:  # a named file in config/ vouches for it
+        if self.named is None or self.named.parent.name != CONFIG_FOLDER:  # else the user named this folder
             here = [path for path in here if _is_there(path) and why_distrusted(path) is None]
         return [path for path in (*beside, *here) if path.is_file()][:1]
 

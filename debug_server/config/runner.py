@@ -39,7 +39,7 @@ class RunnerOptions:
     """[runner]: how commands are run."""
 
     default_shell: str = setting(
-        "The shell for commands that are given as one line (`SHELL -c LINE`). Default without /bin/bash: /bin/sh.",
+        "The shell for commands that are given as one line (`SHELL -c LINE`). Without /bin/bash, default: /bin/sh.",
         TEXT,
         default=DEFAULT_SHELL,
     )
@@ -50,14 +50,14 @@ class RunnerOptions:
         default="auto",
     )
     keeper_patience: float = setting(
-        "Seconds after which a keeper is killed that does not answer although its command must end.",
+        "Seconds after which a keeper that does not answer, for example when its command must end, is killed.",
         number(),
         default=20.0,
     )
     spare_keepers: int = setting("Idle keepers that are kept ready.", whole(minimum=0), default=2)
     max_concurrency: int = setting("Commands that may run at the same time.", whole(minimum=1), default=8)
     disk_reserve: int = setting(
-        "Disk space that logs must leave free, at most a hundredth of the disk.",
+        "Disk space that logs must leave free; never more than 1% of the disk.",
         size(minimum=0, minimum_text="0"),
         default=256 << 20,
     )
@@ -117,11 +117,11 @@ class WorkspacesConfig:
     lease_ttl_seconds: float = setting(
         "Seconds after which a lease expires if it is not renewed.", number(), default=1800.0
     )
-    fetch_timeout: float = setting("Seconds for one fetch.", number(), default=600.0)
-    max_fetch_bytes: int | None = setting("Size of the largest file that a fetch may write.", _A_SIZE, default=None)
-    max_tree_bytes: int | None = setting("Size of all files of one commit.", _A_SIZE, default=None)
+    fetch_timeout: float = setting("Maximum seconds for one fetch.", number(), default=600.0)
+    max_fetch_bytes: int | None = setting("Maximum size of each file that a fetch writes.", _A_SIZE, default=None)
+    max_tree_bytes: int | None = setting("Maximum total size of the files of one commit.", _A_SIZE, default=None)
     submodules: bool = setting("Whether submodules are checked out.", FLAG, default=False)
-    acquire_timeout: float = setting("Seconds to wait in the queue for a workspace.", number(minimum=0), default=30.0)
+    acquire_timeout: float = setting("Maximum seconds to wait for a free workspace.", number(minimum=0), default=30.0)
     idle_seconds: float = setting(
         "Seconds after which unused workspaces and trees are removed.", number(), default=7 * _DAY
     )
@@ -133,7 +133,7 @@ class WorkspacesConfig:
     refresh_seconds: float = setting("Seconds between periodic fetches of mirrors.", number(), default=3600.0)
     repack_seconds: float = setting("Seconds between repacks of mirrors.", number(), default=_DAY)
     trusted_repositories: tuple[str, ...] = setting(
-        "Trusted repositories of other users: paths (and all below), user names or user ids.",
+        "Repositories of other users that are trusted: paths (with everything below them), user names or uids.",
         LIST,
         default=(),
     )
@@ -143,7 +143,7 @@ class WorkspacesConfig:
 class EnvironmentsConfig:
     """[environments]: the shared environments."""
 
-    build_timeout: float = setting("Seconds for one build.", number(), default=1800.0)
+    build_timeout: float = setting("Maximum seconds for one build.", number(), default=1800.0)
     idle_seconds: float = setting("Seconds after which unused environments are removed.", number(), default=30 * _DAY)
     budget: int | None = setting(
         "Disk space for all environments; the least recently used are removed first.", _A_SIZE, default=20 << 30

@@ -32,13 +32,13 @@ class ServerConfig:
         default=75.0,  # longer than most clients keep one, so that the client closes it and not we during a request
     )
     unidentified_per_second: float = setting(
-        "HTTP requests that callers without a token may begin in a second, all of them together; more wait.",
+        "Maximum HTTP requests per second from all callers without a token together; further requests wait.",
         number(),
         default=250.0,
     )
     workspaces_per_token: int | None = setting(
-        "Workspaces that the open sessions of a token may have, unless it is an admin's or has a quota of sessions; "
-        "left out: half of workspaces.max_worktrees.",
+        "Maximum number of workspaces for the open sessions of one token; default: half of workspaces.max_worktrees. "
+        "It does not apply to admin tokens and to tokens with a quota of sessions.",
         whole(minimum=1),
         default=None,
     )

@@ -15,7 +15,7 @@ class TasksConfig:
     """How host tasks are run."""
 
     executor: str = setting(
-        "What runs tasks outside the container sandbox.",
+        "The executor of tasks that do not run in a container.",
         choice("mock", "shell", "codex"),
         default="mock",
         variable="HOST_RUNNER_EXECUTOR",
@@ -47,7 +47,7 @@ class TasksConfig:
         variable="HOST_RUNNER_CALLBACK_ALLOW",
     )
     callback_uid: int | None = setting(
-        "The user, by number, who receives callbacks on this machine; left out: only the server's own user and root.",
+        "The uid of another user who may receive callbacks on this machine; the server's own user and root always may.",
         whole(minimum=0),
         default=None,
         variable="HOST_RUNNER_CALLBACK_UID",

@@ -52,21 +52,27 @@ class WorkerConfig:
     cpus: float | None = _own("CPU quota, in cores.", number())
     pids: int | None = _own("Processes and threads at one time.", whole(minimum=1))
     idle_timeout: float | None = _own("Seconds without output after which it is stopped.", number())
-    recycle_age: float | None = _own("Seconds after which it is replaced.", number())
+    recycle_age: float | None = _own("Age in seconds at which the process is replaced.", number())
     recycle_memory: int | None = _own("Memory in use above which it is replaced.", _MEMORY)
     recycle_log: int = _own(
-        "Bytes on stderr after which it is replaced.", size(minimum=4096, minimum_text="4K"), 16 << 20
+        "Bytes of stderr output after which the process is replaced.", size(minimum=4096, minimum_text="4K"), 16 << 20
     )
     watchdog_interval_ms: int | None = _own("Milliseconds between checks that it still answers.", whole(minimum=10))
     watchdog_failures: int = _own("Consecutive failed checks before it is replaced.", whole(minimum=1), 3)
     backoff_initial_ms: int = _ms("Milliseconds before the first restart.", 500, "BACKOFF_INITIAL_MS")
     backoff_max_ms: int = _ms("Maximum milliseconds before a restart.", 5000, "BACKOFF_MAX_MS")
-    restart_max: int = _ms("Restarts within the window after which it is no longer restarted.", 25, "RESTART_MAX", 0)
-    restart_window_ms: int = _ms("The window of `restart_max`.", 600_000, "RESTART_WINDOW_MS")
-    stable_uptime_ms: int = _ms("After being ready for so long, failures are cleared.", 60_000, "STABLE_UPTIME_MS")
-    startup_timeout_ms: int = _ms("Timeout from start to ready.", 8000, "STARTUP_TIMEOUT_MS")
-    shutdown_grace_ms: int = _ms("Time to finish work, and time from TERM to KILL.", 5000, "SHUTDOWN_GRACE_MS", 0)
-    orphan_timeout_ms: int = _ms("Time without a server after which it is stopped.", 60_000, "ORPHAN_TIMEOUT_MS")
+    restart_max: int = _ms(
+        "Maximum restarts within `restart_window_ms`; then the worker is not restarted again.", 25, "RESTART_MAX", 0
+    )
+    restart_window_ms: int = _ms("Milliseconds in which restarts are counted.", 600_000, "RESTART_WINDOW_MS")
+    stable_uptime_ms: int = _ms("Milliseconds of readiness that clear the failures.", 60_000, "STABLE_UPTIME_MS")
+    startup_timeout_ms: int = _ms("Maximum milliseconds from start to ready.", 8000, "STARTUP_TIMEOUT_MS")
+    shutdown_grace_ms: int = _ms(
+        "Milliseconds to finish work, and then again from TERM to KILL.", 5000, "SHUTDOWN_GRACE_MS", 0
+    )
+    orphan_timeout_ms: int = _ms(
+        "Milliseconds without a server after which the worker is stopped.", 60_000, "ORPHAN_TIMEOUT_MS"
+    )
 
 
 def load_worker(

@@ -39,8 +39,8 @@ class Leftover:
 def remove_tree(path: Path, *, no_links: bool = False) -> list[Leftover]:
     """Remove a folder with its contents, or another file at ``path``; returns the first few leftovers.
 
-    A missing path is fine; other processes may remove it at the same time. With ``real`` no part of ``path`` may be a
-    link.
+    A missing path is fine; other processes may remove it at the same time. With ``no_links`` no part of ``path`` may be
+    a link.
     """
     return _in_folder_of(path, no_links=no_links, act=lambda folder: _remove(folder, path, keep_top=False))
 

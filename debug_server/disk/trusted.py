@@ -98,8 +98,8 @@ def why_replaceable(
 ) -> str | None:
     """Why others could put something else in the path's place; its own mode does not matter. None if they cannot.
 
-    With ``may_be_missing`` the folders above it that exist are judged. Where they are sticky, others could still make
-    the path first: judge it again once it is made.
+    With ``may_be_missing`` only the existing folders above it are checked. If one is sticky, others could still create
+    the path first: check it again once it exists.
     """
     try:
         os.close(_walk(path, trusted_users() if trusted_uids is None else trusted_uids, last=False))

@@ -32,8 +32,8 @@ class Cursor:
     """A position in the stream: the last stored event that was sent, and offsets in the logs of running commands.
 
     1234            everything up to event 1234
-    1234-1          of event 1234 one entry of several
-    1234;56:10:20   and of command 56 the lines of stdout before byte 10 and of stderr before byte 20
+    1234-1          everything before event 1234, and the first of its several entries
+    1234;56:10:20   also the lines of command 56: of stdout before byte 10, of stderr before byte 20
     """
 
     seq: int = 0

@@ -20,7 +20,7 @@ _COMMIT_LENGTH = 40
 def require_signature(secret: str | None, signature: str | None) -> str:
     """The secret for the signature; AccessError if webhooks are off or the request is not signed."""
     if not secret:
-        raise AccessError(f"hooks are off: set {HOOK_SECRET} for the server and the same secret for the hook")
+        raise AccessError(f"webhooks are disabled: set {HOOK_SECRET} on the server, and the same secret at the sender")
     if not signature or not signature.startswith(_PREFIX):
         raise AccessError("the header X-Hub-Signature-256: sha256=... is missing: give the hook a secret")
     return secret

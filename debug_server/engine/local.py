@@ -401,7 +401,7 @@ class LocalEngine:
             self._deferred.follow_up_later(command)
 
     def _follow_up_recorded(self, command: Command) -> None:
-        """The same for a command whose end was recorded late; it may never have started."""
+        """Follow up a command whose end was recorded late; it may never have started."""
         if self._store.commands.get(command.id).started_at is None:
             self._sessions.follow_up_unstarted(command)
         else:

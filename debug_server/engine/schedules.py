@@ -83,11 +83,11 @@ class Scheduler:
             try:
                 now = self._now()
                 self.run_due(now)
-                patience = self._seconds_until_next(now)
+                pause = self._seconds_until_next(now)
             except DebugServerError as error:  # the store is unavailable
                 _LOG.warning("schedules_failed", extra={"error": str(error)})
-                patience = _MAX_SLEEP_SECONDS
-            self._wake.wait(patience)
+                pause = _MAX_SLEEP_SECONDS
+            self._wake.wait(pause)
 
     def _seconds_until_next(self, acted: datetime) -> float:
         """Seconds until the next due time; an action that failed at ``acted`` is retried in the next round."""

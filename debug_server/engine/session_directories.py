@@ -22,7 +22,7 @@ from debug_server.worktrees.repository_trust import OWN_USER_ONLY, Trust
 
 _LOG = logging.getLogger(__name__)
 _CLEANUP_PROGRAM_SECONDS = 30.0
-_REMOVED_LATER = Cleanup(succeeded=True, message="removed later")
+_REMOVED_LATER = Cleanup(succeeded=True, message="removed by a later retry")
 
 
 class SessionDirectories:

@@ -278,7 +278,7 @@ class Sessions:
             )
 
     def follow_up_unstarted(self, command: Command) -> None:
-        """The same for a command that never ran and so has no artifacts."""
+        """Close the session of a command that never ran, if its plan says so; such a command has no artifacts."""
         if command.plan.closes_session:
             session = self._store.sessions.get(command.session_id)
             self.close(session, status=SESSION_END[self._store.commands.get(command.id).status])
@@ -324,7 +324,7 @@ class Sessions:
             run_or_log("artifact_copy_failed", partial(self._copy_missing_artifacts, session), session_id=session.id)
 
     def _copy_missing_artifacts(self, session: Session) -> None:
-        """Only of the last command: a later command may have changed the files of an earlier one."""
+        """Copy the artifacts of the last command only: it may have changed the files of earlier commands."""
         commands = self._store.commands.in_session(session.id)
         if commands and commands[-1].status.terminal and commands[-1].started_at is not None:
             self._copy_artifacts(session, commands[-1])

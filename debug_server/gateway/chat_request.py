@@ -54,7 +54,7 @@ def check_choice(choice: Any, offered: list[str]) -> None:
     if choice == "required" and not offered:
         raise ValueError("needs tools to choose from")
     if isinstance(choice, dict) and (name := chosen_function(choice)) not in offered:
-        known = ", ".join(offered) or "none is"
+        known = ", ".join(offered) or "there are none"
         raise ValueError(f"must name one of the functions in tools ({known}), not {name!r}")
 
 

@@ -48,7 +48,7 @@ class Exchange:
     async def body(self, *, seconds: float) -> dict[str, Any]:
         """The JSON object in the body; ApiError if it is not one, too large, or too slow.
 
-        All of it must arrive within ``seconds``, plus the time that a slow line needs for its size.
+        All of it must arrive within ``seconds``, plus one second for each 64 KiB.
         """
         declared = self.request.headers.get("content-length", "")
         data = bytearray()

@@ -57,7 +57,7 @@ _LimitFields: Any = create_model(
 
 
 class LimitsRequest(_LimitFields):  # type: ignore[misc]  # its fields are made from the table of limits
-    """Limits of the whole process tree; the configured ones apply to what is left out."""
+    """Limits of the whole process tree; the server's default applies to each limit that is left out."""
 
     model_config = ConfigDict(json_schema_extra=_with_timeout)
 
@@ -117,7 +117,7 @@ def _to_signal_number(given: object) -> object:
 
 
 class SignalCommand(CommandRef):
-    """A signal for its leader, by number or by name (``TERM`` or ``SIGTERM``)."""
+    """A signal for a command's first process, by number or by name (``TERM`` or ``SIGTERM``)."""
 
     signal: Annotated[int, BeforeValidator(_to_signal_number, json_schema_input_type=int | str), Field(ge=1, le=64)]
 

@@ -1,6 +1,6 @@
-"""The table of operations: name, verb of the service, route, messages, scopes, and whether it takes a key.
+"""The table of operations: name, verb of the service, route, messages, scopes, and whether it takes an idempotency key.
 
-The service performs the operations, every surface offers them and the client calls them; tests check each against it.
+The service performs the operations, every surface offers them and the client calls them; tests compare all with it.
 """
 
 from __future__ import annotations

@@ -257,7 +257,7 @@ class EnvironmentManager:
 
     def _check_unchanged(self, plan: BuildPlan) -> None:
         if read_manifests(plan.request).digest != plan.manifests.digest:
-            raise EnvironmentBuildError("a manifest changed while its environment was built: ask again")
+            raise EnvironmentBuildError("a manifest changed while its environment was built: retry")
 
     def _reason(self, plan: BuildPlan, *, forced: bool) -> str:
         if forced:

@@ -56,7 +56,7 @@ class Inotify:
         os.eventfd_write(self._bell, 1)
 
     def wait(self, seconds: float | None) -> None:
-        """Wait for a notice, ``ring`` or the time; None waits forever."""
+        """Wait for a notice, ``interrupt_wait`` or ``seconds``; None waits forever."""
         for descriptor, _ in self._poller.poll(None if seconds is None else seconds * 1000):
             if descriptor == self._bell:
                 os.eventfd_read(self._bell)

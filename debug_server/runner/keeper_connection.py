@@ -69,7 +69,7 @@ class KeeperConnection:
             with self._send_lock:
                 self._connection.sendall(frame)
         except OSError as error:
-            raise KeeperError(f"the keeper no longer listens: {error.strerror}") from error
+            raise KeeperError(f"the connection to the keeper is closed: {error.strerror}") from error
 
     def receive(self, timeout: float | None = None) -> dict[str, Any] | None:
         """The next message; None when the keeper has closed; TimeoutError after ``timeout``."""

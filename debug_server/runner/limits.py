@@ -94,7 +94,7 @@ def _check_required(name: str, plan: LimitPlan, capabilities: Capabilities) -> N
     if name == CGROUP:
         if not capabilities.mechanism.startswith("cgroup"):
             raise UnmetRequirementError(
-                f"--require cgroup: this machine holds process trees by {capabilities.mechanism}; "
+                f"--require cgroup: process trees are contained by {capabilities.mechanism} here; "
                 "run where control groups are delegated to this user, or leave the requirement out"
             )
         return
@@ -107,11 +107,11 @@ def _check_required(name: str, plan: LimitPlan, capabilities: Capabilities) -> N
     if "in_force" in item:
         raise UnmetRequirementError(
             f"--require {name}: {item['asked']:g} is more than the hard limit of {item['in_force']} here; "
-            "ask for less, or raise the hard limit"
+            "set a lower limit, or raise the hard limit"
         )
     if item["by"] is None or (name in WHOLE_TREE and item["by"] != "cgroup"):
         raise UnmetRequirementError(
             f"--require {name}: {'only ' + item['by'] if item['by'] else 'nothing'} could enforce it here "
-            f"(process trees are held by {capabilities.mechanism}); delegate the {controller_of(name)} cgroup "
+            f"(process trees are contained by {capabilities.mechanism}); delegate the {controller_of(name)} cgroup "
             "controller to this user, or leave the requirement out"
         )

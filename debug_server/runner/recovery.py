@@ -90,7 +90,7 @@ def _still_runs(paths: RunnerPaths, command: Command) -> bool:
 
 
 def _recover_or_give_back(store: CommandStore, paths: RunnerPaths, owner: str, command: Command) -> Adopted | None:
-    """Resume one command; after an error it goes back to its dead owner, and the next recovery tries again."""
+    """Recover one command; after an error it goes back to its dead owner, and the next recovery tries again."""
     try:
         return _recover_one(store, paths, owner, store.commands.get(command.id))
     except (DebugServerError, OSError, ValueError) as error:

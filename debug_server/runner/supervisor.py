@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--session", metavar="ID", help="the session whose waiting commands to run")
     parser.add_argument("--command", metavar="TEXT", help="a shell command to add (or to plan, with --dry-run)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and start nothing")
-    parser.add_argument("--config", metavar="FILE", help="settings (default: config/runner.toml if it is there)")
+    parser.add_argument("--config", metavar="FILE", help="settings file (default: the nearest config/runner.toml)")
     parser.add_argument("--database-url", metavar="URL", help="the store (default: DEBUG_SERVER_DB_URL)")
     return parser
 

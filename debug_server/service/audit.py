@@ -63,7 +63,7 @@ class AnonymousRecords:
         self._left_out: Counter[str] = Counter()  # by status
 
     def take(self, status: int | str) -> bool:
-        """Whether one more is written."""
+        """Count one record; returns whether to write it."""
         self.summarise()
         self._written += 1
         if self._written <= _PER_SECOND:

@@ -15,7 +15,7 @@ from debug_server.worktrees.git_dirs import common_dir
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedBranchWorktree:
-    """A checked plan, and its session's claims on the branch and the path."""
+    """A checked plan, and the claims on the branch and the path that its session must make."""
 
     plan: BranchWorktreePlan
     claims: tuple[Claim, ...]

@@ -196,7 +196,7 @@ def _identity(folder: Folder) -> tuple[int, int]:
 
 
 def _is_data_folder(folder: Folder) -> bool:
-    """Whether it has files of a store; the user's default folder may only have the record of shown notices."""
+    """Whether it has files of a store; the user's default folder may contain only the record of shown notices."""
     if _starts_with(folder, _IDENTITY, b"") or _starts_with(folder, _DATABASE, _SQLITE):
         return True
     names = set(folder.names())

@@ -9,7 +9,7 @@ _NAME = "admin"
 
 
 class FirstToken:
-    """Creates the admin token when a server starts whose tokens are all revoked, or that has none."""
+    """Creates the admin token when a server starts that has no token, or only revoked ones."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store

@@ -100,7 +100,7 @@ class KeyedReplies:
         row = self._store.requests.begin(*request_key, fingerprint=fingerprint, owner=owner)
         if row.fingerprint != fingerprint:
             raise ConflictError(
-                f"the idempotency key {request_key[1]!r} was used for another request: choose a new one"
+                f"the idempotency key {request_key[1]!r} was used for another request: choose a new key"
             )
         if row.first:
             return None

@@ -75,10 +75,8 @@ class Machine:
             require_free_space(root)
             return f"{shutil.disk_usage(root).free >> 20} MiB free in {root.resolve()}"
 
-        yield _check("store", "database", opened, "the reason says what to do; DEBUG_SERVER_DB_URL names another one")
-        yield _check(
-            "store", "disk", space, "the reason says what to do; DEBUG_SERVER_PATHS_ARTIFACTS names another one"
-        )
+        yield _check("store", "database", opened, "see the reason, or set DEBUG_SERVER_DB_URL to another database")
+        yield _check("store", "disk", space, "see the reason, or set DEBUG_SERVER_PATHS_ARTIFACTS to another folder")
         yield _package_finding("store", "postgresql", is_installed("psycopg"), "psycopg", install_command("postgres"))
 
     def _processes(self) -> Iterator[Finding]:
@@ -171,7 +169,8 @@ def _workspaces(settings: RunnerSettings) -> Iterator[Finding]:
 
 def _environments() -> Iterator[Finding]:
     uv, conda = find_uv(), next(filter(None, map(shutil.which, CONDA_PROGRAMS)), None)
-    yield _package_finding("environments", "uv", uv is not None, uv or "", "pip install uv; else venv and pip are used")
+    remedy = "pip install uv; without it, venv and pip are used"
+    yield _package_finding("environments", "uv", uv is not None, uv or "", remedy)
     venv = is_installed("ensurepip")
     yield _package_finding("environments", "venv", venv, "of the standard library", "install python3-venv")
     rattler = is_installed("rattler")

@@ -74,7 +74,7 @@ def http_peer(scope: Mapping[str, Any]) -> Peer | None:
 
 
 def http_sender(scope: Mapping[str, Any]) -> RequestOrigin | None:
-    """The sender of an ASGI request; None if one of these headers is repeated.
+    """The origin of an ASGI request; None if a header of _SINGLE_HEADERS is repeated.
 
     A proxy in front could have checked the other value of a repeated header.
     """
@@ -109,7 +109,7 @@ class OwnUser:
         return found
 
     async def why_not_own_http_user(self, scope: Mapping[str, Any]) -> str | None:
-        """As ``refusal``, for an ASGI request: its Host must be this machine and its Origin the server itself."""
+        """As ``why_not_own_user``, for an ASGI request: Host must be this machine, and Origin the server itself."""
         sender = http_sender(scope)
         if sender is None or not is_direct(sender):
             return _INDIRECT

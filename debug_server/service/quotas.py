@@ -41,7 +41,7 @@ class Quotas:
         *,
         workspaces: int | None = None,
     ) -> None:
-        self._workspaces = workspaces  # of a token that is no admin's
+        self._workspaces = workspaces  # limit for a token that is not an admin's
         self._count = count
         self._clock = clock
         self._in_use = {SESSIONS: store.sessions.count_open, COMMANDS: store.commands.count_unfinished}

@@ -115,7 +115,7 @@ class SessionVerbs(Verbs):
             return m.SessionDiff(session_id=request.session_id, patch=text, exact=False)
 
     async def diff_bytes(self, caller: Caller, request: m.SessionRef) -> bytes:
-        """The same, byte for byte."""
+        """The changes in the workspace as the exact bytes of a patch."""
         session = await self._access.use_session(caller, request.session_id)
         return await self._call_git(self._sessions.diff, session)
 

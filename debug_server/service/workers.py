@@ -49,7 +49,9 @@ class WorkerVerbs:
         if request.instance is None:
             return found
         if request.instance >= len(found):
-            raise NotFoundError(f"worker {request.worker!r} has {len(found)} instances: 0 is the first")
+            raise NotFoundError(
+                f"worker {request.worker!r} has no instance {request.instance}: use 0 to {len(found) - 1}"
+            )
         return [found[request.instance]]
 
 

@@ -152,7 +152,7 @@ class Script:
                 reader.blanks()
                 return self._function(self._function_name()), False
             case _ if token in KEYWORDS:
-                raise NotUnderstood(f"{token} is not understood beside a placeholder")
+                raise NotUnderstood(f"{token} is not supported in a template with a placeholder")
             case _:
                 return self._simple()
         return self._redirections() or has_value, False
@@ -326,7 +326,7 @@ class Script:
     def _files(self, redirections: list[Redirection], operators: Collection[str]) -> None:
         for item in redirections:
             if item.target.has_value and item.operator not in operators:
-                raise Evaluated(f"{item.operator} with a value is not understood here")
+                raise Evaluated(f"{item.operator} with a value is not supported here")
         self._approve([item.target for item in redirections])
 
     # Simple commands
@@ -373,7 +373,7 @@ class Script:
             why = "it has no command"
         program = why is None and rest != [] and name not in BUILTINS
         if why is None and any(word.has_value for word in assignments):
-            why = None if program else "a variable for a builtin"
+            why = None if program else "a variable assigned in front of a builtin contains the value"
         if why is not None:
             if has_value:
                 raise Evaluated(why)

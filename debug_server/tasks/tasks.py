@@ -34,7 +34,7 @@ from debug_server.tasks.task_command import TaskCommand
 
 CALLBACK, CALLBACK_TOKEN = "callback", "callback_token"  # keys in the session's task and in its secrets
 _NO_OUTPUT = StreamTails()
-_NAME_RECEIVER = "set HOST_RUNNER_CALLBACK_UID={uid} for the server of the tasks; it will be tried again"
+_NAME_RECEIVER = "set HOST_RUNNER_CALLBACK_UID={uid} in debug-server's environment; the callback is retried"
 
 SUBMIT = Operation(
     name="submit_task",

@@ -45,7 +45,7 @@ def _read(template: str, placeholders: dict[int, int]) -> Script:
         except Evaluated as why:
             raise _refused(f"{why}; {_INSTEAD}") from None
         except NotUnderstood as why:
-            raise _refused(f"{why}") from None
+            raise _refused(f"its bash syntax is wrong or not supported: {why}") from None
         if script.assigned <= variables and script.value_functions <= functions:
             break
         variables |= script.assigned

@@ -127,7 +127,7 @@ class RelayChannel(asyncio.Protocol):
         if self.closed:
             raise WorkerExitedError("the worker has ended: try again in a moment")
         if self._refused is not None:
-            raise WorkerExitedError(f"the worker no longer takes input ({self._refused}): try again in a moment")
+            raise WorkerExitedError(f"the worker no longer reads its stdin ({self._refused}): try again in a moment")
 
     # -- the conversation with the keeper -------------------------------------------------------------------------
 

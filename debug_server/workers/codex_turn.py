@@ -158,7 +158,7 @@ class Turn:
 
     def on_oversized_line(self) -> None:
         """Handle a line of the worker that was too long: the answer is incomplete, so the turn fails."""
-        self._fail(WorkerError("a part of the answer was too long for one message of the worker, and is lost"))
+        self._fail(WorkerError("a message of the worker with part of the answer was too long and was dropped"))
 
     def on_notification(self, method: str, params: Params) -> None:
         """Handle one notification of the thread."""

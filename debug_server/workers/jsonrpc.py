@@ -278,7 +278,7 @@ class JsonRpc:
     def _handle_request(self, number: int | str, method: str, params: Params) -> None:
         self.counters.requests += 1
         if len(self._outbox) > _MAX_OUTBOX:
-            self._fail_all(WorkerExitedError("the worker asks without reading the answers"))
+            self._fail_all(WorkerExitedError("the worker sends requests without reading the answers"))
             return
         try:
             result = self._on_request(number, method, params)

@@ -280,7 +280,7 @@ class ServiceSupervisor:
         listening: asyncio.Task[None] | None = None
         try:
             if adopted is not None:
-                probe.was_ready()
+                probe.mark_ready()
                 run.adopt(adopted)
             else:
                 run.begin(self._order(probe))

@@ -85,8 +85,8 @@ class Workers:
     def named(self, name: str) -> list[ServiceSupervisor]:
         """The instances of one worker; NotFoundError when it is not declared."""
         if name not in self._instances:
-            known = ", ".join(sorted(self._instances)) or "none is declared"
-            raise NotFoundError(f"there is no worker {name!r}: {known}")
+            known = ", ".join(sorted(self._instances)) or "none"
+            raise NotFoundError(f"there is no worker {name!r}; declared workers: {known}")
         return self._instances[name]
 
     def pick(self, name: str) -> ServiceSupervisor:

@@ -24,7 +24,7 @@ class WorkspaceBackend(Protocol):
     name: str
 
     def has(self, commit: str) -> bool:
-        """Whether a workspace of this commit can be made without asking the mirror."""
+        """Whether files of this commit are checked out here already, so that the mirror need not be searched for it."""
 
     def build_ahead(self, commit: str) -> None:
         """Do the slow part that needs no workspace yet."""

@@ -105,7 +105,7 @@ def _add(tree: BranchWorktree, mark: Path, place: GitPlace) -> None:
     with _directory(tree.path, mark):
         _check_place(tree)
         made = run_git("worktree", "add", *wanted, place=place, timeout=_TIMEOUT)
-        require(made, f"a worktree of {tree.repository} for {tree.branch!r} at {tree.path}")
+        require(made, f"creating a worktree of {tree.repository} for {tree.branch!r} at {tree.path}")
         _point_to_repository(tree)
 
 
@@ -212,7 +212,7 @@ def _held_by_branch(place: GitPlace, commit: str) -> bool:
 def _head(tree: BranchWorktree, place: GitPlace) -> str:
     """The commit that is checked out in the repository itself."""
     found = run_git("rev-parse", "--verify", "HEAD^{commit}", place=place)
-    return require(found, f"the commit that {tree.repository} is at").decode().strip()
+    return require(found, f"finding the HEAD commit of {tree.repository}").decode().strip()
 
 
 def _conflict(tree: BranchWorktree, registered: list[_Registered], *, ours: bool) -> str | None:
@@ -222,7 +222,7 @@ def _conflict(tree: BranchWorktree, registered: list[_Registered], *, ours: bool
         if item.branch == tree.branch and item.path != tree.path:
             return f"branch {tree.branch!r} is checked out at {item.path}"
         if item.path == tree.path:
-            return f"{tree.path} is already a worktree of {item.branch or 'a commit without a branch'}"
+            return f"{tree.path} is already a worktree with {item.branch or 'a commit without a branch'} checked out"
     if any(item.path == tree.path for item in registered):
         return None
     if tree.path.is_symlink() or tree.path.is_file() or (tree.path.is_dir() and any(tree.path.iterdir())):

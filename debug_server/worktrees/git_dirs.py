@@ -27,7 +27,7 @@ def common_dir(repository: Path) -> Path:
 def find_git_dirs(repository: Path) -> GitDirs:
     """InvalidInputError when ``repository`` is not the root of one.
 
-    It may be another user's, and change meanwhile: what is read here is bounded, and no pipe or link holds it up.
+    It may be another user's, and change meanwhile: reads are bounded, and never block on a pipe or follow a link.
     """
     try:
         found = repository / ".git"

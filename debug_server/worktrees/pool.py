@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -66,7 +68,7 @@ class WorktreePool:
         self._store = metadata_store
         self._now = now or (lambda: datetime.now(UTC))
         self._in_use = in_use
-        # Where nobody else knows this process, a file of the pool's own shows whether it is alive.
+        # Without ``holders``, an owner file in the pool's own folder shows whether this process is alive.
         self._own_leases = ProcessLeases(owners_dir=self._owners_dir, process=lambda: self._owner.name)
         self._holders: LeaseHolders = holders or self._own_leases
         self._last_recovery = -math.inf
@@ -89,7 +91,10 @@ class WorktreePool:
 
     @cached_property
     def _owner(self) -> Owner:
-        return Owner(self._owners_dir)
+        """Its file shows until the end of this process that it is alive."""
+        owner, pid = Owner(self._owners_dir), os.getpid()
+        atexit.register(lambda: owner.close() if os.getpid() == pid else None)  # not at the end of a forked child
+        return owner
 
     @cached_property
     def backend(self) -> WorkspaceBackend:

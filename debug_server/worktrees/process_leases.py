@@ -10,7 +10,7 @@ from debug_server.model import Session, Worktree
 
 
 class ProcessLeases:
-    """A lease has the name of the process that holds it; when that process dies, it ends unless a session uses it."""
+    """A lease names the process that holds it. When that process dies, the lease ends unless a session uses it."""
 
     def __init__(
         self,

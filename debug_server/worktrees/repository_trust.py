@@ -71,14 +71,14 @@ class Trust:
         if reason is not None:
             raise InvalidInputError(
                 f"{path} is not used, because other users could put something else in its place: {reason}. Use a path "
-                "that is below folders of yours, or take their right to write (chmod go-w)"
+                "whose parent folders are yours, or remove the write permission of others (chmod go-w)"
             )
         if not os.path.lexists(path):
             return
         if (owner := path.lstat().st_uid) not in _own_users():
             raise InvalidInputError(f"{path} belongs to {_name(owner)}, not to {_name(os.geteuid())}: use another path")
         if path.is_dir() and is_shared(path):
-            raise InvalidInputError(f"other users may write to {path}: take their right to (chmod go-w)")
+            raise InvalidInputError(f"other users may write to {path}: remove their permission (chmod go-w)")
 
     def _refusal(self, repository: Path, part: Path, uid: int) -> str:
         return (
@@ -89,7 +89,7 @@ class Trust:
     def _replaceable(self, repository: Path, place: Path, reason: str) -> str:
         return (
             f"repository {repository} is not used, because other users could put another one in its place: above "
-            f"{place}, {reason}. Take their right to write (chmod go-w), or: {self._advice(repository)}"
+            f"{place}, {reason}. Remove their write permission (chmod go-w), or: {self._advice(repository)}"
         )
 
     def _advice(self, repository: Path) -> str:

@@ -40,8 +40,8 @@ def build_checked(plan: BuildPlan, context: BuildContext) -> Inventory:
         context.write_line(f"[debug-server] environment: the RECORD of {named} is wrong; its files are accepted")
     elif again:
         raise EnvironmentBuildError(
-            f"{_describe_wrong(again)}, also when it is installed without the cache: does something write into "
-            f"{context.target.parent}? Clean the build tool's cache (`uv cache clean`) and ask again"
+            f"{_describe_wrong(again)}, even when installed without the cache: check that no other program writes into "
+            f"{context.target.parent}, clean the build tool's cache (`uv cache clean`) and retry"
         )
     return inventory
 

@@ -90,7 +90,7 @@ def has_settings(folder: Path, root: Path) -> bool:
 
 
 def chosen_sources(environ: Mapping[str, str], *, prefix: Path | None = None) -> str:
-    """The package sources for the fingerprint, as one string without passwords: sources may differ in packages."""
+    """The package sources for the fingerprint, as one string without passwords: packages may differ by source."""
     variables = {**environ, **uv_variables(environ, prefix=prefix)}
     found = {name: variables[name] for name in (*_SOURCES, "UV_INDEX_STRATEGY") if variables.get(name)}
     tables = [{name: table[name] for name in _TOML_SOURCES if name in table} for table in uv_tables(environ)]

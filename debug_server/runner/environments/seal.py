@@ -82,7 +82,7 @@ def read_seal(layout: Layout, fingerprint: str) -> Seal | None:
 
 
 def parse_seal(path: Path) -> Seal | None:
-    """The seal in the file ``path``; one that cannot be understood is none."""
+    """The seal in the file ``path``; None if it is missing or invalid."""
     try:
         data = json.loads(path.read_bytes())
         seal = Seal(**{item.name: data[item.name] for item in fields(Seal)})

@@ -82,7 +82,7 @@ def project_dependencies(path: Path, *, extras: list[str], groups: list[str]) ->
 
 def _named(table: dict[str, Any], name: str, what: str) -> list[Any]:
     if name not in table:
-        raise EnvironmentBuildError(f"{name!r} is no {what}; there is: {', '.join(sorted(table)) or 'none'}")
+        raise EnvironmentBuildError(f"there is no {what} named {name!r}; defined: {', '.join(sorted(table)) or 'none'}")
     return list(table[name])
 
 

@@ -44,8 +44,8 @@ def workspace_environment(
     for path in (*paths, *programs[:-1]):
         if os.pathsep in path:
             raise EnvironmentBuildError(
-                f"{path!r} has a {os.pathsep!r} in it, which ends a name in PATH and PYTHONPATH: move the "
-                "artifacts, or rename the folder"
+                f"{path!r} contains {os.pathsep!r}, which separates the entries of PATH and PYTHONPATH: move the "
+                "data folder, or rename the folder"
             )
     variables = {
         "VIRTUAL_ENV": str(handle.path),

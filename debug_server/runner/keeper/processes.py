@@ -32,7 +32,7 @@ def _command_line(pid: int, orders: dict[str, Any]) -> str:
             line = file.read(_READ).replace(b"\0", b" ")
     except OSError:
         return ""
-    if (hide := redaction.made_for(orders)) is not None:
+    if (hide := redaction.new_filter(orders)) is not None:
         begun = hide.feed(line)
         line = begun + (hide.end() if len(line) < _READ else b"")  # at the read limit, drop an incomplete secret
     return line[:_SHOWN].decode("utf-8", "replace").strip()

@@ -24,10 +24,10 @@ def declared(orders: Mapping[str, Any]) -> list[str]:
 def filters(orders: Mapping[str, Any]) -> dict[int, Mask | Redactor]:
     """The filter of each log stream; empty if there are no secrets."""
     streams = [STDERR] if orders["relay"] else [STDOUT, STDERR]
-    return {stream: made for stream in streams if (made := made_for(orders)) is not None}
+    return {stream: made for stream in streams if (made := new_filter(orders)) is not None}
 
 
-def made_for(orders: Mapping[str, Any]) -> Mask | Redactor | None:
+def new_filter(orders: Mapping[str, Any]) -> Mask | Redactor | None:
     """A new filter for one sequence of bytes; None if there are no secrets."""
     values = declared(orders)
     if orders["relay"]:

@@ -47,12 +47,12 @@ def target_of(name: str, output: Path | None) -> Path:
     """The file to write; a name that the server chose must neither be hidden nor replace a file."""
     if output is not None and not output.is_dir():
         if output.parent.resolve() == Path("/dev"):  # root would replace the device, or the link to it
-            raise InvalidInputError(f"{str(output)!r} is a device, and would be replaced by a file: name another one")
+            raise InvalidInputError(f"{str(output)!r} is in /dev, and a file would replace it: choose another path")
         return output
     own = Path(name).name
     target = (output or Path()) / own
     if not own or own.startswith(".") or os.path.lexists(target):
-        reason = "already exists" if own and not own.startswith(".") else "is not a name that the server may choose"
+        reason = "already exists" if own and not own.startswith(".") else "is hidden, which the server may not choose"
         raise InvalidInputError(f"{str(target)!r} {reason}: choose the file with --output FILE")
     return target
 
@@ -62,7 +62,9 @@ def download(
     context: typer.Context,
     session: SessionArgument,
     artifact: ArtifactArgument,
-    output: Annotated[Path | None, typer.Option(help="output file or folder; default: its name, here")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="file or folder to write; default: the artifact's name in the current folder")
+    ] = None,
 ) -> None:
     """Download an artifact."""
     call = invocation(context)

@@ -37,7 +37,7 @@ class Backend(Protocol):
         """Events after a cursor, then new ones."""
 
     def download(self, session_id: int, artifact_id: int, target: Path, *, replace: bool) -> None:
-        """An artifact's bytes into a file; with ``replace`` instead of what is there."""
+        """Write an artifact's bytes to a file; without ``replace``, the file must not exist."""
 
     def ensure_started(self, command: CommandReply) -> CommandReply:
         """Give a submitted command time to start if it runs in this process; returns its current state."""

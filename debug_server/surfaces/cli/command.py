@@ -190,7 +190,7 @@ def _own_stdin() -> bytes:
 def wait(
     context: typer.Context,
     command: CommandArgument,
-    timeout: Annotated[str | None, typer.Option(help="stop waiting after, such as 90 or 15m")] = None,
+    timeout: Annotated[str | None, typer.Option(help="the longest time to wait, such as 90 (seconds) or 15m")] = None,
 ) -> None:
     """Wait until a command ends. Exit with its status, or with 75 if it is still running at the timeout."""
     call = invocation(context)

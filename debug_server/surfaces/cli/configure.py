@@ -24,7 +24,7 @@ def configure(
     token: TokenOption = None,
     token_file: TokenFileOption = None,
     server_user: Annotated[
-        str | None, typer.Option(help="user name or uid of a local server that runs as neither you nor root")
+        str | None, typer.Option(help="the user of a local server, by name or uid, if it is neither you nor root")
     ] = None,
     insecure: Annotated[bool | None, typer.Option("--insecure/--verify", help="accept any certificate")] = None,
     clear: Annotated[bool, typer.Option("--clear", help="forget every server and token")] = False,

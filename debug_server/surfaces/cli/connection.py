@@ -34,7 +34,7 @@ def _uid(value: Any) -> int:
     return value
 
 
-_UID = Kind(expected="a user's number", check=_uid, read=int)
+_UID = Kind(expected="a uid, 0 or more", check=_uid, read=int)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class ServerSettings:
         "Whether the server's certificate must be valid.", FLAG, default=True, variable="DEBUG_SERVER_VERIFY_TLS"
     )
     server_uid: int | None = setting(
-        "The uid of a local server that runs as neither you nor root.",
+        "The uid of the user that runs a local server, if that is neither you nor root.",
         _UID,
         default=None,
         variable="DEBUG_SERVER_UID",
@@ -98,8 +98,8 @@ def load_grpc_settings(
 ) -> ServerSettings:
     """The token for the gRPC server at ``host:port``, and the user that may run it.
 
-    ``own_port`` is the gRPC port of this machine's server. A token that was saved for that server's HTTP address,
-    ``own_url``, is also sent to that port; if that address is not known, a token for the address in use is.
+    ``own_port`` is the gRPC port of this machine's server, and ``own_url`` its HTTP address. A token that was saved for
+    ``own_url`` is also sent to ``own_port``. If ``own_url`` is None, the configured server's address takes its place.
     """
     saved = _read(config_file(environ))
     loaded = load(ServerSettings, tables=saved.tables, environ=environ, flags=flags)
@@ -196,7 +196,7 @@ class _Saved:
     source: str
     tables: list[tuple[str, Mapping[Any, Any]]]
     tokens: Mapping[str, str]
-    users: Mapping[str, int]  # of servers on this machine that are another user's
+    users: Mapping[str, int]  # uid by address, for local servers that another user runs
 
 
 def _read(path: Path) -> _Saved:

@@ -1,6 +1,6 @@
-"""Sends a Ctrl-C again that Python has dropped.
+"""Sends SIGINT again when Python has dropped the KeyboardInterrupt of a Ctrl-C.
 
-Python drops an exception that is raised in a weak reference's callback or in a destructor, also a KeyboardInterrupt.
+Python drops every exception that is raised in a weak reference's callback or in a destructor, even KeyboardInterrupt.
 Every import runs such a callback, so about one in a hundred interrupts during start-up would have no effect.
 """
 

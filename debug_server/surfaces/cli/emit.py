@@ -23,12 +23,17 @@ def emit(
     task: Annotated[str, typer.Argument(help="the card, or the commit")],
     event_type: Annotated[str, typer.Argument(help="created, wip, closed, tick, probe, ..., push, pr, or a skill")],
     repository: Annotated[str, typer.Argument(help="a name of config/repos.yml")],
-    field: Annotated[str, typer.Option(help="which field of the card")] = "",
+    field: Annotated[str, typer.Option(help="the field of the card that changed")] = "",
     payload: Annotated[str, typer.Option(help="JSON text; - reads it from stdin")] = "",
-    paths: Annotated[str | None, typer.Option(help="for push and pr: changed paths, one a line; - is stdin")] = None,
+    paths: Annotated[
+        str | None, typer.Option(help="for push and pr: a file with the changed paths, one per line; - is stdin")
+    ] = None,
     target: Annotated[str | None, typer.Option(help="host:port of the governor; default: that of this folder")] = None,
 ) -> None:
-    """Send an event to the governor; returns when the runners are queued. Exits with 1 if no runner acts on it."""
+    """Send an event to the governor; return when the runners are queued.
+
+    Exit with 1 if no runner was queued; a push or pr that matches no trigger is not an error.
+    """
     from debug_server.kanban import kanban_pb2, kanban_pb2_grpc
     from debug_server.surfaces.cli.governor import CALL_SECONDS, channel_to, credentials, target_of
 

@@ -75,5 +75,5 @@ def _converted_error(error: Any, target: str, failure: Exception | None) -> Debu
     if name in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"):
         return InvalidInputError(details)
     if name == "UNIMPLEMENTED":
-        return NotFoundError(f"{target} has no kanban services: is config/runners.yml where the server was started?")
+        return NotFoundError(f"{target} has no kanban services: start the server in a folder with config/runners.yml")
     return kinds.get(name, DebugServerError)(f"{target}: {name}: {details}")

@@ -84,7 +84,7 @@ class LocalBackend:
         yield from drive(self._runner, self._local.service.events.follow(LOCAL, request))
 
     def download(self, session_id: int, artifact_id: int, target: Path, *, replace: bool) -> None:
-        """Copy an artifact's file; with ``replace`` instead of what is there."""
+        """Write an artifact's bytes to a file; without ``replace``, the file must not exist."""
         request = _request(m.ArtifactRef, {"session_id": session_id, "artifact_id": artifact_id})
         source = self._runner.run(self._local.service.artifacts.path(LOCAL, request))
         with source.open("rb") as kept, writing(target, replace=replace) as file:

@@ -17,7 +17,7 @@ app = typer.Typer(add_completion=False)
 def logs(
     context: typer.Context,
     command: Annotated[int, typer.Argument(metavar="COMMAND", help="the command's id")],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait until it ends")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="print new output until the command ends")] = False,
     offset: Annotated[int, typer.Option(help="the byte to start at")] = 0,
     format_: Annotated[
         LogFormat, typer.Option("--format", help="lines with time and stream, or JSON")

@@ -35,8 +35,8 @@ COMMANDS = {
     "token": ("token", "Access tokens: create, list, revoke."),
     "events": ("events", "Print or follow events."),
     "grpc": ("grpc", "The server in the background: start, stop, status."),
-    "emit": ("emit", "Send an event of a card to the runners."),
-    "probe": ("probe", "Check the probe, and show the governor's changelog: status, changelog."),
+    "emit": ("emit", "Send an event of a card, a push or a pull request to the runners."),
+    "probe": ("probe", "Check the probe runner's server; show the governor's changelog: status, changelog."),
     "status": ("status", "Show the server's health and your identity."),
     "doctor": ("doctor", "Check what works on this machine, and what to install."),
     "purge": ("purge", "End everything in a data folder and remove it."),
@@ -138,7 +138,7 @@ def run_cli(programs: Programs, argv: Sequence[str] | None = None, *, name: str 
 
 
 def move_json_flag_first(argv: Sequence[str]) -> list[str]:
-    """``--json`` may stand anywhere before a program's own arguments."""
+    """Move ``--json``, which may stand anywhere before a program's own arguments, to the front."""
     end = _own_words(argv)
     head = [word for word in argv[:end] if word != "--json"]
     json_flag = ["--json"] if len(head) < end else []

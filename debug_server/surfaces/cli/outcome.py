@@ -8,8 +8,8 @@
 | 124 | it ran, or printed nothing, for too long |
 | 125 | debug-server failed: environment, patch, lease, folders or keeper |
 | 127 | the program could not be started |
-| 128 + n | it was ended by signal n (137 also when it ran out of memory, 130 when it was cancelled, 141 when nobody
-read its output any more) |
+| 128 + n | it was ended by signal n (137 also when it ran out of memory, 130 when it was cancelled, 141 when the
+reader of its output closed the pipe) |
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ def purge(
 ) -> None:
     """End all servers, commands and workers of a data folder, unmount its workspaces and remove it.
 
-    Shows first what would be ended and removed. A PostgreSQL database, and folders that are configured to lie
-    outside the data folder, stay.
+    First show what would be ended and removed. Folders that are configured outside the data folder, and a
+    PostgreSQL database, are kept.
     """
     from debug_server.service.data_folder import configured_folder, survey
     from debug_server.service.data_folder import purge as remove

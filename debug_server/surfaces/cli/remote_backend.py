@@ -46,7 +46,7 @@ class RemoteBackend:
         return self._client.follow_events(after=after, session_id=session_id, command_id=command_id, kind=kind)
 
     def download(self, session_id: int, artifact_id: int, target: Path, *, replace: bool) -> None:
-        """An artifact's bytes into a file; with ``replace`` instead of what is there."""
+        """Write an artifact's bytes to a file; without ``replace``, the file must not exist."""
         self._client.download_artifact(session_id, artifact_id, target, replace=replace)
 
     def ensure_started(self, command: CommandReply) -> CommandReply:

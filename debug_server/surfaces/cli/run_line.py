@@ -39,7 +39,7 @@ def run(
     artifact: Annotated[list[str] | None, typer.Option(help="a glob of files to keep; may be repeated")] = None,
     tty: Annotated[bool, typer.Option("--tty", help="give the command a terminal")] = False,
     config: Annotated[Path | None, typer.Option(help="a settings file; default: config/runner.toml")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="do not print how it ended")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="do not print how the command ended")] = False,
 ) -> None:
     """Run a command on this machine. Output and exit status are the command's."""
     try:

@@ -27,7 +27,9 @@ def init(
     remote: Annotated[str, typer.Argument(help="a git URL, or a path on the server's machine")],
     name: Annotated[str | None, typer.Option(help="the repository's name; default: derived from the remote")] = None,
     default_branch: Annotated[str | None, typer.Option(help="default: the remote's default branch, or main")] = None,
-    manifest: Annotated[list[str] | None, typer.Option(help="a manifest of environments; may be repeated")] = None,
+    manifest: Annotated[
+        list[str] | None, typer.Option(help="a manifest for sessions that name none; may be repeated")
+    ] = None,
     save_token: Annotated[bool, typer.Option("--save-token", help="save the server and the token")] = False,
 ) -> None:
     """Register a repository, so that sessions can be opened in it."""

@@ -47,8 +47,8 @@ def create(
     python: Python = None,
     extra: Extras = None,
     group: Groups = None,
-    expires_in: Annotated[str | None, typer.Option(help="close the session after, such as 2h")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="print the output until all have ended")] = False,
+    expires_in: Annotated[str | None, typer.Option(help="close the session after this time, such as 2h")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="print output until all commands have ended")] = False,
 ) -> None:
     """Open a session and queue commands in it. With --follow, exit with the first status that is not 0."""
     call = invocation(context)
@@ -90,8 +90,8 @@ def _open(
 
 def _print_submitted(backend: Backend, output: Output, submitted: Sequence[CommandReply]) -> int:
     for command in submitted:
-        left = backend.ensure_started(command)
-        output.result(f"command {left.id} is {left.status}", left)
+        current = backend.ensure_started(command)
+        output.result(f"command {current.id} is {current.status}", current)
     return 0
 
 

@@ -18,7 +18,7 @@ from debug_server.surfaces.cli.invocation import Invocation, invocation
 from debug_server.surfaces.cli.output import Column, print_notice
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Host tasks: serve, submit, list, get, cancel, logs."
+    no_args_is_help=True, add_completion=False, help="Host tasks: serve, submit, list, get, wait, cancel, logs."
 )
 PORT = 48070
 DEFAULT_URL = f"http://127.0.0.1:{PORT}"
@@ -72,7 +72,7 @@ def submit(
     mode: Annotated[str, typer.Option(help="the execution mode, such as no-workspace")] = "no-workspace",
     project: Annotated[Path | None, typer.Option(help="the project's root, for the workspace modes")] = None,
     lock: Annotated[list[Path] | None, typer.Option(help="a path to lock for this task; may be repeated")] = None,
-    worktree: Annotated[Path | None, typer.Option(help="the path of its worktree")] = None,
+    worktree: Annotated[Path | None, typer.Option(help="the path of the task's worktree")] = None,
     branch: Annotated[str | None, typer.Option(help="the worktree's branch")] = None,
     key: Annotated[str | None, typer.Option(help="an idempotency key: a repeated request gets the same task")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="print its output, and exit with its status")] = False,
@@ -131,7 +131,7 @@ def wait(
     task: TaskArgument,
     timeout: Annotated[float, typer.Option(help="maximum seconds to wait")] = 600.0,
 ) -> None:
-    """Wait until a task has ended, or the timeout is over, and show it."""
+    """Wait until a task ends, at most for the timeout, and show it."""
     call = invocation(context)
     with _client(call) as client:
         call.output().record(client.send("GET", _path(task, "/wait"), params={"timeout": timeout}))
@@ -150,7 +150,7 @@ def cancel(context: typer.Context, task: TaskArgument) -> None:
 def logs(
     context: typer.Context,
     task: TaskArgument,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait until it ends")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="print new output until the task ends")] = False,
 ) -> None:
     """Print a task's output unchanged; with --json, one line of JSON for each chunk."""
     call = invocation(context)

@@ -17,7 +17,7 @@ TokenOption = Annotated[
     str | None,
     typer.Option(
         metavar="-",
-        help="`-`: ask for the token, or read it from stdin; other users can see a token on the command line",
+        help="`-`: ask for the token or read it from stdin, because other users can see arguments",
     ),
 ]
 TokenFileOption = Annotated[Path | None, typer.Option(help="a file that holds the token")]

@@ -15,7 +15,7 @@ from debug_server.errors import InvalidInputError
 
 Variables = Annotated[
     list[str] | None,
-    typer.Option("--env", metavar="NAME[=VALUE]", help="set a variable; without a value, pass on your own"),
+    typer.Option("--env", metavar="NAME[=VALUE]", help="set a variable; without =VALUE, pass on your own value"),
 ]
 Secrets = Annotated[
     list[str] | None,

@@ -52,10 +52,10 @@ def stop(context: typer.Context, worker: Name, instance: Instance = None) -> Non
 
 
 def _show(context: typer.Context, call: Call[WorkerList]) -> None:
-    asked = invocation(context)
-    with asked.backend() as backend:
+    invoked = invocation(context)
+    with invoked.backend() as backend:
         found = backend.send(call)
-    show_page(asked.output(), found, COLUMNS)
+    show_page(invoked.output(), found, COLUMNS)
 
 
 def _last_exit(found: dict[str, object] | None) -> str:

@@ -3,8 +3,8 @@
     accepted -> HEAD -> (TURN ->) BODY -> SERVING -> IDLE -> HEAD ...      a WebSocket stays in SERVING
 
 A connection is closed when a phase lasts too long. At the limit, a new connection replaces an existing one: a waiting
-one of an unidentified caller, else a waiting one, else a served one of an unidentified caller; else it is refused. Of
-unidentified callers that do not take their answers, few stay connected.
+one of an unidentified caller, else a waiting one, else a served one of an unidentified caller; else it is refused. Only
+a few unidentified callers that do not read their answers stay connected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 _LOG_SECONDS = 5.0  # minimum time between two log lines
 _CLOSE_SECONDS = 10.0  # for a client to take what is left of its answer
 _UNIDENTIFIED_SECONDS = 1.0  # a connection served for longer without an identified caller may be replaced
-_MAX_UNIDENTIFIED = 64  # of those
+_MAX_UNIDENTIFIED = 64  # maximum number of such connections; beyond it the oldest are closed
 _MIN_BYTES_PER_SECOND = 1024  # bytes of a body a second
 
 

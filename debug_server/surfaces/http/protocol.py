@@ -55,7 +55,7 @@ class GuardedHttp(HttpToolsProtocol):
         self._in_body = False
         self._upgraded = False
         self._head_bytes = 0
-        self._full = False  # the rest of what arrives is dropped
+        self._full = False  # True: bytes that still arrive are dropped
         self._unidentified = connections.unidentified
         self._user: Hashable = None  # once it is known
         self._begin: Callable[[], bool] | None = None  # a request or upgrade that waits for its turn

@@ -21,7 +21,7 @@ Begin = Callable[[], bool]  # False: it needed no turn, because its client has l
 
 
 class UnidentifiedCallers:
-    """Says who is one; used in one event loop."""
+    """Decides whose requests wait for a turn; used in one event loop."""
 
     def __init__(self, *, per_second: float = PER_SECOND, recent_tokens: Container[str] = ()) -> None:
         self.turns = Turns(per_second)
@@ -38,7 +38,7 @@ class UnidentifiedCallers:
 
 
 class Turns:
-    """Calls what waits, one call at a time, each user's in turn; used in one event loop."""
+    """Calls the waiting functions one at a time, in turns between users; used in one event loop."""
 
     def __init__(self, per_second: float = PER_SECOND) -> None:
         self._pause = 1.0 / per_second
@@ -55,7 +55,7 @@ class Turns:
             self._next()
 
     def leave(self, user: Hashable, begin: Begin) -> None:
-        """Do not call it any more."""
+        """Remove ``begin``, so that it is not called."""
         if begins := self._waiting.get(user):
             begins.pop(begin, None)
             if not begins:

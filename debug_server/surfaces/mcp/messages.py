@@ -38,7 +38,7 @@ class ReadLogArguments(m.CommandRef):
         Field(
             min_length=1,
             max_length=1000,
-            description="Only lines that hold this text, from offset on. `a|b`: either; `a.*b`: a and later b. "
+            description="Return only lines that contain this text, from offset on. `a|b`: a or b; `a.*b`: a, then b. "
             "Nothing else is special.",
         ),
     ] = None

@@ -21,7 +21,7 @@ from debug_server.workers.readiness.probe import Probe, ProbeFailedError
 from debug_server.workers.spec import ExecReadiness, HttpReadiness
 
 _OUTPUT_BYTES = 64 << 10
-_OWN_WORKER = TrustedServerUser(advice='ask it by a program of yours: readiness = "exec"')
+_OWN_WORKER = TrustedServerUser(advice='check its readiness with a program of yours: readiness = "exec"')
 
 
 class _PollingProbe(Probe):

@@ -67,7 +67,7 @@ class Probe:
     async def check(self) -> None:
         """ProbeFailedError if it no longer answers; does nothing for kinds that cannot check."""
 
-    def was_ready(self) -> None:
+    def mark_ready(self) -> None:
         """Mark it as ready: it was ready under its previous supervisor."""
         self._signal.set()
 
