@@ -27,7 +27,7 @@ def test_a_server_chooses_no_hidden_or_existing_file(
     for output in (None, tmp_path):
         with pytest.raises(InvalidInputError, match="--output FILE"):
             target_of(name, output)
-    with pytest.raises(InvalidInputError, match="device"):
+    with pytest.raises(InvalidInputError, match="in /dev"):
         target_of(name, Path("/dev/null"))
     assert target_of("out/new", None) == Path("new") and target_of(name, Path("mine")) == Path("mine")
 
