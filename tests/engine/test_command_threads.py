@@ -37,7 +37,7 @@ def test_no_more_threads_and_processes(tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     assert len(told["ended"]) == COUNT
     assert [end for end in told["ended"] if end[1] != "exited"] == []
-    assert "no_thread_for_command" in done.stderr or "no_process_for_command" in done.stderr
+    assert "command_thread_not_created" in done.stderr or "command_process_not_created" in done.stderr
     assert (told["later"], told["check"]) == ("succeeded", "ok")
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from debug_server.disk.ownership import Owner
 from debug_server.errors import DiskFullError, KeeperError
 from debug_server.model import ExitReason
 from debug_server.runner.keeper.tree import children
 from debug_server.runner.keeper_pool import KeeperPool
 from debug_server.runner.launch import LaunchOrder, launch
-from debug_server.runner.ownership import Owner
 from tests.running import eventually
 from tests.small_disk import disk_of_few_files, use_up_files
 
@@ -103,7 +103,7 @@ def test_a_deadline_at_any_moment_of_the_start(pool: KeeperPool, tmp_path: Path)
             refused.add(number)
         else:
             assert running.wait().reason is ExitReason.EXITED
-            running.clean()
+            running.dispose()
     server = _fork_server(pool)
     pool.close()
     eventually(lambda: not _name(server), what="the end of the fork server and its keepers")
@@ -121,7 +121,7 @@ def test_a_fork_server_that_is_let_go_leaves_no_zombie(pool: KeeperPool, tmp_pat
     assert _name(server) == "ds-forkserver"
     (tmp_path / "go").touch()
     assert running.wait().reason is ExitReason.EXITED
-    running.clean()
+    running.dispose()
     eventually(lambda: not Path(f"/proc/{server}").exists(), what="the end of the fork server, and of its entry")
 
 
@@ -131,8 +131,8 @@ def test_keepers_that_wait_are_let_go(pool: KeeperPool, tmp_path: Path) -> None:
     pool.give_back(waiting)
     waiting_pid = waiting._process[0] if waiting._process else 0
     assert _name(waiting_pid)
-    pool.shed()
+    pool.close_idle()
     eventually(lambda: not _name(waiting_pid), what="the end of a keeper that waited")
     running = launch(pool, tmp_path / "keepers", _order(tmp_path, 1, "exit 3"))
     assert running.wait().exit_code == 3
-    running.clean()
+    running.dispose()
