@@ -150,6 +150,15 @@ class DiskFullError(UnavailableError):
 
     code = "disk_full"
 
+    @classmethod
+    def of(cls, error: BaseException, doing: str) -> DiskFullError | None:
+        """This error for an ``error`` that says that no byte or no file more fits on the disk; else None."""
+        if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return None
+        return cls(
+            f"{doing}: {error.strerror}: close or reset sessions, or free space, then try again", retry_after=30.0
+        )
+
 
 class WorkerNotReadyError(UnavailableError):
     """A supervised worker takes no requests now; ``status`` is its status object."""

@@ -60,6 +60,7 @@ _MIN_CLOSE_SECONDS = 1.0  # minimum time to send last messages, if a part used u
 _ENGINE_SECONDS = 1.0  # for commands that are about to end
 _FOLDER_MARK = "folder"  # in the artifacts folder
 _SWITCH_SECONDS = 0.0005
+_PID_LENGTH = 16
 _PORT_SECONDS, _POLL_SECONDS = 10.0, 0.01
 _GRPC_SHARE = 4  # gRPC counts its connections separately: it gets 1/4 of the total
 ADDRESSES = "server.json"  # beside the server's lock; valid only while the lock is held
@@ -173,8 +174,8 @@ def held_lock(path: Path, what: str) -> Iterator[None]:
             raise EngineBusyError(
                 f"a server (pid {holder}) already serves {what}: stop it, or name another database"
             ) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        # Over the last one's, of the same length: an empty file would need space, and the disk may be full.
+        os.pwrite(descriptor, f"{os.getpid()}\n".ljust(_PID_LENGTH).encode(), 0)
         yield
     finally:
         os.close(descriptor)
@@ -383,7 +384,10 @@ class _ServerRun:
     def _write_addresses(self, http: str, grpc_port: int) -> None:
         """Write the addresses for command lines, so that they do not send a token to another server's port."""
         path = self._local.server_lock_path.with_name(ADDRESSES)
-        path.write_text(json.dumps({"pid": os.getpid(), "grpc_port": grpc_port, "http": http}))
+        try:
+            path.write_text(json.dumps({"pid": os.getpid(), "grpc_port": grpc_port, "http": http}))
+        except OSError as error:  # the disk is full: the server serves, and command lines ask for its address
+            _LOG.warning("addresses_not_noted", extra={"path": str(path), "error": str(error)})
 
     async def _serve(self) -> None:
         async with running(self._app):

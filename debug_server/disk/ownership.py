@@ -12,7 +12,7 @@ import os
 import secrets
 from pathlib import Path
 
-from debug_server.errors import ConfigurationError
+from debug_server.errors import ConfigurationError, DiskFullError
 
 
 class Owner:
@@ -25,8 +25,11 @@ class Owner:
             self.name = f"{folder_identity(owners_dir)}{hidden.name}"
             self._fd = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise ConfigurationError(
-                f"{error.filename} cannot be written ({error.strerror}): make it writable, or set paths.artifacts"
+            raise (
+                DiskFullError.of(error, f"{error.filename} cannot be written")
+                or ConfigurationError(
+                    f"{error.filename} cannot be written ({error.strerror}): make it writable, or set paths.artifacts"
+                )
             ) from error
         self._path = owner_file(owners_dir, self.name)
         fcntl.flock(self._fd, fcntl.LOCK_EX)

@@ -21,10 +21,11 @@ from debug_server.engine.deferred_writes import DeferredWrites
 from debug_server.engine.housekeeping import Housekeeper
 from debug_server.engine.keeper_calls import KeeperCalls
 from debug_server.engine.orphaned_claims import OrphanedClaims
+from debug_server.engine.run_or_log import run_or_log
 from debug_server.engine.schedules import Scheduler
 from debug_server.engine.sessions import Sessions
 from debug_server.engine.slot_check import check_slots
-from debug_server.errors import DebugServerError, StoreUnavailableError
+from debug_server.errors import DebugServerError, ResourcesExhaustedError, StoreUnavailableError
 from debug_server.events import POLL_SECONDS, EventFeed
 from debug_server.model import Command, CommandSpec, DueTime, NewEvent, Notice, QueuedRun, Session, SessionStatus
 from debug_server.ports import Telemetry
@@ -79,8 +80,8 @@ class LocalEngine:
         self.schedules = Scheduler(store)
 
     def start(self) -> list[int]:
-        """Recover, then start to claim; returns the adopted commands."""
-        adopted = self._recover()
+        """Recover, then start to claim; returns the adopted commands. What fails is retried by the housekeeper."""
+        adopted = run_or_log("housekeeping_failed", self._recover) or []
         self._deferred.start()
         self._housekeeper.start(self._recover_periodically)
         self._claim_thread = threading.Thread(target=self._claim_loop, name="engine", daemon=True)
@@ -380,14 +381,25 @@ class LocalEngine:
         except StoreUnavailableError:
             self._deferred.requeue(command)
             raise
+        except ResourcesExhaustedError:
+            self._requeue_exhausted(command)
+            return
         except Exception as error:  # bugs too: a command without a recorded end would stay active forever
             self._supervisor.pipeline.refuse(command, error, store_seconds=_NO_WAIT)
             self._sessions.follow_up_unstarted(command)
             raise
         try:
-            self._supervisor.pipeline.run(replace(job, store_seconds=_NO_WAIT))
+            self._supervisor.pipeline.run(replace(job, store_seconds=_NO_WAIT, requeue_exhausted=True))
+        except ResourcesExhaustedError:
+            self._requeue_exhausted(command)
         finally:
             self._follow_up(command)
+
+    def _requeue_exhausted(self, command: Command) -> None:
+        """No process could be created for it: it keeps its slot for a moment, then waits in the queue again."""
+        _LOG.warning("command_requeued", extra={"command_id": command.id, "reason": "no process could be created"})
+        time.sleep(_POLL_SECONDS)
+        self._deferred.requeue(command)
 
     def _follow(self, item: Adopted) -> None:
         follow = self._supervisor.pipeline.wait_for_adopted

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from debug_server.errors import KeeperError
+from debug_server.errors import DebugServerError, DiskFullError, KeeperError, ResourcesExhaustedError
 from debug_server.runner.keeper.rundir import HANDLE
 from debug_server.runner.keeper_connection import KeeperConnection
 from debug_server.runner.keeper_pool import KeeperPool
@@ -17,8 +17,11 @@ from debug_server.runner.limits import LimitPlan
 from debug_server.runner.run_dirs import fence, read_json, remove_run_dir, run_dir_for
 from debug_server.runner.running_command import RunningCommand
 
+_LOG = logging.getLogger(__name__)
 _START_SECONDS = 60.0
 _CHECK_SECONDS = 1.0
+_PROCESS_SECONDS = 30.0
+_RETRY_SECONDS = 0.2
 _MAX_DEAD_KEEPERS = 20
 
 
@@ -74,10 +77,31 @@ class LaunchOrder:
 def launch(
     pool: KeeperPool, keepers_dir: Path, order: LaunchOrder, *, start_seconds: float = _START_SECONDS
 ) -> RunningCommand:
-    """Start one attempt; KeeperError if no keeper is available or starts it within ``start_seconds``."""
+    """Start one attempt; KeeperError if no keeper is available or starts it within ``start_seconds``.
+
+    ResourcesExhaustedError if no process could be created for 30 s; DiskFullError if its files do not fit on the disk.
+    """
+    deadline = None
+    while True:
+        try:
+            return _launch(pool, keepers_dir, order, start_seconds)
+        except ResourcesExhaustedError as error:
+            if deadline is None:
+                deadline = time.monotonic() + _PROCESS_SECONDS
+                _LOG.warning("command_process_not_created", extra={"command_id": order.command_id, "error": str(error)})
+            elif time.monotonic() > deadline:
+                raise
+        time.sleep(_RETRY_SECONDS)
+
+
+def _launch(pool: KeeperPool, keepers_dir: Path, order: LaunchOrder, start_seconds: float) -> RunningCommand:
     run_dir = run_dir_for(keepers_dir, order.command_id, order.attempt)
-    with contextlib.suppress(FileExistsError):  # a file at this path: the keeper reports it
+    try:
         keepers_dir.mkdir(mode=0o700, parents=True)
+    except FileExistsError:  # a file at this path: the keeper reports it
+        pass
+    except OSError as error:
+        raise _refusal(str(error), error.errno) from error
     message = order.to_json(run_dir)
     for _ in range(3):
         connection = _send_order(pool, message)
@@ -92,10 +116,16 @@ def launch(
             return RunningCommand(connection, run_dir, answer["handle"], pool)
         connection.close()
         if answer is not None:
-            raise KeeperError(answer["message"])
+            raise _refusal(answer["message"], answer.get("errno"))
         if (handle := read_json(run_dir / HANDLE)) is not None:  # killed after it took the command
             return RunningCommand(None, run_dir, handle, None)
     raise KeeperError("three keepers in a row died before they could start the command: run `debug-server doctor`")
+
+
+def _refusal(message: str, number: int | None) -> DebugServerError:
+    """The error for a keeper's refusal, by its errno."""
+    error = OSError(number or 0, message)
+    return ResourcesExhaustedError.of(error) or DiskFullError.of(error, message) or KeeperError(message)
 
 
 def _await_start(connection: KeeperConnection, seconds: float) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from debug_server.errors import (
     CommandExecutionError,
     ConflictError,
     DebugServerError,
+    DiskFullError,
     KeeperError,
     ResourcesExhaustedError,
     StoreUnavailableError,
@@ -87,6 +88,8 @@ class Pipeline:
     def run(self, job: Job) -> CommandResult:
         """From a claimed command to its terminal state.
 
+        ResourcesExhaustedError, with ``job.requeue_exhausted``: it was not started and can be requeued.
+
         PatchApplicationError, EnvironmentBuildError and CommandExecutionError are raised after the row has ended;
         UnrecordedEndError if the store is unavailable for longer than ``job.store_seconds``; ``record_ends`` records it
         later.
@@ -99,10 +102,16 @@ class Pipeline:
                 self._prepare_log_path(job.command, log_path)
                 stack.enter_context(self._span(job.command))
                 running = self._start(job, log_path, stack, cancellation)
+            except ResourcesExhaustedError as error:
+                if job.requeue_exhausted:
+                    raise
+                refusal = _not_started(job.command, error)
+                self._end_before_start(job.command, log_path, refusal, job.store_seconds)
+                raise refusal from error
             except StartCancelledError as error:
                 return self._end_before_start(job.command, log_path, error, job.store_seconds)
             except OSError as error:
-                refusal = CommandExecutionError(f"command {job.command.id} could not be started: {error}")
+                refusal = _not_started(job.command, error)
                 self._end_before_start(job.command, log_path, refusal, job.store_seconds)
                 raise refusal from error
             except (DebugServerError, KeyboardInterrupt) as error:
@@ -245,8 +254,8 @@ class Pipeline:
         self._check_cancelled(job.command, cancellation)
         try:
             running = launch(self._pool, self._paths.keepers_dir, order)
-        except (KeeperError, ResourcesExhaustedError) as error:
-            raise CommandExecutionError(f"command {job.command.id} could not be started: {error}") from error
+        except (KeeperError, DiskFullError) as error:
+            raise _not_started(job.command, error) from error
         if environment is not None:  # the keeper may outlive this process and needs it until the end
             try:
                 environment.assign(running.handle["keeper"]["pid"])
@@ -391,6 +400,10 @@ def _cancel_on_interrupt(running: RunningCommand, wait: Callable[[], R]) -> tupl
         return wait(), False
     except KeyboardInterrupt:
         return running.cancel_and_wait("interrupted"), True
+
+
+def _not_started(command: Command, error: Exception) -> CommandExecutionError:
+    return CommandExecutionError(f"command {command.id} could not be started: {error}")
 
 
 def _finish_observers(finish: Callable[[float], object], seconds: float) -> None:

@@ -47,6 +47,7 @@ class Job:
     cwd: Path | None = None  # checked by the caller
     on_start: Callable[[RunningCommand], None] | None = None  # called when the row says ``running``
     store_seconds: float = STORE_SECONDS  # how long to retry when the store is unavailable at the end
+    requeue_exhausted: bool = False  # the caller requeues it if no process can be created: then it has no end
 
 
 class Planner:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 
 from debug_server import messages as m
 from debug_server.errors import DebugServerError
 from debug_server.ports import Part
 from debug_server.service.caller import ANONYMOUS, Caller
+from debug_server.service.free_space import space_for_readiness
 from debug_server.service.verbs import Shared, Verbs
 
-_MIN_FREE_BYTES = 64 << 20
 _CHECK_SECONDS = 5.0
 
 
@@ -62,9 +61,7 @@ class HealthVerbs(Verbs):
     def _check_disk(self) -> str:
         root = self._shared.paths.artifacts_root
         root.mkdir(parents=True, exist_ok=True)
-        space = os.statvfs(root)
-        free = space.f_bavail * space.f_frsize
-        return "ok" if free >= _MIN_FREE_BYTES else f"only {free} bytes are free in {root}"
+        return space_for_readiness(root)
 
     def _check_keepers(self) -> str:
         try:

@@ -72,7 +72,7 @@ class Machine:
         def space() -> str:
             self._settings.paths.prepare()
             root = self._settings.paths.artifacts_root
-            require_free_space(root)
+            require_free_space(self._settings.paths)
             return f"{shutil.disk_usage(root).free >> 20} MiB free in {root.resolve()}"
 
         yield _check("store", "database", opened, "see the reason, or set DEBUG_SERVER_DB_URL to another database")

@@ -55,7 +55,7 @@ class Shared:
         """UnavailableError while the server drains, DiskFullError on a full disk; for verbs that add work."""
         if self.draining:
             raise UnavailableError("the server is shutting down: try again in a moment", retry_after=2.0)
-        require_free_space(self.paths.artifacts_root)
+        require_free_space(self.paths)
 
     def close(self) -> None:
         """Release threads and listeners."""

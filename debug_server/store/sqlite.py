@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -67,13 +67,18 @@ class SqliteDatabase:
         self._busy = busy_seconds
         self._closed = False
         self._idle: list[sqlite3.Connection] = []
+        self._reserve = Reserve(path)
+        self._reserve.release_files_if_few()
         _create_file(path)
         try:
-            connection = self._connect()
-            _enter_wal(connection, time.monotonic() + busy_seconds)
+            try:
+                connection = self._open()
+            except sqlite3.Error as error:  # after a crash, opening it recovers its WAL, which needs space
+                if not _release_if_full(self._reserve, error, self.address):
+                    raise
+                connection = self._open()
         except sqlite3.Error as error:
             raise translated(error, self.address) from error
-        self._reserve = Reserve(path)
         self._writer = _Writer(connection, self.address, busy_seconds, self._reserve)
 
     def write(self) -> _Writer:
@@ -112,6 +117,11 @@ class SqliteDatabase:
             connection.close()
         else:
             self._idle.append(connection)
+
+    def _open(self) -> sqlite3.Connection:
+        connection = self._connect()
+        _enter_wal(connection, time.monotonic() + self._busy)
+        return connection
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -152,25 +162,61 @@ class _Statements:
         """Does nothing: a write transaction locks the whole file."""
 
 
+class _Repeatable:
+    """The statements of one transaction, with their results, so that it can be repeated."""
+
+    def __init__(self, statements: _Statements) -> None:
+        self._statements = statements
+        self._done: list[tuple[Callable[[str, Sequence[Any]], Any], str, Sequence[Any], Any]] = []
+        self.lock = statements.lock
+
+    def one(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
+        found = self._statements.one(sql, params)
+        self._done.append((self._statements.one, sql, params, found))
+        return found
+
+    def all(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
+        found = self._statements.all(sql, params)
+        self._done.append((self._statements.all, sql, params, found.copy()))
+        return found
+
+    def run(self, sql: str, params: Sequence[Any] = ()) -> int:
+        found = self._statements.run(sql, params)
+        self._done.append((self._statements.run, sql, params, found))
+        return found
+
+    def forget(self) -> None:
+        """Begin a new transaction."""
+        self._done.clear()
+
+    def repeat(self) -> bool:
+        """Execute them again; whether each found the same, so that the caller's decisions still hold."""
+        return all(execute(sql, params) == found for execute, sql, params, found in self._done)
+
+
 class _Writer:
-    """The one write connection, as a context manager that one thread at a time holds."""
+    """The one write connection, as a context manager that one thread at a time holds.
+
+    A transaction that finds the disk full is repeated once, with the space of the reserve.
+    """
 
     def __init__(self, connection: sqlite3.Connection, path: str, busy_seconds: float, reserve: Reserve) -> None:
         self._connection = connection
-        self._statements = _Statements(connection)
-        self._execute = self._statements.execute
+        statements = _Statements(connection)
+        self._execute = statements.execute
+        self._statements = _Repeatable(statements)
         self._path = path
         self._busy = busy_seconds
         self._reserve = reserve
         self._lock = threading.Lock()
 
-    def __enter__(self) -> _Statements:
+    def __enter__(self) -> _Repeatable:
         if not self._lock.acquire(timeout=self._busy):
             raise StoreUnavailableError(f"the database {self._path} is busy with another thread's write: try again")
         try:
-            self._execute("BEGIN IMMEDIATE")
+            self._statements.forget()
+            self._begin()
         except sqlite3.Error as error:
-            self._free_space(error)
             self._lock.release()
             raise translated(error, self._path) from error
         except BaseException:
@@ -183,26 +229,46 @@ class _Writer:
     ) -> None:
         try:
             if error is None:
-                self._execute("COMMIT")
+                self._commit()
+                self._reserve.restore()
             else:
                 self._roll_back()
                 self._free_space(error)
         except sqlite3.Error as failed:
             self._roll_back()
-            self._free_space(failed)
             raise translated(failed, self._path) from failed
         finally:
             self._lock.release()
         if isinstance(error, _DRIVER_ERRORS):
             raise translated(error, self._path) from error
 
-    def _free_space(self, error: BaseException) -> None:
-        """After a failure because the disk is full, free space for the next attempt; the WAL may report IOERR."""
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(self._path)):
-            self._reserve.release()
-            with suppress(sqlite3.Error):  # WAL pages copied to the database can be reused by the next commits
-                self._execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    def _begin(self) -> None:
+        try:
+            self._execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            if not self._free_space(error):
+                raise
+            self._execute("BEGIN IMMEDIATE")
+
+    def _commit(self) -> None:
+        try:
+            self._execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            if not self._free_space(error):
+                raise
+            self._execute("BEGIN IMMEDIATE")
+            if not self._statements.repeat():
+                raise
+            self._execute("COMMIT")
+
+    def _free_space(self, error: BaseException) -> bool:
+        """After a failure because the disk is full, free space for the next attempt; whether it was that."""
+        if not _release_if_full(self._reserve, error, self._path):
+            return False
+        with suppress(sqlite3.Error):  # WAL pages copied to the database can be reused by the next commits
+            self._execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        return True
 
     def _roll_back(self) -> None:
         # A failed commit or a full disk may already have ended the transaction.
@@ -236,6 +302,15 @@ class _Reader:
         self._database.return_reader(self._connection)
         if isinstance(error, _DRIVER_ERRORS):
             raise translated(error, self._database.address) from error
+
+
+def _release_if_full(reserve: Reserve, error: BaseException, path: str) -> bool:
+    """Release the reserve if ``error`` says that the disk is full; the WAL may report IOERR. Whether it does."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code != sqlite3.SQLITE_FULL and not (code == sqlite3.SQLITE_IOERR and _is_full(path)):
+        return False
+    reserve.release()
+    return True
 
 
 def _is_full(path: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import resource
@@ -61,9 +62,8 @@ _UNREACHABLE = (
     "early eof",
 )
 _UNKNOWN_COMMIT = ("couldn't find remote ref", "not our ref", "unknown revision", "not a valid object name")
+_NO_SPACE = ("no space left", "disk quota exceeded", "unable to write file")
 _CAUSES = (
-    ("no space left", "no space left on the disk"),
-    ("unable to write file", "a file cannot be written; is there space left on the disk?"),
     ("signal 25", "the repository is larger than the fetch limit"),  # SIGXFSZ
     ("file too large", "the repository is larger than the fetch limit"),
     ("' not allowed", f"only the protocols {', '.join(ALLOWED_PROTOCOLS)} are allowed"),
@@ -266,6 +266,10 @@ def require(result: GitResult, doing: str) -> bytes:
 def error_for(result: GitResult, doing: str) -> WorktreePoolError:
     """The error class and message for a failed git; ``doing`` says what was attempted."""
     text = result.stderr.lower()
+    if any(sign in text for sign in _NO_SPACE):
+        full = WorktreePoolError(f"{doing}: no space left on the disk")
+        full.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as for files that we write ourselves
+        return full
     for sign, meaning in _CAUSES:
         if sign in text:
             return WorktreePoolError(f"{doing}: {meaning}")

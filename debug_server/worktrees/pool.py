@@ -21,6 +21,7 @@ from debug_server.disk.ownership import Owner, remove_dead
 from debug_server.errors import (
     CapacityExhaustedError,
     ConflictError,
+    DiskFullError,
     InvalidInputError,
     LeaseLostError,
     WorktreePoolError,
@@ -111,7 +112,8 @@ class WorktreePool:
 
     def ensure_bare_repo(self) -> Path:
         """The path of the mirror, which is cloned if it is missing."""
-        return self.mirror.ensure()
+        with _disk_errors(f"making {self.settings.bare_path}"):
+            return self.mirror.ensure()
 
     def acquire_worktree(
         self, *, commit_sha: str, owner: str, environment_hash: str | None, timeout: float | None = None
@@ -423,8 +425,13 @@ def _check_kind(name: str, value: object, kind: type, wanted: str) -> None:
 
 @contextmanager
 def _disk_errors(doing: str) -> Iterator[None]:
-    """Turn an OSError (a full or broken disk) into a WorktreePoolError."""
+    """Turn an OSError into a WorktreePoolError; either, if the reason is a full disk, into a DiskFullError."""
     try:
         yield
-    except OSError as error:
+    except (OSError, WorktreePoolError) as error:
+        reason = error if isinstance(error, OSError) else error.__cause__
+        if reason is not None and (full := DiskFullError.of(reason, doing)) is not None:
+            raise full from error
+        if isinstance(error, WorktreePoolError):
+            raise
         raise WorktreePoolError(f"{doing}: {error.strerror or error}") from error

@@ -23,7 +23,7 @@ PROCESSES = 45
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a user without any process")
 @pytest.mark.usefixtures("nothing_left")
 def test_no_more_threads_and_processes(tmp_path: Path) -> None:
-    """An engine that gets no more threads or processes brings every command to an end that is true, and goes on."""
+    """An engine that gets no more threads or processes runs every command once it does, and goes on."""
     arguments = [str(tmp_path), str(200_000 + os.getpid()), str(PROCESSES), str(COUNT)]
     done = subprocess.run(
         [sys.executable, "-m", "tests.engine.exhausted_program", *arguments],
@@ -36,11 +36,8 @@ def test_no_more_threads_and_processes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert len(told["ended"]) == COUNT
-    wrong = [
-        end for end in told["ended"] if end[1] != "exited" and "Resource" not in end[2] and "process" not in end[2]
-    ]
-    assert not wrong
-    assert "command_thread_not_created" in done.stderr or any(end[1] != "exited" for end in told["ended"])
+    assert [end for end in told["ended"] if end[1] != "exited"] == []
+    assert "command_thread_not_created" in done.stderr or "command_process_not_created" in done.stderr
     assert (told["later"], told["check"]) == ("succeeded", "ok")
 
 

@@ -6,16 +6,19 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from debug_server.errors import KeeperError
+from debug_server.disk.ownership import Owner
+from debug_server.errors import DiskFullError, KeeperError
 from debug_server.model import ExitReason
 from debug_server.runner.keeper.tree import children
 from debug_server.runner.keeper_pool import KeeperPool
 from debug_server.runner.launch import LaunchOrder, launch
 from tests.running import eventually
+from tests.small_disk import disk_of_few_files, use_up_files
 
 
 @pytest.fixture
@@ -73,6 +76,20 @@ def test_a_stopped_keeper_is_given_up_and_never_begins(pool: KeeperPool, tmp_pat
     eventually(lambda: not _name(server), what="the end of the fork server and its keepers")
     copy.close()
     assert not (tmp_path / "ran").exists() and not [*(tmp_path / "keepers").iterdir()]
+
+
+def test_a_log_that_does_not_fit_on_the_disk(pool: KeeperPool, tmp_path: Path) -> None:
+    """Without an inode for its log a command does not start, and the error may be retried."""
+    with disk_of_few_files(tmp_path / "disk", files=100) as disk:
+        use_up_files(disk)
+        order = replace(_order(tmp_path, 1, "touch ran"), log_path=disk / "1.log")
+        with pytest.raises(DiskFullError, match=r"No space left on device.*close or reset sessions"):
+            launch(pool, tmp_path / "keepers", order)
+        with pytest.raises(DiskFullError, match="No space left on device"):
+            launch(pool, disk / "keepers", order)
+        with pytest.raises(DiskFullError, match="cannot be written"):
+            Owner(disk)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_deadline_at_any_moment_of_the_start(pool: KeeperPool, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ class FullDisk:
         self._root.mkdir()
         options = ["-t", "tmpfs", "-o", f"size={_SIZE},mode=755"]
         subprocess.run(["mount", *options, "tmpfs", str(self._root)], check=True)
+        spawner.adoptions(self._root).symlink_to(root / "adopted")  # servers note there that they have started
         self._say, self._draw = say, random.Random(seed)
         self._workspace = self._root / "workspace"
         self._workspace.mkdir()
@@ -39,9 +40,10 @@ class FullDisk:
         self._spawner = Spawner(self._root, "auto")
         self._submitted: list[int] = []
         self._kills = 0
+        self._violations: list[str] = []
 
     def fill(self, count: int) -> None:
-        """Fill the disk ``count`` times; every other time the server is killed while it is full."""
+        """Fill the disk ``count`` times; every other time one server is killed and another started on it."""
         for number in range(count):
             if self._spawner.server is None:
                 self._spawner.start_server()
@@ -53,11 +55,26 @@ class FullDisk:
             fill_up(self._workspace)
             time.sleep(self._draw.uniform(0.2, 1.0))
             if number % 2:
-                self._spawner.kill_server()
-                self._kills += 1
+                self._restart()
             for name in ("ballast", "rest"):
                 (self._workspace / name).unlink(missing_ok=True)
             self._say(f"full disks {number + 1}/{count}")
+
+    def _restart(self) -> None:
+        """Kill the server; the next one must start before there is room."""
+        self._spawner.kill_server()
+        self._kills += 1
+        fill_up(self._workspace)
+        starts = self._starts()
+        self._spawner.start_server()
+        self._await(lambda: self._starts() > starts)
+        if self._starts() == starts:
+            self._violations.append(f"server {self._spawner.server} did not start on a full disk")
+
+    def _starts(self) -> int:
+        """How many servers have started: each notes what it adopted."""
+        path = spawner.adoptions(self._root)
+        return len(path.read_text().splitlines()) if path.exists() else 0
 
     def finish(self) -> None:
         """Let everything come to its end under one more server."""
@@ -70,7 +87,7 @@ class FullDisk:
     def check(self) -> Result:
         """Every command has one end, and nothing is left; call after ``finish`` and before ``close``."""
         left = self._spawner.await_empty()
-        violations = [*(f"process {pid} is left" for pid in left), *self._commands()]
+        violations = [*self._violations, *(f"process {pid} is left" for pid in left), *self._commands()]
         violations += [f"{path} is left" for path in spawner.paths(self._root).keepers_dir.rglob("*")]
         rows = [self.store.commands.get(number) for number in self._submitted]
         reasons = Counter(row.exit.reason.value for row in rows if row.exit is not None)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from debug_server.disk import detach, list_mounts
-from debug_server.errors import DebugServerError, PatchApplicationError, WorktreePoolError
+from debug_server.errors import DebugServerError, DiskFullError, PatchApplicationError
 from debug_server.worktrees import SessionPatch, WorktreePool, apply_patch
 from debug_server.worktrees.artifact_files import copy_artifacts
 from tests.home import plain_git
@@ -54,12 +54,12 @@ def fill(place: Path, *, leave: int) -> Path:
 
 @pytest.mark.parametrize("leave", [0, 200_000, 2_000_000, 4_000_000, 5_000_000])
 def test_acquire(base: Path, small: Path, large: Remote, backend: str, leave: int) -> None:
-    """Wherever in mirror, tree or workspace the space ends, the error says so and the pool survives it."""
+    """Wherever in mirror, tree or workspace the space ends, the error says so, and the pool survives it."""
     pool = open_pool(base, large, backend)
     settings = replace(pool.settings, bare_path=small / "repo.bare", worktree_root=small / "worktrees")
     pool = WorktreePool(pool._store, settings)
     ballast = fill(small, leave=leave)
-    with pytest.raises(WorktreePoolError, match=r"(?i)space"):
+    with pytest.raises(DiskFullError, match="No space left on device: close or reset sessions"):
         pool.acquire_worktree(commit_sha=large.commits[1], owner="t", environment_hash=None)
     ballast.unlink()
     expected = reference(large.path, large.commits[1], base / "reference")

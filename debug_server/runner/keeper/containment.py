@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import struct
+import time
 from collections.abc import Callable
 
 from debug_server.runner.keeper import cgroup, prefork
@@ -70,6 +71,18 @@ class Containment:
 
     def remove_orphaned_trees(self) -> None:
         """After a crash: end the trees of dead keepers of earlier servers."""
+
+
+def _clone_patiently() -> int:
+    """``clone``; while no process can be created, retry: the orders wait in their socket."""
+    deadline = time.monotonic() + prefork.SPAWN_PATIENCE
+    while True:
+        try:
+            return clone()
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(prefork.SPAWN_RETRY)
 
 
 _numbers = itertools.count(1)
@@ -196,7 +209,7 @@ class NamespaceContainment(Containment):
         except OSError:
             os._exit(1)
         try:
-            child = clone()
+            child = _clone_patiently()
         except OSError as error:
             orders.sendall(prefork.explain(error).encode())
             os._exit(127)

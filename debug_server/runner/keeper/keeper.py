@@ -17,7 +17,7 @@ from debug_server.runner.keeper import deadlines, limits, record, verbs
 from debug_server.runner.keeper.command import Command
 from debug_server.runner.keeper.control import Control
 from debug_server.runner.keeper.loop import Loop
-from debug_server.runner.keeper.prefork import explain
+from debug_server.runner.keeper.prefork import SPAWN_PATIENCE, SPAWN_RETRY, explain
 from debug_server.runner.keeper.spare import Spare
 from debug_server.runner.keeper.stdin import Stdin
 from debug_server.runner.keeper.streams import DISK_RETRY
@@ -104,6 +104,8 @@ class Keeper:
         if command.spawn_error is not None:
             command.started = command.leader_ended = time.monotonic()
             command.ladder.begin(command.started, hook=False)
+            if command.stop is not None:  # cancelled while no process could be created
+                command.spawn_error = None
         self._stdio.keep_parent_ends()
 
     def _open_stdio(self) -> str | None:
@@ -144,10 +146,26 @@ class Keeper:
         }
         command.started = command.streams.last_output = time.monotonic()
         command.tree.include_below(os.getpid())
-        command.slot.spawn(message, self._stdio)
+        self._spawn(message)
         limits.set_process_limit(command.tree, command.limits)
         if command.slot.orders is not None:
             command.loop.watch(command.slot.orders.fileno(), self._on_child)
+
+    def _spawn(self, message: dict[str, Any]) -> None:
+        """Spawn it; while no process can be created, retry and obey requests meanwhile."""
+        command = self._command
+        deadline = time.monotonic() + SPAWN_PATIENCE
+        while True:
+            try:
+                command.slot.spawn(message, self._stdio)
+            except BlockingIOError:
+                if self._asked_to_end:
+                    command.cancel("its keeper was asked to end")
+                if command.stop is not None or time.monotonic() > deadline:
+                    raise
+            else:
+                return
+            command.loop.turn(SPAWN_RETRY)
 
     def _on_child(self, fd: int, _: int) -> None:
         """The orders socket closes after exec, or has the error if exec failed."""

@@ -33,6 +33,8 @@ _RLIMITS = {
     "file_size_bytes": resource.RLIMIT_FSIZE,
 }
 READ_SIZE = 1 << 17
+SPAWN_PATIENCE = 30.0  # seconds to wait for other processes to end, at the limit of processes
+SPAWN_RETRY = 0.1
 RESTORED_SIGNALS = (
     signal.SIGHUP,
     signal.SIGINT,

@@ -26,7 +26,7 @@ def serve(connection: socket.socket, containment: Containment, boot: str) -> NoR
         if orders is None:
             break
         if failure is not None and (failure := spare.prepare()) is not None:
-            spare.refuse(f"the command could not be prepared: {failure}")
+            spare.refuse(f"the command could not be prepared: {failure}", failure.errno)
             break
         try:
             Keeper(spare, orders, last=left == 0).run()
@@ -45,4 +45,7 @@ def _report(spare: Spare, error: BaseException) -> None:
     import traceback
 
     spare.run_dir.report(traceback.format_exc())
-    spare.give_up(str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}")
+    if isinstance(error, OSError):
+        spare.give_up(str(error), error.errno)
+    else:
+        spare.give_up(f"{type(error).__name__}: {error}")

@@ -84,16 +84,16 @@ class Spare:
             self._last.abandon()
         self.run_dir.remove_unless_in_use()
 
-    def give_up(self, message: str) -> None:
+    def give_up(self, message: str, number: int | None = None) -> None:
         """End the processes of the slot, and tell the server that the command was not started."""
         self.slot.abandon()
-        self.refuse(message)
+        self.refuse(message, number)
 
-    def refuse(self, message: str) -> None:
-        """Tell the server that its command was not started."""
+    def refuse(self, message: str, number: int | None = None) -> None:
+        """Tell the server that its command was not started; ``number`` is the errno of an OSError."""
         try:
             self.connection.setblocking(True)
-            self.connection.sendall(frames.encode_json({"event": "refused", "message": message}))
+            self.connection.sendall(frames.encode_json({"event": "refused", "message": message, "errno": number}))
         except OSError:
             pass
 
